@@ -1,0 +1,1 @@
+"""The node: one host's service, its run table, its tools and its keys. See README.md here."""

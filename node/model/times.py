@@ -1,0 +1,102 @@
+"""Instants and durations as whole microseconds, and their written forms.
+
+An *instant* is an ``int``: microseconds since 1970-01-01T00:00:00Z. A *duration* is an ``int``:
+microseconds. Written, instants are RFC 3339 and durations ISO 8601 with weeks, days, hours,
+minutes and seconds; years and months are refused because their length varies.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+MILLISECOND = 1_000
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = 946_684_800 * SECOND  # 2000-01-01
+LATEST = 4_102_444_800 * SECOND  # 2100-01-01
+LONGEST = 366 * DAY
+
+_DURATION = re.compile(
+    r"P(?=.)(?:(?P<w>\d{1,6})W)?(?:(?P<d>\d{1,6})D)?"
+    r"(?:T(?=\d)(?:(?P<h>\d{1,8})H)?(?:(?P<m>\d{1,9})M)?(?:(?P<s>\d{1,10}(?:[.,]\d{1,6})?)S)?)?",
+    re.ASCII,
+)
+_CALENDAR = re.compile(r"P(?:\d+Y|\d+M|\d+Y\d+M).*", re.ASCII)
+
+
+def parse_duration(text: str) -> int:
+    """``PT1H30M`` as microseconds; :class:`ValueError` says what is wrong and what to write."""
+    if _CALENDAR.fullmatch(text):
+        msg = "months and years vary in length; use days (P30D) or a cron schedule"
+        raise ValueError(msg)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
+        raise ValueError(msg)
+    whole = (("w", 7 * DAY), ("d", DAY), ("h", HOUR), ("m", MINUTE))
+    total = sum(int(match[name] or 0) * unit for name, unit in whole)
+    seconds, _, fraction = (match["s"] or "0").replace(",", ".").partition(".")
+    total += int(seconds) * SECOND + int((fraction or "0").ljust(6, "0"))
+    if total > LONGEST:
+        msg = "longer than 366 days"
+        raise ValueError(msg)
+    return total
+
+
+def format_duration(duration: int) -> str:
+    """Microseconds as ISO 8601: ``PT5M``, ``P1DT2H``, ``PT0.25S``; zero is ``PT0S``."""
+    days, rest = divmod(duration, DAY)
+    hours, rest = divmod(rest, HOUR)
+    minutes, rest = divmod(rest, MINUTE)
+    seconds, fraction = divmod(rest, SECOND)
+    text = f"{hours}H" * bool(hours) + f"{minutes}M" * bool(minutes)
+    if seconds or fraction:
+        decimals = f".{fraction:06d}".rstrip("0") if fraction else ""
+        text += f"{seconds}{decimals}S"
+    date = f"{days}D" * bool(days)
+    if not text and not date:
+        return "PT0S"
+    return f"P{date}T{text}" if text else f"P{date}"
+
+
+def parse_instant(text: str) -> int:
+    """RFC 3339 with an offset as microseconds; :class:`ValueError` says what to write."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
+        raise ValueError(msg) from None
+    if moment.tzinfo is None:
+        msg = "has no offset from UTC; write 2026-12-01T00:00:00Z"
+        raise ValueError(msg)
+    try:
+        instant = from_datetime(moment)
+    except OverflowError:
+        instant = 0
+    if not EARLIEST <= instant < LATEST:
+        msg = "lies outside 2000 to 2100"
+        raise ValueError(msg)
+    return instant
+
+
+def format_instant(instant: int) -> str:
+    """Microseconds as RFC 3339 in UTC: ``2026-12-01T00:00:00Z``, with decimals only if needed."""
+    moment = to_datetime(instant)
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    decimals = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
+    return f"{text}{decimals}Z"
+
+
+def to_datetime(instant: int) -> datetime:
+    """The same instant as an aware datetime in UTC."""
+    return EPOCH + timedelta(microseconds=instant)
+
+
+def from_datetime(moment: datetime) -> int:
+    """An aware datetime as microseconds, exactly."""
+    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,1 @@
+"""What travels between programs: frozen models that forbid unknown fields."""

@@ -1,0 +1,101 @@
+"""Field types and the base of every document: instants, durations, host names.
+
+In memory an instant or a duration is an ``int`` of microseconds (``node.model.times``); in JSON it
+is a string. A :data:`Host` is a name or an address and can never be taken for an option.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+from node.model import times
+
+
+class Document(BaseModel):
+    """Base of what travels: frozen, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+def _instant(value: object) -> object:
+    if isinstance(value, str):
+        return times.parse_instant(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
+    raise ValueError(msg)
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        return times.parse_duration(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
+    raise ValueError(msg)
+
+
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)
+_LONGEST_NAME = 253
+
+
+def _host(value: object) -> object:
+    if not isinstance(value, str):
+        msg = "not a host name or an address"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic reports ValueError with the field's pointer
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        labels = value.removesuffix(".").split(".")
+        if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+            msg = "not a host name or an address: letters, digits, '-' and '.' only"
+            raise ValueError(msg) from None
+    else:
+        if "%" in value:
+            msg = "an address with a zone is not accepted"
+            raise ValueError(msg)
+    return value
+
+
+Instant = Annotated[
+    int,
+    BeforeValidator(_instant),
+    PlainSerializer(times.format_instant, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T00:00:00Z"]}),
+]
+"""Microseconds since 1970 in memory, RFC 3339 in JSON."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_duration),
+    PlainSerializer(times.format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "format": "duration", "examples": ["PT10S"]}),
+]
+"""Microseconds in memory, ISO 8601 in JSON."""
+
+Host = Annotated[
+    str,
+    BeforeValidator(_host),
+    WithJsonSchema({"type": "string", "examples": ["a.example", "192.0.2.7"]}),
+]
+"""A node's name, a host name or an address."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+"""The name of a test, tool, archiver or campaign."""
+
+Json = Any
+"""Any JSON value."""
+
+Count = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -1,0 +1,169 @@
+"""What a test and a tool must offer. Pure: nothing here, and nothing in a plugin, starts a program.
+
+A *test* says what is measured: the spec, who takes part, the scheduling class, how the parts of the
+participants become one result. A *tool* says how: how long it occupies its participants, the argv
+of each participant's part, and how to read what the program printed.
+
+A part goes through these hands::
+
+    spec ── Tool.command(part) ──▶ Command ── launcher ──▶ Output ── Tool.read(part, output) ──▶ dict
+    dicts of all participants ── Test.merge(spec, parts) ──▶ Merged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from node.model.classes import SchedulingClass
+from node.model.wire.fields import Document
+
+Result = dict[str, Any]
+"""A JSON object. Durations in it are numbers of milliseconds and say so in their name (``_ms``)."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A program that must be on the PATH, and the Debian package that brings it."""
+
+    program: str
+    package: str
+
+
+@dataclass(frozen=True)
+class Party:
+    """A participant as a part sees it: its name, its address, what its node gave out (``port``)."""
+
+    name: str
+    address: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartContext:
+    """All that a tool is told about one participant's part of one run.
+
+    ``participant`` is this part's index into ``parties``; ``starts`` and ``ends`` are the agreed
+    instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
+    (a node's measurement address, else the host as written).
+    """
+
+    spec: Any
+    participant: int
+    parties: Sequence[Party]
+    starts: int
+    ends: int
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start. ``delay``: microseconds after the agreed start.
+
+    ``waits_itself``: the program is started during the preparation, a moment before the agreed
+    start, and itself waits for the instant it is told in its argv (our own Python programs do; a
+    foreign program is started at the instant).
+    """
+
+    argv: tuple[str, ...]
+    delay: int = 0
+    waits_itself: bool = False
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What came of a command. ``ended_by`` is ``itself``, or ``end`` when the launcher ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    ended_by: str = "itself"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One participant's outcome as the merge sees it: a result, or the reason there is none."""
+
+    participant: int
+    name: str
+    result: Result | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The outcome of a run: the result (perhaps partial), and the reason if it failed."""
+
+    result: Result | None
+    reason: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the run measured what it was asked to."""
+        return self.reason is None
+
+
+class Test(Protocol):
+    """What is measured."""
+
+    name: str
+    title: str
+    spec_model: type[Document]
+    result_model: type[Document]
+
+    def scheduling_class(self, spec: Any) -> SchedulingClass:
+        """What a run of this spec needs for itself."""
+        ...
+
+    def participants(self, spec: Any) -> tuple[str | None, ...]:
+        """The hosts that take part, as written in the spec; ``None`` is the lead itself."""
+        ...
+
+    def with_participants(self, spec: Any, names: Sequence[str]) -> Any:
+        """The spec with the task's ``participants`` filled in where it names none.
+
+        :raises ValueError: too many, too few, or at odds with the spec; says which.
+        """
+        ...
+
+    def hosts(self, spec: Any) -> tuple[str, ...]:
+        """Every host named in the spec, participants and mere targets alike."""
+        ...
+
+    def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
+        """One result out of all parts, in participant order. Never raises."""
+        ...
+
+    def summary(self, result: Result) -> str:
+        """The result in one short line, units included, for lists."""
+        ...
+
+
+class Tool(Protocol):
+    """The program that measures."""
+
+    name: str
+    tests: tuple[str, ...]
+    preference: int
+    requirement: Requirement | None
+
+    def duration(self, spec: Any) -> int:
+        """How long a run occupies its participants, in microseconds, set-up and wrap-up included."""
+        ...
+
+    def needs_port(self, spec: Any, participant: int) -> bool:
+        """Whether the node of this participant must give out a port for the run."""
+        ...
+
+    def command(self, part: PartContext) -> Command:
+        """The argv of this participant's part."""
+        ...
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """The part's result out of what the program printed.
+
+        :raises node.model.errors.ToolOutputError: it is not a result; the message has the cause first.
+        """
+        ...
