@@ -121,7 +121,12 @@ class TimeLine:
         set_aside = 0
         if request.displacing:
             set_aside = await bookings.set_aside(connection, task, request, earliest, now)
+        waited = {}
+        if task.led_here:
+            waited = await bookings.take_waiting(connection, [run.run for run in request.runs])
         held = await bookings.book(connection, exchange, task, request, in_time, now)
+        if left := {run: reason for run, reason in waited.items() if run not in held}:
+            await bookings.give_back_waiting(connection, request.task, task, request, left, now)
         refused = [run for run in request.runs if run.run not in held]
         if set_aside and refused:
             lost = await bookings.restore(connection, [run.run for run in refused], now)
@@ -182,11 +187,14 @@ class TimeLine:
     async def _commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            task = await bookings.commit_exchange(connection, exchange, request.data, now)
-            if task is None:
+            found = await bookings.commit_exchange(connection, exchange, request.data, now)
+            if found is None:
                 known = await bookings.exchange_answer(connection, exchange)
                 return CommitAnswer(late=known is None or known[0] != "committed")
-            dropped = await bookings.drop_runs(connection, exchange, request.runs)
+            task, led_here = found
+            dropped = await bookings.drop_runs(
+                connection, exchange, request.runs, now, led_here=led_here
+            )
             lost = await bookings.restore(connection, dropped, now)
             lost += await bookings.displace(connection, request.runs, now)
             await self.tell_displaced(connection, lost)
@@ -201,9 +209,10 @@ class TimeLine:
         now = self._clock.now()
         async with self._database.transaction() as connection:
             await bookings.refuse_exchange(connection, exchange, task, now)
-            if await bookings.release_exchange(connection, exchange, now) is None:
+            found = await bookings.release_exchange(connection, exchange, now)
+            if found is None:
                 return
-            dropped = await bookings.drop_runs(connection, exchange, ())
+            dropped = await bookings.drop_runs(connection, exchange, (), now, led_here=found[1])
             await self.tell_displaced(connection, await bookings.restore(connection, dropped, now))
 
     async def tell_displaced(self, connection: Connection, lost: list[Displacement]) -> None:

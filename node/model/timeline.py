@@ -14,13 +14,12 @@ forgotten because a short one inside it ends earlier.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
-
-Span = tuple[int, int]
+from node.model.spans import Span, normalise
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +66,12 @@ def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     conflicting = blockers(question.scheduling_class)
     blocking = [b for b in bookings if b.scheduling_class in conflicting]
     lasting = [b for b in blocking if b.fixed or b.priority >= question.priority]
-    free = _free(question, merged((b.starts_at, b.ends_at) for b in blocking))
+    free = _free(question, normalise((b.starts_at, b.ends_at) for b in blocking))
     if len(lasting) == len(blocking):
         displacing = free
     else:
-        displacing = _free(question, merged((b.starts_at, b.ends_at) for b in lasting))
+        displacing = _free(question, normalise((b.starts_at, b.ends_at) for b in lasting))
     return Answer(free, displacing, _obstacles(question, displacing, lasting))
-
-
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """Sorted and disjoint; touching spans become one."""
-    result: list[Span] = []
-    for start, end in sorted(spans):
-        if result and start <= result[-1][1]:
-            if end > result[-1][1]:
-                result[-1] = (result[-1][0], end)
-        else:
-            result.append((start, end))
-    return result
 
 
 def trimmed(question: Question, window: Span) -> Span:

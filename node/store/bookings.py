@@ -29,6 +29,7 @@ class HeldTask:
     test: str
     tool: str | None
     duration: int
+    led_here: bool
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ async def accept_epoch(
         row["test"],
         row["tool"],
         row["duration"],
+        bool(row["led_here"]),
     )
 
 
@@ -185,16 +187,18 @@ def _displacements(rows: Sequence[Record]) -> list[Displacement]:
 
 async def commit_exchange(
     connection: Connection, exchange: UUID, data: dict[str, Any], now: int
-) -> UUID | None:
-    """Held becomes committed; the task's id, or None if it was not held."""
-    found: UUID | None = await connection.fetchval(_SQL["commit_exchange"], exchange, data, now)
-    return found
+) -> tuple[UUID, bool] | None:
+    """Held becomes committed; the task, and whether it is led here. None if it was not held."""
+    row = await connection.fetchrow(_SQL["commit_exchange"], exchange, data, now)
+    return None if row is None else (row[0], row[1])
 
 
-async def release_exchange(connection: Connection, exchange: UUID, now: int) -> UUID | None:
-    """Held becomes released; the task's id, or None if it was not held."""
-    found: UUID | None = await connection.fetchval(_SQL["release_exchange"], exchange, now)
-    return found
+async def release_exchange(
+    connection: Connection, exchange: UUID, now: int
+) -> tuple[UUID, bool] | None:
+    """Held becomes released; the task, and whether it is led here. None if it was not held."""
+    row = await connection.fetchrow(_SQL["release_exchange"], exchange, now)
+    return None if row is None else (row[0], row[1])
 
 
 async def refuse_exchange(connection: Connection, exchange: UUID, task: UUID, now: int) -> None:
@@ -208,10 +212,49 @@ async def exchange_runs(connection: Connection, exchange: UUID) -> list[tuple[UU
     return [(row[0], row[1]) for row in rows]
 
 
-async def drop_runs(connection: Connection, exchange: UUID, keep: Sequence[UUID]) -> list[UUID]:
-    """Delete the exchange's booked runs but these; the ids of those deleted."""
-    rows = await connection.fetch(_SQL["drop_runs"], exchange, list(keep))
+async def drop_runs(
+    connection: Connection, exchange: UUID, keep: Sequence[UUID], now: int, *, led_here: bool
+) -> list[UUID]:
+    """Drop the exchange's booked runs but these (at their lead they wait on); their ids."""
+    if led_here:
+        rows = await connection.fetch(_SQL["drop_led_runs"], exchange, list(keep), now)
+    else:
+        rows = await connection.fetch(_SQL["drop_runs"], exchange, list(keep))
     return [row[0] for row in rows]
+
+
+async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUID, str]:
+    """Take these slots out of their waiting, to be booked; their reasons."""
+    rows = await connection.fetch(_SQL["take_waiting"], list(runs))
+    return {row[0]: row[1] for row in rows}
+
+
+async def give_back_waiting(
+    connection: Connection, task: UUID, held: HeldTask, request: HoldRequest, reasons: dict[UUID, str], now: int
+) -> None:
+    """Those that could not be booked wait on."""
+    waiting = [run for run in request.runs if run.run in reasons]
+    await connection.execute(
+        _SQL["give_back_waiting"],
+        task,
+        held.participant,
+        held.scheduling_class,
+        request.priority,
+        held.duration,
+        now,
+        [run.run for run in waiting],
+        [run.slot for run in waiting],
+        [run.attempt for run in waiting],
+        [reasons[run.run] for run in waiting],
+    )
+
+
+async def decision(
+    connection: Connection, exchange: UUID, now: int
+) -> tuple[str, dict[str, Any] | None] | None:
+    """This lead's word on an exchange, and its commit message; None if it is unknown."""
+    row = await connection.fetchrow(_SQL["decision"], exchange, now)
+    return None if row is None else (row[0], row[1])
 
 
 async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:

@@ -21,7 +21,7 @@ WHERE
 UPDATE task
 SET lease_epoch = $3
 WHERE id = $1 AND lead = $2 AND state = 'active' AND lease_epoch <= $3
-RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELECT name FROM node WHERE identity = $2) AS lead_name;
+RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELECT is_self FROM node WHERE identity = $2) AS led_here;
 
 -- task_standing --
 -- Why accept_epoch found nothing.
@@ -151,13 +151,23 @@ RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead F
 UPDATE exchange
 SET state = 'committed', data = $2, decided_at = $3
 WHERE id = $1 AND state = 'held'
-RETURNING task_id;
+RETURNING
+    task_id,
+    EXISTS (
+        SELECT FROM task INNER JOIN node ON task.lead = node.identity
+        WHERE task.id = exchange.task_id AND node.is_self
+    ) AS led_here;
 
 -- release_exchange --
 UPDATE exchange
 SET state = 'released', decided_at = $2
 WHERE id = $1 AND state = 'held'
-RETURNING task_id;
+RETURNING
+    task_id,
+    EXISTS (
+        SELECT FROM task INNER JOIN node ON task.lead = node.identity
+        WHERE task.id = exchange.task_id AND node.is_self
+    ) AS led_here;
 
 -- refuse_exchange --
 -- A release that overtook its hold: the hold must find it released. Unknown tasks cannot be held anyway.
@@ -169,8 +179,34 @@ ON CONFLICT (id) DO NOTHING;
 SELECT id, starts_at, (state = 'booked') AS booked FROM run WHERE exchange_id = $1 ORDER BY starts_at;
 
 -- drop_runs --
--- Never committed, so nobody was promised anything: no trace is kept here, the lead has the decision.
+-- Never committed, so nobody was promised anything: a participant forgets them.
 DELETE FROM run WHERE exchange_id = $1 AND state = 'booked' AND NOT (id = ANY($2::uuid [])) RETURNING id;
+
+-- drop_led_runs --
+-- At the lead the slot is not lost with the hold: it waits to be asked for again.
+UPDATE run
+SET
+    state = 'waiting', exchange_id = NULL, lane = NULL, changed_at = $3, starts_at = slot,
+    ends_at = slot + (ends_at - starts_at), reason = 'was not booked by all participants; is being tried again'
+WHERE exchange_id = $1 AND state = 'booked' AND NOT (id = ANY($2::uuid []))
+RETURNING id;
+
+-- take_waiting --
+-- At the lead: slots that have waited are booked under the same id.
+DELETE FROM run WHERE id = ANY($1::uuid []) AND state = 'waiting' RETURNING id, reason;
+
+-- give_back_waiting --
+-- What of them could not be booked waits on.
+INSERT INTO run (
+    id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
+    created_at, changed_at
+)
+SELECT
+    wanted.id, $1, wanted.slot, wanted.attempt, $2, $3::scheduling_class, $4, wanted.slot,
+    wanted.slot + $5::interval, 'waiting', wanted.reason, $6, $6
+FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text []) AS wanted (id, slot, attempt, reason)
+ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, changed_at = excluded.changed_at
+WHERE run.state = 'waiting';
 
 -- expired_holds --
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
@@ -182,3 +218,10 @@ LIMIT 200;
 
 -- notify --
 SELECT pg_notify('parley', $1);
+
+-- decision --
+-- The lead's word on an exchange. One that has run out while still open is aborted by the question.
+UPDATE negotiation
+SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE state END
+WHERE id = $1
+RETURNING state::text, commit_message;
