@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from lead.delivery import Delivery, Letter
 from lead.model import Claim, Decision, Following, UnplacedSlot
@@ -60,10 +61,10 @@ class Planner:
         delivery: Delivery,
         participant_of: Callable[[str], Participant],
         choose_tool: ChooseTool,
-        end_task: Callable[[Claim, str], Any],
+        refuse_task: Callable[[UUID, str], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """``end_task(claim, reason)`` ends a task that a participant refuses."""
+        """``refuse_task(task, reason)`` ends a task that a participant refuses."""
         self._database = database
         self._clock = clock
         self._limits = limits
@@ -71,7 +72,7 @@ class Planner:
         self._delivery = delivery
         self._participant_of = participant_of
         self._choose_tool = choose_tool
-        self._end_task = end_task
+        self._refuse_task = refuse_task
         self._rng = rng
 
     async def plan(self, claimed: Claim) -> None:
@@ -127,7 +128,7 @@ class Planner:
             refusals.append(error.detail)
         await self._keep_participants(claimed)
         if refusals:
-            await self._end_task(claimed, "; ".join(refusals))
+            await self._refuse_task(claimed.task, "; ".join(refusals))
             return claimed, "refused"
         silent = [str(p["reason"]) for p in listed if p["accepted"] is None]
         return claimed, silent[0] if silent else None
