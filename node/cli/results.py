@@ -27,12 +27,12 @@ def _scaled(*steps: tuple[float, str]) -> Callable[[float], str]:
 
 
 def _digits(value: float) -> str:
-    """At least three digits that count, and never an exponent."""
+    """Four digits or so that count, and never an exponent."""
     if isinstance(value, int):
         return str(value)
-    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3  # noqa: PLR2004
-    text = f"{value:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3  # noqa: PLR2004
+    text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _percent(fraction: float) -> str:
@@ -86,5 +86,5 @@ def _written(value: object, unit: Callable[[float], str] | None) -> str:
             isinstance(item, (dict, list)) for item in value
         ):
             return ", ".join(_written(item, unit) for item in value)
-        return f"{len(value)} entries"
+        return "1 entry" if len(value) == 1 else f"{len(value)} entries"
     return printable(value)
