@@ -29,6 +29,8 @@ _LONG_STATES = frozenset({"waiting", "running", "merging"})
 _LONGEST_WAIT_S = 20
 _SUCCESSOR_WAIT_S = 10
 _TICK_S = 0.5
+_PAUSE_S = 0.1
+"""Between two questions, so that a node that does not wait is not flooded."""
 
 
 def verdict(run: Run) -> int:
@@ -125,6 +127,8 @@ async def _until_over(session: Session, run: Run) -> Run:
             wait_s = _patience(watched.run, session.clock.now() + offset)
             watched.run = await session.client.run(run.id, wait_s=wait_s)
             _show(session, watched)
+            if watched.run.state in OPEN:
+                await session.clock.sleep(_PAUSE_S)
     return watched.run
 
 

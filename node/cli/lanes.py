@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node.cli.times import clock_time
+from node.model.times import MINUTE
 
 _MARKS = {"finished": "█", "running": "▓", "merging": "▓", "scheduled": "░", "held": "░"}
 _LOST = "✗"
 _LANES_MAX = 4
-_TICK_COLUMNS = 12
+_TICK_COLUMNS = 8
+_STEPS = tuple(minutes * MINUTE for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440))
 LEGEND = "█ measured   ▓ running   ░ planned   ✗ did not happen   │ now"
 
 
@@ -52,11 +54,14 @@ def lanes(bars: Sequence[Bar], frame: Frame, now: int) -> list[str]:
 
 
 def _scale(frame: Frame) -> str:
-    """Times of day, each beginning at its own column."""
+    """Round times of day, each beginning at its own column."""
+    least = (frame.ends_at - frame.starts_at) * _TICK_COLUMNS // frame.width
+    step = next((step for step in _STEPS if step >= least), _STEPS[-1])
     line = ""
-    for column in range(0, frame.width - len("00:00") + 1, _TICK_COLUMNS):
-        instant = frame.starts_at + (frame.ends_at - frame.starts_at) * column // frame.width
-        line = line.ljust(column) + clock_time(instant)[:5]
+    for instant in range(-(-frame.starts_at // step) * step, frame.ends_at, step):
+        column = frame.column(instant)
+        if len(line) < column <= frame.width - len("00:00") or not column:
+            line = line.ljust(column) + clock_time(instant)[:5]
     return line
 
 

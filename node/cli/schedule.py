@@ -23,7 +23,7 @@ ENTRY = Kind(
         Column("class", lambda entry: entry["scheduling_class"], whole=True),
         Column("test", lambda entry: entry["test"], whole=True),
         Column("start", lambda entry: local(entry["starts_at"]), whole=True),
-        Column("end", lambda entry: local(entry["ends_at"]), whole=True),
+        Column("end", lambda entry: local(entry["ends_at"])[11:], whole=True),
         Column("participants", lambda entry: route(entry["participants"])),
         Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
     ),

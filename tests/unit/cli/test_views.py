@@ -50,7 +50,8 @@ def test_lanes_stack_what_overlaps() -> None:
     ]
     scale, exclusive, normal, second = lanes(bars, frame, now=30 * MINUTE)
     margin = len("exclusive") + 2
-    assert len(scale) > margin
+    assert scale.split()[0].endswith(":00")
+    assert scale.index(scale.split()[1]) == margin + 10
     assert exclusive == "exclusive  " + "█" * 10 + " " * 20 + "│" + " " * 9 + "░" * 20
     assert normal == "normal     " + " " * 25 + "▓" * 10
     assert second == " " * margin + " " * 30 + "✗✗"
