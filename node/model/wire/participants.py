@@ -134,7 +134,6 @@ class HoldAnswer(Document):
 class CommitRequest(Document):
     """The decision: keep these runs of the exchange, drop the rest."""
 
-    lease_epoch: int
     runs: tuple[UUID, ...]
     data: dict[str, dict[str, Any]] = Field(description="Participant data by place, as text.")
 
@@ -153,12 +152,20 @@ class DecisionAnswer(Document):
 
 
 class RunEnd(Document):
-    """One run is over for this participant before or instead of being measured."""
+    """A run is over before or instead of being measured."""
 
     run: UUID
-    state: str = Field(pattern="^(cancelled|displaced|missed)$")
+    state: str = Field(pattern="^(cancelled|displaced)$")
     reason: Sentence
     displaced_by: UUID | None = None
+
+
+class TaskEnd(Document):
+    """A task is over: for everybody if its lead says so, for itself if a participant does."""
+
+    task: UUID
+    state: str = Field(pattern="^(cancelled|refused|finished)$")
+    reason: Sentence
 
 
 class PartMessage(Document):

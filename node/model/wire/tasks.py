@@ -123,4 +123,7 @@ class Task(Document):
     ended_at: Instant | None
     next_run_at: Instant | None = Field(description="When its next run starts, if one is booked.")
     planned: bool = Field(description="Whether a planning attempt has been made.")
+    plan_at: Instant | None = Field(
+        None, description="When it is planned next (at its lead); null when nothing is left to plan."
+    )
     runs: dict[str, int] = Field(description="How many runs it has, by state.")
