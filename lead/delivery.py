@@ -1,0 +1,119 @@
+"""Takes decisions to the participants: commits and releases, at once and then from the outbox.
+
+A commit that comes too late finds its hold dropped. The same runs are then booked again on that
+participant; what cannot be, is taken back everywhere and placed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from lead.participants import Participant
+from node.clock import Clock
+from node.model import times
+from node.model.errors import ParleyError
+from node.model.wire.participants import CommitRequest, HoldRequest
+from node.store import outbox
+from node.store.database import Connection, Database
+from node.store.outbox import Kind, Message
+
+FIRST_TRY_FOR = 5 * times.SECOND
+"""The outbox leaves a new message alone so long: the worker that made it delivers it at once."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A commit or release to one participant, written but not yet acknowledged."""
+
+    id: int
+    participant: Participant
+    kind: Kind
+    body: dict[str, Any]
+
+
+class Delivery:
+    """Delivers commits and releases."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        participant_of: Callable[[str], Participant],
+        lose_run: Callable[[UUID, str], Awaitable[None]],
+    ) -> None:
+        """``lose_run(run, reason)`` takes a run back everywhere and has its slot placed again."""
+        self._database = database
+        self._clock = clock
+        self._participant_of = participant_of
+        self._lose_run = lose_run
+
+    async def write(
+        self,
+        connection: Connection,
+        participants: Sequence[Participant],
+        kind: Kind,
+        body: dict[str, Any],
+        now: int,
+    ) -> list[Letter]:
+        """Write one letter to each participant, in the transaction of the decision."""
+        identities = [participant.identity for participant in participants]
+        ids = await outbox.post(connection, identities, kind, body, now, FIRST_TRY_FOR)
+        return [
+            Letter(number, participant, kind, body)
+            for number, participant in zip(ids, participants, strict=True)
+        ]
+
+    async def send(self, letters: Sequence[Letter]) -> None:
+        """Try each at once; what fails is left to the outbox."""
+        done = await asyncio.gather(*(self._try(letter) for letter in letters))
+        delivered = [letter.id for letter, was in zip(letters, done, strict=True) if was]
+        if delivered:
+            async with self._database.connection() as connection:
+                await outbox.delivered(connection, delivered)
+
+    async def _try(self, letter: Letter) -> bool:
+        try:
+            await self._hand_over(letter.participant, letter.kind, letter.body)
+        except ParleyError:
+            return False
+        return True
+
+    async def deliver(self, message: Message) -> None:
+        """One message of the outbox."""
+        await self._hand_over(self._participant_of(message.node), message.kind, message.body)
+
+    async def _hand_over(
+        self, participant: Participant, kind: Kind, body: dict[str, Any]
+    ) -> None:
+        exchange, task = UUID(body["exchange"]), UUID(body["task"])
+        if kind is Kind.RELEASE:
+            await participant.release(exchange, task)
+            return
+        commit = CommitRequest.model_validate(body["commit"])
+        answered = await participant.commit(exchange, commit)
+        if answered.late:
+            hold = HoldRequest.model_validate(body["hold"])
+            await self._book_again(participant, exchange, hold, commit)
+
+    async def _book_again(
+        self, participant: Participant, exchange: UUID, hold: HoldRequest, commit: CommitRequest
+    ) -> None:
+        again = uuid5(exchange, "again")
+        now = self._clock.now()
+        lost = {run.run for run in hold.runs if run.starts_at <= now}
+        in_time = tuple(run for run in hold.runs if run.run not in lost)
+        if in_time:
+            request = hold.model_copy(update={"runs": in_time, "displacing": False})
+            answered = await participant.hold(again, request)
+            lost |= {refusal.run for refusal in answered.refused}
+            kept = tuple(run.run for run in in_time if run.run not in lost)
+            data = {**commit.data}
+            answer = await participant.commit(again, CommitRequest(runs=kept, data=data))
+            if answer.late:
+                lost |= set(kept)
+        for run in sorted(lost):
+            await self._lose_run(run, f"{participant.name} had dropped the hold before the commit came")

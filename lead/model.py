@@ -1,0 +1,70 @@
+"""The lead's values: a claimed task, and what came of planning it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from node.model.classes import SchedulingClass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A task that a worker holds the lease of."""
+
+    task: UUID
+    next_run_at: int
+    planned_to: int | None
+    failures: int
+    lease_epoch: int
+    state: str
+    test: str
+    spec: dict[str, Any]
+    tool: str | None
+    tools: list[str]
+    scheduling_class: SchedulingClass
+    duration: int
+    priority: int
+    participants: list[dict[str, Any]]
+    participant: int | None
+    addresses: dict[str, str]
+    schedule: dict[str, Any]
+    campaign: str | None
+    reference: Any
+    created_at: int
+
+
+@dataclass(frozen=True)
+class UnplacedSlot:
+    """A slot that found no time: it waits, or is given up, and says why."""
+
+    run: UUID
+    slot: int
+    attempt: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One planning attempt, to be stored: the sentence for people and the trace behind it."""
+
+    outcome: str
+    sentence: str
+    asked: int
+    placed: int
+    first_slot: int | None
+    last_slot: int | None
+    exchange: UUID | None = None
+    trace: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Following:
+    """What the agenda says after a planning attempt."""
+
+    planned_to: int | None
+    next_run_at: int | None
+    plan_at: int | None
+    failures: int

@@ -1,0 +1,240 @@
+"""One exchange: propose, choose, hold, decide; commits and releases then go out by ``delivery``.
+
+The order is that of the protocol. Names come before messages: the exchange and its run ids are
+written before the first hold leaves. Participants are asked all at once. The decision is one
+transaction that also writes the trace, the slots that wait, the outbox and what is planned next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from lead.model import Claim
+from lead.participants import Participant
+from lead.planning.agenda import Slot
+from lead.planning.placement import Choice, Offer, choose
+from lead.planning.reasons import sentence, trace, why_unplaced
+from lead.store import planning
+from node.clock import Clock
+from node.model import times
+from node.model.errors import NotFound, ParleyError
+from node.model.ids import TaskId, exchange_id, run_id
+from node.model.times import format_instant
+from node.model.wire.participants import (
+    CommitRequest,
+    HoldAnswer,
+    HoldRequest,
+    Proposal,
+    ProposalRequest,
+    RunRequest,
+)
+from node.store.database import Database
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the lead's owner has set: life of a hold, and how far apart clocks may be."""
+
+    hold_life: int
+    clock_limit: int
+
+
+@dataclass
+class Exchange:
+    """What came of one exchange so far."""
+
+    slots: Sequence[Slot]
+    offers: list[Offer] = field(default_factory=list)
+    proposals: dict[str, Proposal] = field(default_factory=dict)
+    choices: list[Choice] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    id: UUID | None = None
+    commit: CommitRequest | None = None
+    runs: list[RunRequest] = field(default_factory=list)
+    unknown_to: set[str] = field(default_factory=set)
+    outcome: str = "no time"
+
+    @property
+    def placed(self) -> list[Choice]:
+        """The choices that all participants hold."""
+        return [choice for choice in self.choices if choice.slot.nominal not in self.reasons]
+
+    def sentence(self) -> str:
+        """What came of it, for lists."""
+        first = next((self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None)
+        return sentence(self.placed, len(self.slots), first)
+
+    def trace(self) -> dict[str, object]:
+        """All that it was made of."""
+        return trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
+
+    def fail(self, reason: str, outcome: str) -> None:
+        """None of the slots is placed, all for one reason."""
+        self.outcome = outcome
+        self.reasons = {slot.nominal: reason for slot in self.slots}
+
+
+class Negotiator:
+    """Leads exchanges with the participants of a task."""
+
+    def __init__(self, database: Database, clock: Clock, terms: Terms) -> None:
+        """Holds nothing between two exchanges."""
+        self._database = database
+        self._clock = clock
+        self._terms = terms
+
+    async def exchange(
+        self, claimed: Claim, participants: Sequence[Participant], slots: Sequence[Slot]
+    ) -> Exchange:
+        """Ask for these slots and hold what was chosen; nothing is decided yet."""
+        done = Exchange(slots)
+        await self._propose(claimed, participants, done)
+        if done.reasons:
+            return done
+        done.choices = choose(slots, done.offers, claimed.duration, _rng(claimed))
+        chosen = {choice.slot.nominal for choice in done.choices}
+        for index, slot in enumerate(slots):
+            if slot.nominal not in chosen:
+                done.reasons[slot.nominal] = why_unplaced(
+                    index, slot, claimed.duration, done.offers, done.proposals
+                )
+        if done.choices:
+            await self._hold(claimed, participants, done)
+        return done
+
+    async def _propose(
+        self, claimed: Claim, participants: Sequence[Participant], done: Exchange
+    ) -> None:
+        request = ProposalRequest(
+            task=claimed.task,
+            lease_epoch=claimed.lease_epoch,
+            scheduling_class=claimed.scheduling_class,
+            duration=claimed.duration,
+            priority=claimed.priority,
+            windows=tuple((slot.start, slot.end) for slot in done.slots),
+        )
+        asked_at = self._clock.now()
+        answers = await _all([participant.propose(request) for participant in participants])
+        answered_at = self._clock.now()
+        for participant, answered in zip(participants, answers, strict=True):
+            if isinstance(answered, ParleyError):
+                done.refusals[participant.name] = answered.detail
+                done.fail(answered.detail, "unreachable")
+                return
+            off = _clock_offset(answered.now, asked_at, answered_at)
+            if abs(off) > self._terms.clock_limit:
+                reason = _clocks(participant.name, answered.now, answered_at, off)
+                done.refusals[participant.name] = reason
+                done.fail(reason, "clock")
+                return
+            done.proposals[participant.name] = answered
+            displacing = answered.free if answered.free_displacing is None else answered.free_displacing
+            done.offers.append(Offer(participant.name, answered.free, displacing))
+
+    async def _hold(
+        self, claimed: Claim, participants: Sequence[Participant], done: Exchange
+    ) -> None:
+        done.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
+        requests = {choice.slot.nominal: _run_request(claimed, choice) for choice in done.choices}
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            ids = [request.run for request in requests.values()]
+            expires_at = now + self._terms.hold_life
+            if not await planning.open_negotiation(connection, done.id, claimed, ids, now, expires_at):
+                done.fail("another worker has taken the task over", "lease lost")
+                done.id = None
+                return
+        request = HoldRequest(
+            task=claimed.task,
+            lease_epoch=claimed.lease_epoch,
+            tool=claimed.tool or "",
+            priority=claimed.priority,
+            displacing=any(choice.displacing for choice in done.choices),
+            life=self._terms.hold_life,
+            runs=tuple(requests.values()),
+        )
+        answers = await _all([participant.hold(done.id, request) for participant in participants])
+        self._agree(participants, answers, requests, done)
+
+    def _agree(
+        self,
+        participants: Sequence[Participant],
+        answers: Sequence[HoldAnswer | ParleyError],
+        requests: dict[int, RunRequest],
+        done: Exchange,
+    ) -> None:
+        """Keep what all hold; give every other choice its reason."""
+        refused: dict[UUID, str] = {}
+        data = {}
+        for place, (participant, answered) in enumerate(zip(participants, answers, strict=True)):
+            if isinstance(answered, ParleyError):
+                if isinstance(answered, NotFound):
+                    done.unknown_to.add(participant.identity)
+                done.refusals[participant.name] = answered.detail
+                refused |= {r.run: f"{participant.name}: {answered.detail}" for r in requests.values()}
+                continue
+            data[str(place)] = answered.data
+            refused |= {r.run: f"{participant.name}: {r.reason}" for r in answered.refused}
+        for nominal, request in requests.items():
+            if request.run in refused:
+                done.reasons[nominal] = refused[request.run]
+            else:
+                done.runs.append(request)
+        if done.runs:
+            done.commit = CommitRequest(runs=tuple(run.run for run in done.runs), data=data)
+            done.outcome = "booked" if not done.reasons else "partly booked"
+
+
+def _run_request(claimed: Claim, choice: Choice) -> RunRequest:
+    slot = choice.slot
+    return RunRequest(
+        run=run_id(TaskId(claimed.task), slot.nominal, slot.attempt),
+        slot=slot.nominal,
+        attempt=slot.attempt,
+        starts_at=choice.starts_at,
+        ends_at=choice.starts_at + claimed.duration,
+    )
+
+
+def _rng(claimed: Claim) -> random.Random | None:
+    """For a random slip: seeded by the task and the attempt, so that the same state plans the same."""
+    if not claimed.schedule.get("slip_random"):
+        return None
+    return random.Random(f"{claimed.task} {claimed.lease_epoch}")  # noqa: S311 - no secret
+
+
+def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:
+    """How far their clock is ahead of ours at least: zero if it fits between question and answer."""
+    if theirs < asked_at:
+        return theirs - asked_at
+    return max(0, theirs - answered_at)
+
+
+def _clocks(name: str, theirs: int, ours: int, off: int) -> str:
+    way = "ahead of" if off > 0 else "behind"
+    return (
+        f"the clock of {name} is {abs(off) / times.SECOND:.1f} s {way} this node's "
+        f"(theirs {format_instant(theirs)}, ours {format_instant(ours)})"
+    )
+
+
+async def _all(questions: Sequence[Awaitable[T]]) -> list[T | ParleyError]:
+    """Every answer, or the error in its place; other exceptions are faults and go on."""
+    return await asyncio.gather(*(_answer(question) for question in questions))
+
+
+async def _answer(question: Awaitable[T]) -> T | ParleyError:
+    try:
+        return await question
+    except ParleyError as error:
+        return error
+
+

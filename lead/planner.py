@@ -1,0 +1,317 @@
+"""Plans one claimed task: introduces it, asks for its slots, decides, and says what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lead.delivery import Delivery, Letter
+from lead.model import Claim, Decision, Following, UnplacedSlot
+from lead.negotiation import Exchange, Negotiator
+from lead.participants import Participant
+from lead.planning.agenda import (
+    Agenda,
+    Limits,
+    Slot,
+    Standing,
+    agenda,
+    plan_next_at,
+    try_again_at,
+)
+from lead.store import planning
+from node.clock import Clock
+from node.model.errors import ParleyError, ToolUnavailable
+from node.model.ids import TaskId, run_id
+from node.model.recurrence import Recurrence
+from node.model.scheduling import recurrence_of
+from node.model.wire.participants import HoldRequest, Introduction, IntroductionAnswer
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import Schedule
+from node.store.database import Connection, Database
+from node.store.outbox import Kind
+
+ChooseTool = Callable[[str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]]
+"""``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is known once a planning attempt is over."""
+
+    claimed: Claim
+    recurrence: Recurrence
+    asked: Agenda
+    exchange: Exchange
+    claimed_at: int
+
+
+class Planner:
+    """Plans claimed tasks."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        database: Database,
+        clock: Clock,
+        limits: Limits,
+        negotiator: Negotiator,
+        delivery: Delivery,
+        participant_of: Callable[[str], Participant],
+        choose_tool: ChooseTool,
+        end_task: Callable[[Claim, str], Any],
+        rng: random.Random,
+    ) -> None:
+        """``end_task(claim, reason)`` ends a task that a participant refuses."""
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._negotiator = negotiator
+        self._delivery = delivery
+        self._participant_of = participant_of
+        self._choose_tool = choose_tool
+        self._end_task = end_task
+        self._rng = rng
+
+    async def plan(self, claimed: Claim) -> None:
+        """Plan a task up to the horizon; nothing is left undone without a stored reason."""
+        if claimed.state != "active":
+            await self._nothing_more(claimed)
+            return
+        claimed_at = self._clock.now()
+        participants = [self._participant_of(str(p["node"])) for p in claimed.participants]
+        claimed, missing = await self._introduce(claimed, participants)
+        if missing == "refused":
+            return
+        recurrence = recurrence_of(Schedule.model_validate(claimed.schedule), claimed.created_at)
+        asked = await self._agenda(claimed, recurrence)
+        exchange = Exchange(asked.slots)
+        if missing is not None:
+            exchange.fail(missing, "unreachable")
+        elif asked.slots:
+            exchange = await self._negotiator.exchange(claimed, participants, asked.slots)
+        await self._decide(Attempt(claimed, recurrence, asked, exchange, claimed_at), participants)
+
+    async def _agenda(self, claimed: Claim, recurrence: Recurrence) -> Agenda:
+        max_runs = claimed.schedule.get("max_runs")
+        async with self._database.connection() as connection:
+            waiting = await planning.waiting(connection, claimed.task, self._limits.batch)
+            remaining = None
+            if max_runs is not None:
+                counted = await planning.counted_runs(connection, claimed.task)
+                remaining = max(0, int(max_runs) - counted - len(waiting))
+        standing = Standing(claimed.next_run_at, claimed.planned_to, waiting, remaining)
+        return agenda(recurrence, claimed.duration, standing, self._limits, self._clock.now())
+
+    async def _introduce(
+        self, claimed: Claim, participants: Sequence[Participant]
+    ) -> tuple[Claim, str | None]:
+        """Make the task known to those who have not answered yet; why it cannot be planned."""
+        open_places = [
+            place for place, p in enumerate(claimed.participants) if p.get("accepted") is None
+        ]
+        if not open_places:
+            return claimed, None
+        answers = await asyncio.gather(
+            *(self._introduce_one(claimed, participants[place], place) for place in open_places)
+        )
+        listed = list(claimed.participants)
+        for place, answered in zip(open_places, answers, strict=True):
+            listed[place] = {**listed[place], **answered}
+        claimed = replace(claimed, participants=listed)
+        refusals = [f"{p['name']}: {p['reason']}" for p in listed if p["accepted"] is False]
+        try:
+            claimed = self._with_tool(claimed)
+        except ToolUnavailable as error:
+            refusals.append(error.detail)
+        await self._keep_participants(claimed)
+        if refusals:
+            await self._end_task(claimed, "; ".join(refusals))
+            return claimed, "refused"
+        silent = [str(p["reason"]) for p in listed if p["accepted"] is None]
+        return claimed, silent[0] if silent else None
+
+    def _with_tool(self, claimed: Claim) -> Claim:
+        offers = [tuple(p["tools"]) for p in claimed.participants if p["accepted"]]
+        tool, duration = self._choose_tool(
+            claimed.test, tuple(claimed.tools), offers, claimed.spec
+        )
+        return replace(claimed, tool=tool, duration=duration)
+
+    async def _introduce_one(
+        self, claimed: Claim, participant: Participant, place: int
+    ) -> dict[str, Any]:
+        try:
+            answered = await participant.introduce(_introduction(claimed, place))
+        except ParleyError as error:
+            return {"accepted": None, "reason": error.detail, "tools": []}
+        return _kept(answered)
+
+    async def _keep_participants(self, claimed: Claim) -> None:
+        async with self._database.connection() as connection:
+            await planning.set_participants(
+                connection, claimed.task, claimed.participants, claimed.tool or "", claimed.duration
+            )
+
+    async def _decide(self, attempt: Attempt, participants: Sequence[Participant]) -> None:
+        """Make the outcome final, in one transaction, and take it to the participants."""
+        exchange, letters = attempt.exchange, list[Letter]()
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if exchange.commit is not None and exchange.id is not None:
+                letters = await self._commit(connection, attempt, participants, now)
+            if exchange.id is not None and exchange.commit is None:
+                letters = await self._abort(connection, attempt, participants, now)
+            await self._keep(connection, attempt, now)
+        await self._delivery.send(letters)
+
+    async def _commit(
+        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+    ) -> list[Letter]:
+        exchange, claimed = attempt.exchange, attempt.claimed
+        if exchange.commit is None or exchange.id is None:
+            return []
+        if not await planning.decide_commit(
+            connection, exchange.id, claimed.task, exchange.commit, now
+        ):
+            exchange.fail("the decision came too late: the task ended or its lease was lost", "too late")
+            exchange.commit = None
+            return []
+        if claimed.participant is None:
+            await planning.keep_led(
+                connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
+            )
+        hold = HoldRequest(
+            task=claimed.task,
+            lease_epoch=claimed.lease_epoch,
+            tool=claimed.tool or "",
+            priority=claimed.priority,
+            displacing=False,
+            life=self._limits.horizon,
+            runs=tuple(exchange.runs),
+        )
+        body = {
+            "exchange": str(exchange.id),
+            "task": str(claimed.task),
+            "commit": exchange.commit.model_dump(mode="json"),
+            "hold": hold.model_dump(mode="json"),
+        }
+        return await self._delivery.write(connection, participants, Kind.COMMIT, body, now)
+
+    async def _abort(
+        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+    ) -> list[Letter]:
+        if attempt.exchange.id is None:
+            return []
+        await planning.decide_abort(connection, attempt.exchange.id, now)
+        body = {"exchange": str(attempt.exchange.id), "task": str(attempt.claimed.task)}
+        return await self._delivery.write(connection, participants, Kind.RELEASE, body, now)
+
+    async def _keep(self, connection: Connection, attempt: Attempt, now: int) -> None:
+        """Store the trace, the slots that wait, and what is planned next."""
+        claimed, exchange, asked = attempt.claimed, attempt.exchange, attempt.asked
+        unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
+        following = self._following(attempt, unplaced, now)
+        if not await planning.finish_claim(
+            connection, claimed, following, attempt.claimed_at, now
+        ):
+            return  # The task has ended or another worker has it: what comes next is not ours to say.
+        await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
+        if exchange.unknown_to:
+            await self._forget_acceptance(connection, claimed, exchange.unknown_to)
+        if asked.slots or asked.too_late:
+            await planning.keep_decision(connection, claimed.task, _decision(attempt), now)
+        await planning.notify_planned(connection, claimed.task, booked=exchange.commit is not None)
+
+    def _following(self, attempt: Attempt, unplaced: Sequence[Slot], now: int) -> Following:
+        claimed, asked = attempt.claimed, attempt.asked
+        again = try_again_at(unplaced, claimed.duration, claimed.failures, now, self._rng)
+        regular = plan_next_at(attempt.recurrence, claimed.duration, asked, self._limits, now)
+        nominals = [slot.nominal for slot in unplaced]
+        if asked.next_slot is not None:
+            nominals.append(asked.next_slot)
+        return Following(
+            planned_to=asked.planned_to,
+            next_run_at=min(nominals, default=None),
+            plan_at=min((at for at in (again, regular) if at is not None), default=None),
+            failures=claimed.failures + 1 if unplaced else 0,
+        )
+
+    async def _forget_acceptance(
+        self, connection: Connection, claimed: Claim, unknown_to: set[str]
+    ) -> None:
+        """A participant has lost the task (a new database, say): it is introduced again."""
+        listed = [
+            {**p, "accepted": None} if p["node"] in unknown_to else p for p in claimed.participants
+        ]
+        await planning.set_participants(
+            connection, claimed.task, listed, claimed.tool or "", claimed.duration
+        )
+
+    async def _nothing_more(self, claimed: Claim) -> None:
+        nothing = Following(claimed.planned_to, None, None, 0)
+        async with self._database.connection() as connection:
+            now = self._clock.now()
+            await planning.finish_claim(connection, claimed, nothing, now, now)
+
+
+def _introduction(claimed: Claim, place: int) -> Introduction:
+    return Introduction(
+        task=claimed.task,
+        test=claimed.test,
+        spec=claimed.spec,
+        tools=tuple(claimed.tools),
+        tool=claimed.tool,
+        scheduling_class=claimed.scheduling_class,
+        duration=claimed.duration,
+        priority=claimed.priority,
+        participants=tuple(Listed.model_validate(p) for p in claimed.participants),
+        participant=place,
+        addresses=claimed.addresses,
+        schedule=Schedule.model_validate(claimed.schedule),
+        campaign=claimed.campaign,
+        reference=claimed.reference,
+        created_at=claimed.created_at,
+    )
+
+
+def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
+    return {
+        "accepted": answered.accepted,
+        "reason": answered.reason,
+        "tools": list(answered.tools),
+    }
+
+
+def _waiting(attempt: Attempt, unplaced: Sequence[Slot]) -> list[UnplacedSlot]:
+    task = TaskId(attempt.claimed.task)
+
+    def made(slot: Slot, state: str, reason: str) -> UnplacedSlot:
+        run = run_id(task, slot.nominal, slot.attempt)
+        return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
+
+    waiting = [made(slot, "waiting", attempt.exchange.reasons[slot.nominal]) for slot in unplaced]
+    over = "its window was over before it could be planned"
+    return waiting + [made(slot, "unplaced", over) for slot in attempt.asked.too_late]
+
+
+def _decision(attempt: Attempt) -> Decision:
+    asked, exchange = attempt.asked, attempt.exchange
+    nominals = [slot.nominal for slot in (*asked.slots, *asked.too_late)]
+    sentence = exchange.sentence()
+    outcome = exchange.outcome
+    if asked.too_late:
+        given_up = f"{len(asked.too_late)} given up: the window is over"
+        sentence = f"{sentence}; {given_up}" if asked.slots else given_up
+        outcome = outcome if asked.slots else "given up"
+    return Decision(
+        outcome=outcome,
+        sentence=sentence,
+        asked=len(asked.slots),
+        placed=len(exchange.runs) if exchange.commit else 0,
+        first_slot=min(nominals, default=None),
+        last_slot=max(nominals, default=None),
+        exchange=exchange.id,
+        trace=dict(exchange.trace()),
+    )

@@ -1,0 +1,134 @@
+"""Which slots of a task are asked for now, and when to plan it again.
+
+A *slot* is a nominal start of the task. All slots up to the horizon are asked for together; slots
+that found no time before wait and come first. Pure: instants in microseconds come in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node.model import times
+from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
+
+PAUSE_FIRST = 1 * times.SECOND
+PAUSE_MAX = 5 * times.MINUTE
+REFILL_SHARE = 8
+"""A repeating task is planned again once an eighth of the horizon is unplanned: in batches."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds one planning of a task."""
+
+    horizon: int
+    margin: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot to ask for: the window it may be placed in, half-open, and which attempt it is."""
+
+    nominal: int
+    attempt: int
+    start: int
+    end: int
+
+    def latest_start(self, duration: int) -> int:
+        """The last instant at which a run of this slot may start."""
+        return self.end - duration
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What to ask for now (by start), what is too late, and the first slot left for later."""
+
+    slots: tuple[Slot, ...]
+    too_late: tuple[Slot, ...]
+    planned_to: int | None
+    next_slot: int | None
+    full: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the planning of a task is: slots done up to ``planned_to``; those that wait; how many
+    more runs it may have (None: no limit)."""
+
+    first_slot: int
+    planned_to: int | None
+    waiting: Sequence[tuple[int, int]]
+    remaining: int | None
+
+
+def agenda(
+    recurrence: Recurrence, duration: int, standing: Standing, limits: Limits, now: int
+) -> Agenda:
+    """The slots to ask for at ``now``."""
+    waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
+    room = limits.batch - len(waiting)
+    if standing.remaining is not None:
+        room = min(room, standing.remaining)
+    after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
+    longest = duration + recurrence.slip
+    before = now + limits.horizon - longest + 1
+    fresh = nominal_starts(recurrence, after, before, max(0, room))
+    known = {slot.nominal for slot in waiting}
+    slots = waiting + [
+        _slot(recurrence, duration, at, 1) for at in fresh if at not in known
+    ]
+    planned_to = fresh[-1] if fresh else standing.planned_to
+    spent = standing.remaining is not None and standing.remaining <= len(fresh)
+    following = None if spent else next_nominal(recurrence, fresh[-1] if fresh else after)
+    soonest = now + limits.margin
+    return Agenda(
+        slots=tuple(sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)),
+        too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
+        planned_to=planned_to,
+        next_slot=following,
+        full=following is not None and following < before,
+    )
+
+
+def _slot(recurrence: Recurrence, duration: int, nominal: int, attempt: int) -> Slot:
+    slip = slip_of(recurrence, duration, nominal)
+    return Slot(nominal, attempt, nominal, nominal + duration + slip)
+
+
+def _by_start(slot: Slot) -> tuple[int, int]:
+    return slot.start, slot.nominal
+
+
+def plan_next_at(
+    recurrence: Recurrence, duration: int, done: Agenda, limits: Limits, now: int
+) -> int | None:
+    """When the task's next unplanned slots are to be asked for; None when there are none."""
+    if done.next_slot is None:
+        return None
+    if done.full:
+        return now
+    enters = done.next_slot - limits.horizon + duration + recurrence.slip
+    following = next_nominal(recurrence, done.next_slot)
+    refill = limits.horizon // REFILL_SHARE
+    if following is not None and 2 * (following - done.next_slot) <= refill:
+        enters += refill
+    return max(now, enters)
+
+
+def try_again_at(
+    waiting: Sequence[Slot], duration: int, failures: int, now: int, rng: random.Random
+) -> int | None:
+    """When to ask again for slots that found no time: growing, jittered pauses, never past the end.
+
+    The pause doubles from one second with each failure in a row, up to five minutes, and is drawn
+    between half of it and all of it.
+    """
+    if not waiting:
+        return None
+    pause = min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(failures, 20))
+    soonest_end = min(slot.latest_start(duration) for slot in waiting)
+    drawn = now + pause // 2 + rng.randrange(pause // 2 + 1)
+    return max(now, min(drawn, soonest_end))

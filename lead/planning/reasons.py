@@ -1,0 +1,95 @@
+"""Why a slot found no time, in one sentence, and the trace of a planning attempt. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import Choice, Offer
+from node.model.times import format_duration, format_instant
+from node.model.wire.participants import Obstacle, Proposal
+
+
+def why_unplaced(
+    index: int,
+    slot: Slot,
+    duration: int,
+    offers: Sequence[Offer],
+    proposals: Mapping[str, Proposal],
+) -> str:
+    """The first participant that has no time for it, and why; else that there is no common time."""
+    for offer in offers:
+        fitting = any(
+            min(end, slot.end) - max(start, slot.start) >= duration
+            for start, end in offer.free_displacing
+        )
+        if not fitting:
+            return f"{offer.name}: {_why_not(index, duration, proposals[offer.name])}"
+    names = " and ".join(offer.name for offer in offers)
+    return f"{names} have no {format_duration(duration)} free at the same time in this window"
+
+
+def _why_not(index: int, duration: int, proposal: Proposal) -> str:
+    for obstacle in proposal.obstacles:
+        if obstacle.window == index:
+            return f"no {format_duration(duration)} free: busy with {obstacle_in_words(obstacle)}"
+    return proposal.reason or f"no {format_duration(duration)} free in this window"
+
+
+def obstacle_in_words(obstacle: Obstacle) -> str:
+    """``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
+    article = "an" if obstacle.scheduling_class == "exclusive" else "a"
+    return (
+        f"{article} {obstacle.scheduling_class} {obstacle.test} run of priority {obstacle.priority}, "
+        f"{format_instant(obstacle.starts_at)} to {format_instant(obstacle.ends_at)}"
+    )
+
+
+def sentence(placed: Sequence[Choice], asked: int, first_reason: str | None) -> str:
+    """What came of a planning attempt, for lists."""
+    if not placed:
+        return first_reason or "there was nothing to place"
+    first = format_instant(min(choice.starts_at for choice in placed))
+    booked = f"{len(placed)} of {asked} runs booked, the first at {first}"
+    displacing = sum(choice.displacing for choice in placed)
+    if displacing:
+        booked += f", {displacing} of them displacing runs of lower priority"
+    return booked if first_reason is None else f"{booked}; the others wait: {first_reason}"
+
+
+def trace(
+    slots: Sequence[Slot],
+    offers: Sequence[Offer],
+    proposals: Mapping[str, Proposal],
+    choices: Sequence[Choice],
+    refusals: Mapping[str, str],
+) -> dict[str, Any]:
+    """All that a decision was made of; instants in microseconds, as everywhere inside."""
+    return {
+        "windows": [[slot.start, slot.end] for slot in slots],
+        "offers": [
+            {
+                "node": offer.name,
+                "now": proposals[offer.name].now,
+                "free": _ranges(offer.free, slots),
+                "free_displacing": None
+                if proposals[offer.name].free_displacing is None
+                else _ranges(offer.free_displacing, slots),
+                "obstacles": [
+                    obstacle.model_dump(mode="json") for obstacle in proposals[offer.name].obstacles
+                ],
+                "reason": proposals[offer.name].reason,
+            }
+            for offer in offers
+        ],
+        "choices": [[c.slot.nominal, c.starts_at, c.displacing] for c in choices],
+        "refusals": dict(refusals),
+    }
+
+
+def _ranges(free: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[list[int]] | str:
+    """The ranges, or ``everything`` where they are the windows themselves: traces stay small."""
+    if [(slot.start, slot.end) for slot in slots] == list(free):
+        return "everything"
+    return [[start, end] for start, end in free]

@@ -1,0 +1,125 @@
+"""The worker pool: claims tasks by next-run time and plans them, as many at once as there are workers.
+
+A notification wakes it; the clock wakes it for tasks that come due; a look every few seconds is
+the safety net, so that a lost notification costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+
+from lead.model import Claim
+from lead.planner import Planner
+from lead.store import planning
+from node.clock import Clock
+from node.model import times
+from node.model.errors import ParleyError
+from node.store.database import Database, Notice
+
+POLL_S = 5.0
+_STOP_S = 10.0
+
+log = structlog.get_logger()
+
+
+class Workers:
+    """Plans what is due."""
+
+    def __init__(  # noqa: PLR0913 - what bounds it
+        self,
+        database: Database,
+        clock: Clock,
+        planner: Planner,
+        owner: str,
+        *,
+        size: int,
+        lease: int,
+        horizon: int,
+    ) -> None:
+        """``owner`` names this process in the leases."""
+        self._database = database
+        self._clock = clock
+        self._planner = planner
+        self._owner = owner
+        self._size = size
+        self._lease = lease
+        self._horizon = horizon
+        self._busy: dict[asyncio.Task[None], Claim] = {}
+        self._woken = asyncio.Event()
+
+    def heard(self, notice: Notice) -> None:
+        """A new or changed task, or notifications may have been lost."""
+        if notice.kind == "wake" or (
+            notice.kind == "task" and notice.words[-1] in {"active", "plan"}
+        ):
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Plan until cancelled; then give back what could not be finished."""
+        try:
+            while True:
+                try:
+                    pause = await self.run_once()
+                except ParleyError as error:
+                    log.warning("cannot plan", error=error.detail)
+                    pause = POLL_S
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), pause)
+                self._woken.clear()
+        finally:
+            await self._stop()
+
+    async def run_once(self) -> float:
+        """Claim as many tasks as there are idle workers; seconds until there may be more."""
+        now = self._clock.now()
+        idle = self._size - len(self._busy)
+        if idle <= 0:
+            return POLL_S
+        before = now + self._horizon + 1
+        async with self._database.transaction() as connection:
+            await planning.abort_stale(connection, now)
+            claims = await planning.claim(
+                connection, now, before, idle, self._owner, now + self._lease
+            )
+        for claimed in claims:
+            self._start(claimed)
+        if len(claims) == idle:
+            return POLL_S
+        async with self._database.connection() as connection:
+            due = await planning.next_due(connection, before)
+        if due is None:
+            return POLL_S
+        return min(POLL_S, max(0.0, (due - self._clock.now()) / times.SECOND))
+
+    def _start(self, claimed: Claim) -> None:
+        task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")
+        self._busy[task] = claimed
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._busy.pop(task, None)
+        self._woken.set()
+
+    async def _plan(self, claimed: Claim) -> None:
+        try:
+            async with asyncio.timeout(self._lease / times.SECOND):
+                await self._planner.plan(claimed)
+        except (ParleyError, TimeoutError) as error:
+            # The lease runs out and the task is planned again; what was held is dropped by itself.
+            log.warning("planning broke off", task=str(claimed.task), error=str(error) or "too slow")
+        except Exception:
+            log.exception("planning failed", task=str(claimed.task))
+
+    async def _stop(self) -> None:
+        if self._busy:
+            await asyncio.wait(list(self._busy), timeout=_STOP_S)
+        left = list(self._busy.items())
+        for task, _ in left:
+            task.cancel()
+        for _, claimed in left:
+            with contextlib.suppress(ParleyError):
+                async with self._database.connection() as connection:
+                    await planning.give_back(connection, claimed)

@@ -1,0 +1,272 @@
+"""Takes a task in: checks everything that can be known now, asks every participant, keeps it.
+
+A task is refused at once, and nothing of it kept, if a field is wrong or a participant will not
+take part. A participant that cannot be reached is no reason to refuse: it is asked again before
+the task is planned, and until then its runs wait with that reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from uuid import UUID
+
+from node.capabilities import Capabilities
+from node.clock import Clock
+from node.consent import stored
+from node.model.errors import (
+    Conflict,
+    FieldFault,
+    InvalidDocument,
+    PeerError,
+    RefusedByParticipant,
+    RequestError,
+    ToolUnavailable,
+)
+from node.model.recurrence import validate
+from node.model.scheduling import default_slip, first_slot, recurrence_of
+from node.model.times import format_instant
+from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
+from node.model.wire.tasks import Participant, TaskDocument
+from node.peers import Directory
+from node.plugins.contracts import Test, Tool
+from node.store import bookings, outbox, tasks
+from node.store.database import Database
+from node.store.nodes import KnownNode
+
+
+class Introducer(Protocol):
+    """Makes a task known to one node, this one included."""
+
+    async def __call__(self, node: KnownNode, introduction: Introduction) -> IntroductionAnswer:
+        """The node's answer; raises :class:`PeerError` if there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checked task that nobody has been asked about yet."""
+
+    test: Test
+    tool: Tool
+    introduction: Introduction
+    first_slot: int
+
+
+class Admission:
+    """Creates tasks led by this node."""
+
+    def __init__(  # noqa: PLR0913 - one for each thing a new task touches
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        directory: Directory,
+        introduce: Introducer,
+        new_id: Callable[[], UUID],
+        horizon: int,
+    ) -> None:
+        """``new_id`` makes task ids; ``horizon`` is how far ahead runs are booked."""
+        self._horizon = horizon
+        self._database = database
+        self._clock = clock
+        self._capabilities = capabilities
+        self._directory = directory
+        self._introduce = introduce
+        self._new_id = new_id
+
+    async def create(self, document: TaskDocument, key: str | None) -> tuple[UUID, bool]:
+        """Create a task; its id, and whether it is new (a repeated key gives the task it made).
+
+        :raises InvalidDocument: a field is wrong.
+        :raises RefusedByParticipant: somebody will not take part; says who and why.
+        :raises Conflict: the key was used for another document.
+        """
+        digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+        if key is not None and (made := await self._made_before(key, digest)) is not None:
+            return made, False
+        draft = self.draft(document)
+        introduction, reached = await self._ask_all(draft)
+        try:
+            introduction = self._with_tool(introduction)
+        except ToolUnavailable as error:
+            await self._withdraw(introduction, reached, error.detail)
+            raise
+        return await self._keep(introduction, draft.first_slot, key, digest)
+
+    async def _made_before(self, key: str, digest: str) -> UUID | None:
+        async with self._database.connection() as connection:
+            found = await tasks.find_idempotency(connection, key)
+        if found is None:
+            return None
+        if found[0] != digest:
+            msg = "this Idempotency-Key was used for another document; use a new one"
+            raise Conflict(msg)
+        return found[1]
+
+    def draft(self, document: TaskDocument) -> Draft:
+        """Check a document against what this node knows; nothing is asked or kept."""
+        now = self._clock.now()
+        test = self._capabilities.test(document.test.type)
+        spec = self._spec(test, document)
+        nodes = self._participants(document, test.participants(spec))
+        tool = self._tool(document)
+        duration = tool.duration(spec)
+        schedule = document.schedule.model_copy(update={"slip": default_slip(document.schedule)})
+        recurrence = recurrence_of(schedule, now)
+        faults = validate(recurrence, duration)
+        if faults:
+            raise InvalidDocument(faults)
+        slot = first_slot(recurrence, now)
+        if slot is None:
+            raise InvalidDocument([FieldFault("/schedule", "leaves no run to come")])
+        if slot + recurrence.slip < now:
+            over = f"{format_instant(slot)} and its slip are over; give a start to come, or none"
+            raise InvalidDocument([FieldFault("/schedule/start", over)])
+        introduction = Introduction(
+            task=self._new_id(),
+            test=test.name,
+            spec=spec.model_dump(mode="json", by_alias=True),
+            tools=document.tools,
+            tool=tool.name,
+            scheduling_class=test.scheduling_class(spec),
+            duration=duration,
+            priority=document.priority,
+            participants=tuple(_participant(node) for node in nodes),
+            participant=0,
+            addresses={host: self._directory.address_of(host) for host in test.hosts(spec)},
+            schedule=schedule,
+            campaign=document.campaign,
+            reference=document.reference,
+            created_at=now,
+        )
+        return Draft(test, tool, introduction, slot)
+
+    def _spec(self, test: Test, document: TaskDocument) -> Any:
+        spec = self._capabilities.spec(test, document.test.spec)
+        try:
+            return test.with_participants(spec, document.participants)
+        except ValueError as error:
+            raise InvalidDocument([FieldFault("/participants", str(error))]) from None
+
+    def _participants(
+        self, document: TaskDocument, words: Sequence[str | None]
+    ) -> list[KnownNode]:
+        found: list[KnownNode] = []
+        for word in words:
+            node = self._directory.self if word is None else self._directory.find(word)
+            if node is None:
+                known = ", ".join(sorted(n.name for n in self._directory.all))
+                sentence = (
+                    f"{word} is not a node known here; known are {known}; "
+                    "make it known with: parley node add URL"
+                )
+                raise InvalidDocument([FieldFault(_pointer_of(document, word), sentence)])
+            if node in found:
+                sentence = f"{node.name} would take part twice"
+                raise InvalidDocument([FieldFault(_pointer_of(document, word), sentence)])
+            found.append(node)
+        return found
+
+    def _tool(self, document: TaskDocument) -> Tool:
+        for index, name in enumerate(document.tools):
+            tool = self._capabilities.tools.get(name)
+            if tool is None or document.test.type not in tool.tests:
+                sentence = f"there is no tool {name!r} for {document.test.type}"
+                raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
+        return self._capabilities.choose(document.test.type, document.tools, [])
+
+    async def _ask_all(self, draft: Draft) -> tuple[Introduction, list[str]]:
+        """Introduce the task to all at once; what they said, and who accepted."""
+        introduction = draft.introduction
+        answers = await asyncio.gather(
+            *(self._ask(introduction, place) for place in range(len(introduction.participants)))
+        )
+        asked = introduction.model_copy(update={"participants": tuple(answers)})
+        accepted = [p.node for p in answers if p.accepted]
+        refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
+        if refusals:
+            await self._withdraw(asked, accepted, "; ".join(refusals))
+            raise RefusedByParticipant("; ".join(refusals))
+        return asked, accepted
+
+    async def _ask(self, introduction: Introduction, place: int) -> Participant:
+        participant = introduction.participants[place]
+        node = self._directory.by_identity(participant.node)
+        addressed = introduction.model_copy(update={"participant": place})
+        try:
+            answered = await self._introduce(node, addressed)
+        except (PeerError, RequestError) as error:
+            return participant.model_copy(update={"reason": error.detail})
+        return participant.model_copy(
+            update={
+                "accepted": answered.accepted,
+                "reason": answered.reason,
+                "tools": answered.tools,
+            }
+        )
+
+    async def _withdraw(
+        self, introduction: Introduction, told: Sequence[str], reason: str
+    ) -> None:
+        """Those who have accepted already forget the task."""
+        own = self._directory.self.identity
+        others = [identity for identity in told if identity != own]
+        end = TaskEnd(task=introduction.task, state="refused", reason=reason[:1000])
+        async with self._database.connection() as connection:
+            await outbox.post(
+                connection, others, outbox.Kind.TASK_END, end.model_dump(mode="json"), self._clock.now()
+            )
+            await bookings.notify(connection, "task", introduction.task, "refused")
+
+    def _with_tool(self, introduction: Introduction) -> Introduction:
+        tool = self._capabilities.choose(
+            introduction.test,
+            introduction.tools,
+            [p.tools for p in introduction.participants if p.accepted],
+        )
+        spec = self._capabilities.spec(
+            self._capabilities.test(introduction.test), introduction.spec
+        )
+        return introduction.model_copy(
+            update={"tool": tool.name, "duration": tool.duration(spec)}
+        )
+
+    async def _keep(
+        self, introduction: Introduction, slot: int, key: str | None, digest: str
+    ) -> tuple[UUID, bool]:
+        own = self._directory.self.identity
+        places = [p.node for p in introduction.participants]
+        task = stored(introduction, own)
+        task = replace(task, participant=places.index(own) if own in places else None)
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if key is not None and not await tasks.keep_idempotency(
+                connection, key, digest, task.id, now
+            ):
+                found = await tasks.find_idempotency(connection, key)
+                return (found[1] if found else task.id), False
+            await tasks.keep(connection, task)
+            plan_at = max(now, slot - self._horizon + introduction.duration)
+            await tasks.open_planning(connection, task.id, slot, plan_at)
+            await bookings.notify(connection, "task", task.id, "active")
+        return task.id, True
+
+
+def _participant(node: KnownNode) -> Participant:
+    return Participant(node=node.identity, name=node.name, url=node.url, address=node.address)
+
+
+def _pointer_of(document: TaskDocument, word: str | None) -> str:
+    """Where the document names this host."""
+    if word in document.participants:
+        return f"/participants/{document.participants.index(word)}"
+    for field, value in document.test.spec.items():
+        if value == word:
+            return f"/test/spec/{field}"
+        if isinstance(value, list) and word in value:
+            return f"/test/spec/{field}/{value.index(word)}"
+    return "/test/spec"

@@ -1,0 +1,1 @@
+"""Typed HTTP clients: ``peers`` speaks to other nodes, signed; ``users`` to one's own, with a token."""

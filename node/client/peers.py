@@ -1,0 +1,170 @@
+"""What one node says to another: signed requests under ``/v1/participant/``, answers as documents.
+
+One session keeps connections open; each request has a time limit. What another node answers is
+parsed like anything from outside: a wrong answer is :class:`PeerAnswered`, none is
+:class:`PeerUnreachable`, and a problem document is raised as the error it describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+import aiohttp
+import orjson
+from pydantic import ValidationError
+
+from node.model.errors import NotAuthenticated, NotFound, PeerAnswered, PeerUnreachable
+from node.model.wire.fields import Document
+from node.model.wire.nodes import NodeCard
+from node.model.wire.participants import (
+    CommitAnswer,
+    CommitRequest,
+    DecisionAnswer,
+    Differences,
+    DigestRequest,
+    HoldAnswer,
+    HoldRequest,
+    Introduction,
+    IntroductionAnswer,
+    PartMessage,
+    Proposal,
+    ProposalRequest,
+    RunEnd,
+    TaskEnd,
+)
+from node.model.wire.problems import MEDIA_TYPE, Problem, error_of
+
+Sign = Callable[[str, str, bytes, str], dict[str, str]]
+"""``sign(method, url, body, receiver's identity)`` gives the headers to send."""
+
+Answer = TypeVar("Answer", bound=Document)
+
+_ANSWER_BYTES_MAX = 8_000_000
+
+
+class Peers:
+    """Sends signed requests to other nodes."""
+
+    def __init__(self, session: aiohttp.ClientSession, sign: Sign, timeout_s: float) -> None:
+        """The session is the caller's to close."""
+        self._session = session
+        self._sign = sign
+        self._timeout_s = timeout_s
+
+    async def card(self, url: str) -> NodeCard:
+        """What the node at this URL says of itself; not signed, since it is not known yet.
+
+        :raises PeerUnreachable: nobody answers there.
+        :raises PeerAnswered: whoever answers is no node.
+        """
+        address = f"{url.rstrip('/')}/v1/nodes/self"
+        return _parsed(NodeCard, await self._exchange("GET", address, b"", {}), url)
+
+    def to(self, identity: str, name: str, url: str) -> Peer:
+        """One other node."""
+        return Peer(self, identity, name, url.rstrip("/"))
+
+    async def send(self, peer: Peer, method: str, path: str, document: Document | None) -> bytes:
+        """One signed request; the answer's bytes. Signed anew once if the signature was stale."""
+        body = b"" if document is None else orjson.dumps(document.model_dump(mode="json"))
+        url = f"{peer.url}/v1/participant/{path}"
+        try:
+            return await self._exchange(
+                method, url, body, self._sign(method, url, body, peer.identity), peer.name
+            )
+        except NotAuthenticated:
+            headers = self._sign(method, url, body, peer.identity)
+            return await self._exchange(method, url, body, headers, peer.name)
+
+    async def _exchange(
+        self, method: str, url: str, body: bytes, headers: dict[str, str], name: str | None = None
+    ) -> bytes:
+        headers = {"Content-Type": "application/json", **headers}
+        limit = aiohttp.ClientTimeout(total=self._timeout_s)
+        try:
+            async with self._session.request(
+                method, url, data=body or None, headers=headers, timeout=limit, allow_redirects=False
+            ) as response:
+                answered = await response.content.read(_ANSWER_BYTES_MAX)
+                status, kind = response.status, response.content_type
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            told = str(error) or f"no answer within {self._timeout_s:g} s"
+            msg = f"{name or url} cannot be reached: {told}"
+            raise PeerUnreachable(msg) from error
+        if status < 300:  # noqa: PLR2004 - HTTP's own border
+            return answered
+        if kind == MEDIA_TYPE:
+            raise error_of(_parsed(Problem, answered, name or url))
+        msg = f"{name or url} answered {status} without saying why; is it a node?"
+        raise PeerAnswered(msg)
+
+
+class Peer:
+    """One other node: what a lead asks of its participants, and participants of their lead."""
+
+    def __init__(self, peers: Peers, identity: str, name: str, url: str) -> None:
+        """Made by :meth:`Peers.to`."""
+        self.identity = identity
+        self.name = name
+        self.url = url
+        self._peers = peers
+
+    async def _ask(
+        self, kind: type[Answer], method: str, path: str, document: Document | None = None
+    ) -> Answer:
+        return _parsed(kind, await self._peers.send(self, method, path, document), self.name)
+
+    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
+        """Make a task known."""
+        return await self._ask(
+            IntroductionAnswer, "PUT", f"tasks/{introduction.task}", introduction
+        )
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Ask for free ranges."""
+        return await self._ask(Proposal, "POST", "proposals", request)
+
+    async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
+        """Book for now."""
+        return await self._ask(HoldAnswer, "PUT", f"exchanges/{exchange}", request)
+
+    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
+        """Keep these runs."""
+        return await self._ask(CommitAnswer, "POST", f"exchanges/{exchange}/commit", request)
+
+    async def release(self, exchange: UUID, task: UUID) -> None:
+        """Drop all runs of a hold."""
+        await self._peers.send(self, "DELETE", f"exchanges/{exchange}/{task}", None)
+
+    async def decision(self, exchange: UUID) -> DecisionAnswer:
+        """Ask the lead what became of an exchange; what it does not know is aborted."""
+        try:
+            return await self._ask(DecisionAnswer, "GET", f"exchanges/{exchange}")
+        except NotFound:
+            return DecisionAnswer(state="aborted")
+
+    async def end_run(self, end: RunEnd) -> None:
+        """Tell that a run is over."""
+        await self._peers.send(self, "POST", "runs/ends", end)
+
+    async def end_task(self, end: TaskEnd) -> None:
+        """Tell that a task is over."""
+        await self._peers.send(self, "POST", "tasks/ends", end)
+
+    async def send_part(self, part: PartMessage) -> None:
+        """Send this node's part to the lead."""
+        await self._peers.send(self, "POST", "parts", part)
+
+    async def compare(self, request: DigestRequest) -> Differences:
+        """Compare what both sides have of the runs to come."""
+        return await self._ask(Differences, "POST", "digests", request)
+
+
+def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:
+    try:
+        return kind.model_validate(orjson.loads(body))
+    except (orjson.JSONDecodeError, ValidationError) as error:
+        msg = f"{name} gave an answer that cannot be read: {str(error).splitlines()[0]}"
+        raise PeerAnswered(msg) from error

@@ -1,0 +1,83 @@
+"""The only module that reads the time or sleeps. Everything else is given a :class:`Clock`."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from node.model.times import SECOND
+
+
+class Clock(Protocol):
+    """Time as a service sees it."""
+
+    def now(self) -> int:
+        """This instant, in microseconds since 1970."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; zero or less only lets others run."""
+        ...
+
+    async def sleep_until(self, instant: int) -> None:
+        """Wait until an instant in microseconds; returns at once if it has passed."""
+        ...
+
+
+class SystemClock:
+    """The host's clock."""
+
+    def now(self) -> int:
+        """This instant, in microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; zero or less only lets others run."""
+        await asyncio.sleep(max(0.0, seconds))
+
+    async def sleep_until(self, instant: int) -> None:
+        """Wait until an instant; looks at the clock again each minute, so that a step is noticed."""
+        while (left := instant - self.now()) > 0:
+            await asyncio.sleep(min(left / SECOND, 60.0))
+
+
+@dataclass(frozen=True)
+class Synchronisation:
+    """What the kernel says of its clock; ``error_bound`` in microseconds, None if unknown."""
+
+    synchronised: bool | None
+    error_bound: int | None
+
+
+class _Timex(ctypes.Structure):
+    """``struct timex`` of adjtimex(2), as on 64-bit Linux."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+_CLOCK_ERROR = 5  # TIME_ERROR: the kernel says that the clock is not synchronised
+
+
+def synchronisation() -> Synchronisation:
+    """Ask the kernel (adjtimex with no change) whether the clock is disciplined, and how well."""
+    try:
+        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return Synchronisation(None, None)
+    timex = _Timex()
+    state = adjtimex(ctypes.byref(timex))
+    if state < 0:
+        return Synchronisation(None, None)
+    disciplined = state != _CLOCK_ERROR
+    return Synchronisation(disciplined, int(timex.maxerror) if disciplined else None)

@@ -1,0 +1,146 @@
+"""How runs and tasks end before their time: cancelled by a person, displaced, withdrawn by a host.
+
+Whoever learns of an end tells the others through the outbox, in the same transaction: a participant
+tells the lead, the lead tells all participants. A run displaced anywhere is freed everywhere and its
+slot is placed again by the lead while its window lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from node.clock import Clock
+from node.model.errors import Conflict, NotAllowed, NotFound
+from node.model.ids import TaskId, run_id
+from node.model.runstate import OVER, RunState
+from node.model.wire.participants import RunEnd
+from node.store import bookings, outbox, runs, tasks
+from node.store.database import Connection, Database
+from node.store.runs import LockedRun
+from node.store.tasks import StoredTask
+
+
+class Ending:
+    """Ends runs and tasks, here and at the other participants."""
+
+    def __init__(self, database: Database, clock: Clock, identity: str, name: str) -> None:
+        """``identity`` and ``name`` are this node's."""
+        self._database = database
+        self._clock = clock
+        self._identity = identity
+        self._name = name
+
+    async def cancel_run(self, run: UUID) -> None:
+        """Take a run back on every participant; one that is over stays as it is.
+
+        :raises NotFound: there is no such run here.
+        """
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, run)
+            if locked is None:
+                msg = f"there is no run {run} on this node"
+                raise NotFound(msg)
+            if locked.state not in OVER:
+                reason = f"cancelled on {self._name}"
+                await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
+
+    async def heard(self, sender: str, end: RunEnd) -> None:
+        """Another node says that a run is over: its lead, or to its lead a participant."""
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, end.run)
+            if locked is None or (locked.state in OVER and not self._lost_here(locked, end)):
+                return
+            if sender != locked.lead and sender not in _identities(locked.participants):
+                msg = f"{sender} takes no part in run {end.run}"
+                raise NotAllowed(msg)
+            await self._end(connection, locked, end, sender)
+
+    def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
+        """Displaced on this very node, which leads it: the others must learn of it all the same."""
+        return run.lead == self._identity and run.state is RunState.DISPLACED is RunState(end.state)
+
+    async def _end(
+        self, connection: Connection, run: LockedRun, end: RunEnd, sender: str | None = None
+    ) -> None:
+        now = self._clock.now()
+        state = RunState(end.state)
+        moved = await runs.move(connection, [run.id], state, end.reason, now)
+        if not moved and not self._lost_here(run, end):
+            if state is not RunState.DISPLACED:
+                return
+            # Displaced elsewhere after it had begun here: what is left is to stop it.
+            await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
+        await bookings.restore(connection, [run.id], now)
+        await bookings.notify(connection, "run", run.id, run.task, end.state)
+        others = _identities(run.participants) - {self._identity, sender}
+        told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
+        body = end.model_dump(mode="json")
+        await outbox.post(connection, sorted(told), outbox.Kind.RUN_END, body, now)
+        if run.lead == self._identity and state is RunState.DISPLACED:
+            await self._place_again(connection, run, end.reason, now)
+
+    async def _place_again(
+        self, connection: Connection, run: LockedRun, reason: str, now: int
+    ) -> None:
+        attempt = run.attempt + 1
+        following = run_id(TaskId(run.task), run.slot, attempt)
+        why = f"{reason}; is being placed again"
+        if await runs.wait_again(connection, run.id, following, attempt, why, now):
+            await tasks.wake_planning(connection, run.task, now, run.slot)
+            await bookings.notify(connection, "task", run.task, "plan")
+
+    async def cancel_task(self, task: UUID) -> None:
+        """End a task and all its runs to come; running ones are stopped. Again is harmless.
+
+        On a participant this withdraws the host's consent: the lead learns of it and ends the task.
+
+        :raises NotFound: there is no such task here.
+        """
+        async with self._database.transaction() as connection:
+            found = await tasks.fetch(connection, task)
+            if found is None:
+                msg = f"there is no task {task} on this node"
+                raise NotFound(msg)
+            if found.lead == self._identity:
+                await self._end_task(connection, found, "cancelled", f"cancelled on {self._name}")
+            else:
+                await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
+
+    async def heard_task(self, sender: str, task: UUID, state: str, reason: str) -> None:
+        """Another node says that a task is over."""
+        async with self._database.transaction() as connection:
+            found = await tasks.fetch(connection, task)
+            if found is None:
+                return
+            if sender != found.lead and sender not in _identities(found.participants):
+                msg = f"{sender} takes no part in task {task}"
+                raise Conflict(msg)
+            await self._end_task(connection, found, state, reason, sender)
+
+    async def _end_task(
+        self,
+        connection: Connection,
+        task: StoredTask,
+        state: str,
+        reason: str,
+        sender: str | None = None,
+    ) -> None:
+        now = self._clock.now()
+        if not await tasks.end(connection, task.id, state, reason, now):
+            return
+        await tasks.stop_planning(connection, task.id)
+        open_runs = await runs.open_runs_of_task(connection, task.id)
+        if state != "finished":
+            why = f"the task was {state}: {reason}"
+            await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
+        await bookings.notify(connection, "task", task.id, state)
+        others = _identities(task.participants) - {self._identity, sender}
+        told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
+        body = {"task": str(task.id), "state": state, "reason": reason}
+        await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now)
+
+
+def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:
+    return {str(participant["node"]) for participant in participants}

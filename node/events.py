@@ -1,0 +1,105 @@
+"""What happens on this node, as it happens: for the event stream and for long polls.
+
+Fed by the database's notifications, so it hears of what any process of this node did. A short
+history lets a client that lost its connection go on where it was (``Last-Event-ID``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from node.clock import Clock
+from node.model import times
+from node.store.database import Notice
+
+_HISTORY = 2000
+_QUEUE_MAX = 500
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change; ``number`` grows, also over restarts."""
+
+    number: int
+    kind: str
+    body: dict[str, str]
+
+
+class Hub:
+    """Hands events to whoever listens."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Nobody listens yet."""
+        self._last = clock.now() // times.MILLISECOND
+        self._history: deque[Event] = deque(maxlen=_HISTORY)
+        self._queues: set[asyncio.Queue[Event | None]] = set()
+        self._changed = asyncio.Event()
+
+    def heard(self, notice: Notice) -> None:
+        """Make an event of a notification."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        body = _body(notice)
+        if body is None:
+            return
+        self._last += 1
+        event = Event(self._last, notice.kind, body)
+        self._history.append(event)
+        for queue in list(self._queues):
+            if queue.full():
+                # Too slow a reader: it is cut off and comes back with its Last-Event-ID.
+                self._queues.discard(queue)
+                queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event)
+
+    @property
+    def listeners(self) -> int:
+        """How many streams are open."""
+        return len(self._queues)
+
+    def subscribe(self, after: int | None) -> asyncio.Queue[Event | None]:
+        """A queue of the events to come, preceded by those after a number; None ends it."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUE_MAX)
+        if after is not None:
+            for event in [e for e in self._history if e.number > after][-_QUEUE_MAX + 1 :]:
+                queue.put_nowait(event)
+        self._queues.add(queue)
+        return queue
+
+    def unsubscribe(self, queue: asyncio.Queue[Event | None]) -> None:
+        """Listen no more."""
+        self._queues.discard(queue)
+
+    def close(self) -> None:
+        """End every stream."""
+        for queue in self._queues:
+            if not queue.full():
+                queue.put_nowait(None)
+        self._queues.clear()
+        self._changed.set()
+
+    async def change(self, timeout_s: float) -> None:
+        """Return at the next change, or when the time is over."""
+        changed = self._changed
+        try:
+            await asyncio.wait_for(changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+
+def _body(notice: Notice) -> dict[str, str] | None:
+    match notice.kind, notice.words:
+        case "run", (task, state):
+            return {"id": notice.id, "task": task, "state": state}
+        case "task", (state,):
+            return {"id": notice.id, "state": state}
+        case "exchange", (task, state):
+            return {"id": notice.id, "task": task, "state": state}
+        case "node", (state,):
+            return {"id": notice.id, "state": state}
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Runs this node's parts of runs: launches, watches, ends them, collects parts and merges them."""

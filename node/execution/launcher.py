@@ -1,0 +1,294 @@
+"""Launches this node's part of each run at the agreed instant and ends it at the agreed end.
+
+One asyncio task for each run that starts soon: prepare, wait for the instant, start, watch, end
+(TERM shortly before the booked end, KILL at it), read the output, hand the part to the collector.
+Notifications tell of new and cancelled runs; a look at the table every few seconds is the safety net.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from node.capabilities import Capabilities
+from node.clock import Clock
+from node.execution import process
+from node.execution.parts import Collector
+from node.model import times
+from node.model.errors import DatabaseUnavailable, HostError, ParleyError
+from node.model.runstate import RunState
+from node.model.times import format_instant
+from node.plugins.contracts import Command, Output, PartContext, Party, Result, Tool
+from node.store import bookings, runs
+from node.store.database import Database, Notice
+from node.store.runs import DueRun, KeptPart
+
+LOOKAHEAD = 20 * times.SECOND
+REFRESH_S = 5.0
+PREPARE = 700 * times.MILLISECOND
+"""How long before its start a run becomes running and its command is made."""
+WRAP_UP = 250 * times.MILLISECOND
+"""How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
+LATE_MAX = 2 * times.SECOND
+"""A part that could not start by then is missed: the other participants have gone on without it."""
+OUTPUT_KEPT = 20_000
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one part here."""
+
+    result: Result | None
+    reason: str | None
+    started_at: int | None
+    command: tuple[str, ...] | None = None
+    output: str | None = None
+    state: RunState = RunState.FAILED
+
+
+class Launcher:
+    """Runs this node's parts."""
+
+    def __init__(
+        self, database: Database, clock: Clock, capabilities: Capabilities, collector: Collector
+    ) -> None:
+        """Nothing runs before :meth:`run`."""
+        self._database = database
+        self._clock = clock
+        self._capabilities = capabilities
+        self._collector = collector
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._cancelled: dict[UUID, asyncio.Event] = {}
+        self._woken = asyncio.Event()
+        self._stopping = False
+
+    def heard(self, notice: Notice) -> None:
+        """Look again on a commit; stop what was ended."""
+        if notice.kind in {"exchange", "wake"}:
+            self._woken.set()
+        elif notice.kind == "run" and notice.words[-1] in {"cancelled", "displaced"}:
+            self._stop(UUID(notice.id))
+        elif notice.kind == "task" and notice.words[-1] in {"cancelled", "refused"}:
+            self._woken.set()
+
+    def _stop(self, run: UUID) -> None:
+        event = self._cancelled.get(run)
+        if event is not None:
+            event.set()
+
+    async def run(self) -> None:
+        """Launch until cancelled; then end what runs, marked as stopped."""
+        try:
+            while True:
+                try:
+                    await self.run_once()
+                except DatabaseUnavailable as error:
+                    log.warning("cannot look for runs", error=error.detail)
+                self._woken.clear()
+                try:
+                    await asyncio.wait_for(self._woken.wait(), REFRESH_S)
+                except TimeoutError:
+                    continue
+        finally:
+            await self._stop_all()
+
+    async def run_once(self) -> None:
+        """Make a task of every run that starts soon, and mark what can no longer start."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            for run in await runs.due_runs(connection, now + LOOKAHEAD):
+                if run.participant is not None and run.id not in self._tasks:
+                    self._launch(run)
+            for moved in await runs.lead_only_due(connection, now):
+                await bookings.notify(connection, "run", moved.id, moved.task, RunState.MERGING)
+            taken_back = await runs.taken_back(connection, list(self._tasks))
+        for gone in taken_back:
+            self._stop(gone)
+
+    def _launch(self, run: DueRun) -> None:
+        self._cancelled[run.id] = asyncio.Event()
+        task = asyncio.create_task(self._execute(run), name=f"run {run.id}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda _: self._forget(run.id))
+
+    def _forget(self, run: UUID) -> None:
+        self._tasks.pop(run, None)
+        self._cancelled.pop(run, None)
+
+    async def _stop_all(self) -> None:
+        self._stopping = True
+        tasks = list(self._tasks.values())
+        for event in self._cancelled.values():
+            event.set()
+        if tasks:
+            await asyncio.wait(tasks, timeout=10)
+
+    async def _execute(self, run: DueRun) -> None:
+        cancelled = self._cancelled[run.id]
+        if not await self._until(run.starts_at - PREPARE, cancelled):
+            return
+        if self._clock.now() > run.starts_at + LATE_MAX:
+            await self._keep(run, _missed(run, self._clock.now()))
+            return
+        async with self._database.transaction() as connection:
+            if not await runs.begin(connection, run.id, self._clock.now()):
+                return
+            await bookings.notify(connection, "run", run.id, run.task, RunState.RUNNING)
+        try:
+            outcome = await self._measure(run, cancelled)
+        except ParleyError as error:
+            outcome = Outcome(None, error.detail, None)
+        except Exception as error:  # noqa: BLE001 - a plugin's fault must end in a failed run
+            log.exception("a plugin failed", run=str(run.id))
+            outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
+        await self._keep(run, outcome)
+
+    async def _until(self, instant: int, cancelled: asyncio.Event) -> bool:
+        """Wait for an instant; False if the run was cancelled before."""
+        left = (instant - self._clock.now()) / times.SECOND
+        if left > 0:
+            try:
+                await asyncio.wait_for(cancelled.wait(), left)
+            except TimeoutError:
+                return True
+        return not cancelled.is_set()
+
+    async def _measure(self, run: DueRun, cancelled: asyncio.Event) -> Outcome:
+        tool = self._capabilities.tools[run.tool or ""]
+        context = self._context(run)
+        missing = self._capabilities.missing(tool)
+        if missing is not None:
+            return Outcome(None, missing, None)
+        command = tool.command(context)
+        if not command.waits_itself and not await self._until(
+            run.starts_at + command.delay, cancelled
+        ):
+            return self._stopped(None)
+        running = await process.start(
+            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=4_000_000
+        )
+        started_at = max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
+        await self._record(run, running, started_at)
+        ended_by = await self._watch(run, running, cancelled)
+        finished = await running.wait()
+        if ended_by == "cancel":
+            return self._stopped(started_at)
+        output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
+        return _read(tool, context, command, output, started_at - command.delay)
+
+    def _context(self, run: DueRun) -> PartContext:
+        test = self._capabilities.tests[run.test]
+        parties = tuple(
+            Party(str(p["name"]), str(p["address"]), run.data.get(str(place), {}))
+            for place, p in enumerate(run.participants)
+        )
+        return PartContext(
+            spec=self._capabilities.spec(test, run.spec),
+            participant=run.participant or 0,
+            parties=parties,
+            starts=run.starts_at,
+            ends=run.ends_at,
+            addresses=run.addresses,
+        )
+
+    async def _record(self, run: DueRun, running: process.Running, started_at: int) -> None:
+        """Keep who the process is; a database that is away must not end the measurement."""
+        try:
+            async with self._database.connection() as connection:
+                await runs.keep_process(
+                    connection, run.id, started_at, running.pid, running.started_ticks
+                )
+        except DatabaseUnavailable as error:
+            log.warning("process not recorded", run=str(run.id), error=error.detail)
+
+    async def _watch(self, run: DueRun, running: process.Running, cancelled: asyncio.Event) -> str:
+        """Wait for the end, the cancel or the program itself; returns who ended it."""
+        waiting = asyncio.create_task(running.wait())
+        stopping = asyncio.create_task(cancelled.wait())
+        left = (run.ends_at - WRAP_UP - self._clock.now()) / times.SECOND
+        done, _ = await asyncio.wait(
+            {waiting, stopping}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED
+        )
+        stopping.cancel()
+        if waiting in done:
+            return "itself"
+        await running.end((run.ends_at - self._clock.now()) / times.SECOND if not done else 2.0)
+        await waiting
+        return "cancel" if done else "end"
+
+    def _stopped(self, started_at: int | None) -> Outcome:
+        reason = "the node was stopped during the run" if self._stopping else "cancelled"
+        return Outcome(None, reason, started_at)
+
+    async def _keep(self, run: DueRun, outcome: Outcome) -> None:
+        part = KeptPart(
+            participant=run.participant or 0,
+            name=str(run.participants[run.participant or 0]["name"]),
+            result=outcome.result,
+            reason=outcome.reason,
+            started_at=outcome.started_at,
+            finished_at=self._clock.now() if outcome.started_at else None,
+            command=outcome.command,
+            output=outcome.output,
+        )
+        while True:
+            try:
+                await self._collector.keep_own(run.id, part, outcome.state)
+            except DatabaseUnavailable as error:
+                # A result once measured is not thrown away because Postgres restarts.
+                log.warning("part not kept yet", run=str(run.id), error=error.detail)
+                if self._stopping:
+                    return
+                await self._clock.sleep(1.0)
+            else:
+                return
+
+    async def recover(self) -> None:
+        """After a start: end what a gone process left, mark what was interrupted or slept through."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            interrupted = await runs.interrupted(connection)
+            overslept = await runs.overslept(connection, now - LATE_MAX)
+        for run, pid, ticks in interrupted:
+            if pid is not None and ticks is not None:
+                process.kill_leftover(pid, ticks)
+            await self._mark(run, "the node was restarted during the run", RunState.FAILED)
+        for run in overslept:
+            reason = f"the node was down at its start and came back at {format_instant(now)}"
+            await self._mark(run, reason, RunState.MISSED)
+
+    async def _mark(self, run: UUID, reason: str, state: RunState) -> None:
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, run)
+        if locked is None or locked.participant is None:
+            return
+        name = str(locked.participants[locked.participant]["name"])
+        part = KeptPart(locked.participant, name, None, reason, None, None)
+        await self._collector.keep_own(run, part, state)
+
+
+def _missed(run: DueRun, now: int) -> Outcome:
+    late = (now - run.starts_at) / times.SECOND
+    return Outcome(None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED)
+
+
+def _read(
+    tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
+) -> Outcome:
+    kept = _printed(output)
+    try:
+        result = tool.read(context, output)
+    except HostError as error:
+        return Outcome(None, error.detail, started_at, command.argv, kept)
+    return Outcome(result, None, started_at, command.argv, kept)
+
+
+def _printed(output: Output) -> str:
+    """What the program printed, as text that Postgres takes, size-limited."""
+    text = output.stdout.decode("utf-8", "replace") + output.stderr.decode("utf-8", "replace")
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:OUTPUT_KEPT]

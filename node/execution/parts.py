@@ -1,0 +1,146 @@
+"""Collects the parts of a run and, at its lead, merges them as soon as all are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from node.capabilities import Capabilities
+from node.clock import Clock
+from node.model.errors import InvalidDocument, NotAllowed
+from node.model.runstate import OVER, RunState
+from node.model.wire.participants import PartMessage
+from node.plugins.contracts import Merged, Part
+from node.store import bookings, outbox, runs
+from node.store.database import Connection, Database
+from node.store.runs import KeptPart, LockedRun
+
+
+class Collector:
+    """Keeps parts; whoever brings the last one merges."""
+
+    def __init__(
+        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+    ) -> None:
+        """``identity`` is this node's."""
+        self._database = database
+        self._clock = clock
+        self._capabilities = capabilities
+        self._identity = identity
+
+    async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
+        """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, run)
+            if locked is None or not await runs.keep_part(connection, run, part):
+                return
+            if locked.lead == self._identity:
+                if state is RunState.MISSED:
+                    await runs.move(connection, [run], state, part.reason, self._clock.now())
+                    await self._notify(connection, locked, state)
+                    return
+                await self._merge_if_complete(connection, locked)
+            else:
+                await self._conclude_own(connection, locked, part, state)
+                await self._send(connection, locked, part)
+
+    async def receive(self, sender: str, message: PartMessage) -> None:
+        """A participant's part has come; unknown runs are ignored, strangers refused."""
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, message.run)
+            if locked is None or locked.lead != self._identity:
+                return
+            place = _place_of(locked, sender)
+            part = KeptPart(
+                place,
+                str(locked.participants[place]["name"]),
+                None if message.reason else message.result or {},
+                message.reason,
+                message.started_at,
+                message.finished_at,
+                message.command,
+            )
+            if await runs.keep_part(connection, message.run, part):
+                await self._merge_if_complete(connection, locked)
+
+    async def give_up(self, ended_before: int) -> int:
+        """Merge without them the runs whose parts have not come in time; how many."""
+        async with self._database.connection() as connection:
+            found = await runs.without_parts(connection, ended_before)
+        for run in found:
+            async with self._database.transaction() as connection:
+                locked = await runs.lock(connection, run)
+                if locked is not None:
+                    await self._merge(connection, locked, await runs.parts(connection, run))
+        return len(found)
+
+    async def _merge_if_complete(self, connection: Connection, run: LockedRun) -> None:
+        if run.state in OVER and run.state is not RunState.FAILED:
+            return
+        kept = await runs.parts(connection, run.id)
+        if len(kept) == len(run.participants):
+            await self._merge(connection, run, kept)
+        elif run.participant is None or any(p.participant == run.participant for p in kept):
+            await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
+            await self._notify(connection, run, RunState.MERGING)
+
+    async def _merge(
+        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+    ) -> None:
+        now = self._clock.now()
+        if run.state is RunState.BOOKED:
+            await runs.move(connection, [run.id], RunState.MERGING, None, now)
+        merged = self._merged(run, kept)
+        state = RunState.FINISHED if merged.succeeded else RunState.FAILED
+        test = self._capabilities.tests[run.test]
+        summary = test.summary(merged.result) if merged.result and merged.succeeded else None
+        await runs.conclude(connection, run.id, state, merged.reason, merged.result, summary, now)
+        await self._notify(connection, run, state)
+
+    def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Merged:
+        by_place = {part.participant: part for part in kept}
+        parts = []
+        for place, participant in enumerate(run.participants):
+            name = str(participant["name"])
+            found = by_place.get(place)
+            result, reason = (found.result, found.reason) if found else (None, "sent no part in time")
+            parts.append(Part(place, name, result, reason))
+        test = self._capabilities.tests[run.test]
+        try:
+            spec = self._capabilities.spec(test, run.spec)
+        except InvalidDocument as error:
+            return Merged(None, f"the spec is not valid for this program's version: {error.detail}")
+        return test.merge(spec, parts)
+
+    async def _conclude_own(
+        self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
+    ) -> None:
+        """At a participant the run is over when its own part is."""
+        now = self._clock.now()
+        if part.reason is None:
+            state = RunState.FINISHED
+        await runs.move(connection, [run.id], state, part.reason, now)
+        await self._notify(connection, run, state)
+
+    async def _send(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
+        message = PartMessage(
+            run=run.id,
+            result=part.result,
+            reason=part.reason,
+            started_at=part.started_at,
+            finished_at=part.finished_at,
+            command=part.command,
+        )
+        body = message.model_dump(mode="json")
+        await outbox.post(connection, [run.lead], outbox.Kind.PART, body, self._clock.now())
+
+    async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
+        await bookings.notify(connection, "run", run.id, run.task, state)
+
+
+def _place_of(run: LockedRun, sender: str) -> int:
+    for place, participant in enumerate(run.participants):
+        if participant["node"] == sender:
+            return place
+    msg = f"{sender} takes no part in run {run.id}"
+    raise NotAllowed(msg)

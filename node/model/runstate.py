@@ -1,0 +1,82 @@
+"""The states of a run and the moves between them.
+
+Everything that says which state may follow which is in this file; the store asks
+:func:`predecessors` and writes ``WHERE state = ANY(…)``, so that a state is checked again in the
+statement that changes it. The names are those of the SQL enum ``run_state``; a booked run whose
+exchange is only held is shown as ``held``, one whose exchange is committed as ``scheduled``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """Where a run is, as one node sees it."""
+
+    WAITING = "waiting"
+    BOOKED = "booked"
+    SET_ASIDE = "set-aside"
+    RUNNING = "running"
+    MERGING = "merging"
+    FINISHED = "finished"
+    FAILED = "failed"
+    MISSED = "missed"
+    CANCELLED = "cancelled"
+    DISPLACED = "displaced"
+    UNPLACED = "unplaced"
+
+
+_NEXT: dict[RunState, frozenset[RunState]] = {
+    RunState.WAITING: frozenset({RunState.UNPLACED, RunState.CANCELLED}),
+    RunState.BOOKED: frozenset(
+        {
+            RunState.RUNNING,
+            RunState.MERGING,
+            RunState.SET_ASIDE,
+            RunState.MISSED,
+            RunState.CANCELLED,
+            RunState.DISPLACED,
+        }
+    ),
+    RunState.SET_ASIDE: frozenset({RunState.BOOKED, RunState.DISPLACED, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset(
+        {RunState.MERGING, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}
+    ),
+    RunState.MERGING: frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}),
+    # A part that was cut off may arrive after the lead gave the run up.
+    RunState.FAILED: frozenset({RunState.FINISHED}),
+    RunState.MISSED: frozenset(),
+    RunState.FINISHED: frozenset(),
+    RunState.CANCELLED: frozenset(),
+    RunState.DISPLACED: frozenset(),
+    RunState.UNPLACED: frozenset(),
+}
+
+LIVE = frozenset({RunState.BOOKED, RunState.RUNNING})
+"""States that occupy their time; the exclusion constraint has the same list."""
+
+OVER = frozenset(
+    {
+        RunState.FINISHED,
+        RunState.FAILED,
+        RunState.MISSED,
+        RunState.CANCELLED,
+        RunState.DISPLACED,
+        RunState.UNPLACED,
+    }
+)
+"""States in which nothing more is going to happen, but for a late part."""
+
+NOT_COUNTED = frozenset({RunState.CANCELLED, RunState.DISPLACED, RunState.UNPLACED, RunState.WAITING})
+"""States that do not use up a task's ``max_runs``."""
+
+
+def may_follow(state: RunState, following: RunState) -> bool:
+    """Whether a run may go from one state to the other."""
+    return following in _NEXT[state]
+
+
+def predecessors(state: RunState) -> list[str]:
+    """The states from which a run may enter this one, for ``WHERE state = ANY(…)``."""
+    return sorted(before for before, after in _NEXT.items() if state in after)

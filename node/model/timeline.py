@@ -1,0 +1,120 @@
+"""A node's time line: the free ranges inside many windows, and what stands in the way.
+
+All instants are microseconds; spans are half-open ``(start, end)`` tuples. One sweep over the
+sorted bookings serves all windows and both passes:
+
+* pass 1 displaces nothing: every booking of a conflicting class blocks;
+* pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
+  within the start margin (:attr:`Booking.fixed`).
+
+Normal runs overlap each other, so what blocks is merged first: the end of a long run must not be
+forgotten because a short one inside it ends earlier.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from node.model.classes import SchedulingClass, blockers
+from node.model.spans import Span, normalise
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A run that occupies time on this node."""
+
+    run: UUID
+    task: UUID
+    test: str
+    scheduling_class: SchedulingClass
+    priority: int
+    starts_at: int
+    ends_at: int
+    fixed: bool
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a time line: where could a run of this class and duration go?
+
+    ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
+    other.
+    """
+
+    windows: Sequence[Span]
+    scheduling_class: SchedulingClass
+    duration: int
+    priority: int
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Free ranges of both passes, and for each window without any, the booking in its way."""
+
+    free: list[Span]
+    free_displacing: list[Span]
+    obstacles: list[tuple[int, Booking]]
+
+
+def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
+    """The free ranges, given the bookings that touch any window (in any order)."""
+    conflicting = blockers(question.scheduling_class)
+    blocking = [b for b in bookings if b.scheduling_class in conflicting]
+    lasting = [b for b in blocking if b.fixed or b.priority >= question.priority]
+    free = _free(question, normalise((b.starts_at, b.ends_at) for b in blocking))
+    if len(lasting) == len(blocking):
+        displacing = free
+    else:
+        displacing = _free(question, normalise((b.starts_at, b.ends_at) for b in lasting))
+    return Answer(free, displacing, _obstacles(question, displacing, lasting))
+
+
+def trimmed(question: Question, window: Span) -> Span:
+    """The window within what the node allows; empty (start ≥ end) if nothing is left."""
+    return max(window[0], question.earliest), min(window[1], question.latest)
+
+
+def _free(question: Question, busy: list[Span]) -> list[Span]:
+    """All gaps at least ``duration`` long; ``busy`` is sorted and disjoint."""
+    duration = question.duration
+    starts = [span[0] for span in busy]
+    found: list[Span] = []
+    for window in question.windows:
+        cursor, end = trimmed(question, window)
+        at = bisect_right(starts, cursor) - 1
+        if at >= 0:
+            cursor = max(cursor, busy[at][1])
+        at += 1
+        while at < len(busy) and busy[at][0] < end:
+            if busy[at][0] - cursor >= duration:
+                found.append((cursor, busy[at][0]))
+            cursor = max(cursor, busy[at][1])
+            at += 1
+        if end - cursor >= duration:
+            found.append((cursor, end))
+    return found
+
+
+def _obstacles(
+    question: Question, free: list[Span], lasting: list[Booking]
+) -> list[tuple[int, Booking]]:
+    """For each window with nothing free even in pass 2, the booking that blocks longest."""
+    if not lasting:
+        return []
+    ordered = sorted(lasting, key=lambda booking: booking.starts_at)
+    starts = [span[0] for span in free]
+    found = []
+    for index, window in enumerate(question.windows):
+        start, end = trimmed(question, window)
+        at = bisect_right(starts, end) - 1
+        if at >= 0 and free[at][1] > start and free[at][0] >= start:
+            continue
+        touching = [b for b in ordered if b.starts_at < end and b.ends_at > start]
+        if touching:
+            found.append((index, max(touching, key=lambda b: min(b.ends_at, end) - max(b.starts_at, start))))
+    return found

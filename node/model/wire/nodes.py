@@ -1,0 +1,70 @@
+"""Nodes, clocks, tests and tools, tokens: the smaller resources of the API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from node.model.wire.fields import Document, Instant, Name
+
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
+"""Scheme, host and port of a node's API, nothing behind it."""
+
+NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+
+
+class NodeCard(Document):
+    """What a node says of itself; the key is what others pin."""
+
+    identity: Annotated[str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$")]
+    name: NodeName
+    url: Url
+    address: Annotated[str, StringConstraints(min_length=1, max_length=253)]
+    version: str = ""
+
+
+class Node(NodeCard):
+    """A node as this node knows it."""
+
+    is_self: bool
+    added_at: Instant
+    seen_at: Instant | None
+    unreachable_since: Instant | None
+    last_error: str | None
+
+
+class NodeAddition(Document):
+    """Who to make known: its card is fetched from the URL and its key pinned."""
+
+    url: Url
+    identity: Annotated[str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$")] | None = (
+        Field(None, description="The key to expect; without it the key found is trusted.")
+    )
+
+
+class ClockState(Document):
+    """This node's clock."""
+
+    now: Instant
+    synchronised: bool | None = Field(description="What the kernel says; null if it does not say.")
+    error_bound_ms: float | None = Field(description="The kernel's bound on the error.")
+
+
+class TestDescription(Document):
+    """A test that can be asked for."""
+
+    name: Name
+    title: str
+    spec: dict[str, Any] = Field(description="JSON Schema of the spec.")
+    result: dict[str, Any] = Field(description="JSON Schema of the result.")
+    tools: tuple[str, ...] = Field(description="Tools for it on this node, best first.")
+
+
+class ToolDescription(Document):
+    """A tool this program knows, and whether this host has it."""
+
+    name: Name
+    tests: tuple[Name, ...]
+    available: bool
+    reason: str | None = Field(description="What is missing, and the package that brings it.")

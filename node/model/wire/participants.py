@@ -1,0 +1,203 @@
+"""What nodes say to each other under ``/v1/participant/``, all of it signed.
+
+Here instants and durations are plain integers of microseconds and spans are ``[start, end]``:
+batches of hundreds of windows travel in each message and nobody reads them by eye.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.wire.fields import Document
+from node.model.wire.tasks import PARTICIPANTS_MAX, Participant, Schedule
+
+BATCH_MAX = 512
+"""Most runs in one exchange."""
+
+Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
+Span = tuple[Micros, Micros]
+Sentence = Annotated[str, Field(max_length=1000)]
+Place = Annotated[int, Field(ge=0, lt=PARTICIPANTS_MAX)]
+
+
+class Introduction(Document):
+    """A task made known to a participant, once, before anything is planned."""
+
+    task: UUID
+    test: str
+    spec: dict[str, Any]
+    tools: tuple[str, ...]
+    tool: str | None
+    scheduling_class: SchedulingClass
+    duration: Micros
+    priority: int
+    participants: tuple[Participant, ...]
+    participant: Place
+    addresses: dict[str, str]
+    schedule: Schedule
+    campaign: str | None
+    reference: Any
+    created_at: Micros
+
+
+class IntroductionAnswer(Document):
+    """Whether it takes part, and with which tools."""
+
+    accepted: bool
+    reason: Sentence | None = None
+    tools: tuple[str, ...] = ()
+
+
+class ProposalRequest(Document):
+    """When could you? Windows are sorted by start; each must hold one run of ``duration``."""
+
+    task: UUID
+    lease_epoch: int
+    scheduling_class: SchedulingClass
+    duration: Micros
+    priority: int
+    windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+class Obstacle(Document):
+    """A run that stands in a window's way."""
+
+    window: int = Field(description="Index into the windows asked.")
+    run: UUID
+    task: UUID
+    test: str
+    scheduling_class: SchedulingClass
+    priority: int
+    starts_at: Micros
+    ends_at: Micros
+
+
+class Proposal(Document):
+    """The ranges inside the windows in which this node could run.
+
+    ``free`` displaces nothing (pass 1). ``free_displacing`` is what would be free if runs of lower
+    priority gave way (pass 2); null where it is the same. Each range lies inside one window.
+    """
+
+    now: Micros
+    horizon: Micros = Field(description="No run may end later than this.")
+    free: tuple[Span, ...]
+    free_displacing: tuple[Span, ...] | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+    reason: Sentence | None = Field(None, description="Why nothing is offered, if nothing is.")
+
+
+class RunRequest(Document):
+    """One run to book."""
+
+    run: UUID
+    slot: Micros
+    attempt: int
+    starts_at: Micros
+    ends_at: Micros
+
+
+class HoldRequest(Document):
+    """Book these runs, for now."""
+
+    task: UUID
+    lease_epoch: int
+    tool: str
+    priority: int
+    displacing: bool = Field(description="Whether runs of lower priority may be set aside.")
+    life: Micros = Field(description="How long the hold lasts without a word from the lead.")
+    runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+class Refusal(Document):
+    """A run that could not be held, and by what."""
+
+    run: UUID
+    reason: Sentence
+    obstacle: Obstacle | None = None
+
+
+class HoldAnswer(Document):
+    """What is held; ``data`` is what this participant adds, such as its port."""
+
+    held: tuple[UUID, ...]
+    refused: tuple[Refusal, ...] = ()
+    data: dict[str, Any] = {}
+    set_aside: int = 0
+
+
+class CommitRequest(Document):
+    """The decision: keep these runs of the exchange, drop the rest."""
+
+    runs: tuple[UUID, ...]
+    data: dict[str, dict[str, Any]] = Field(description="Participant data by place, as text.")
+
+
+class CommitAnswer(Document):
+    """``late``: the hold had already been dropped and nothing is booked."""
+
+    late: bool = False
+
+
+class DecisionAnswer(Document):
+    """The lead's word on an exchange; unknown exchanges are aborted."""
+
+    state: str = Field(pattern="^(open|committed|aborted)$")
+    commit: CommitRequest | None = None
+
+
+class RunEnd(Document):
+    """A run is over before or instead of being measured."""
+
+    run: UUID
+    state: str = Field(pattern="^(cancelled|displaced)$")
+    reason: Sentence
+    displaced_by: UUID | None = None
+
+
+class TaskEnd(Document):
+    """A task is over: for everybody if its lead says so, for itself if a participant does."""
+
+    task: UUID
+    state: str = Field(pattern="^(cancelled|refused|finished)$")
+    reason: Sentence
+
+
+class PartMessage(Document):
+    """One participant's part, sent to the lead."""
+
+    run: UUID
+    result: dict[str, Any] | None
+    reason: Sentence | None
+    started_at: Micros | None
+    finished_at: Micros | None
+    command: tuple[str, ...] | None
+
+
+class Digest(Document):
+    """The runs to come of one task as one side has them, for comparison."""
+
+    task: UUID
+    state: str
+    count: int
+    fingerprint: str = Field(description="SHA-256 over the sorted ids of its runs to come.")
+
+
+class DigestRequest(Document):
+    """Compare these tasks; the answer lists those that differ."""
+
+    now: Micros
+    until: Micros
+    tasks: Annotated[tuple[Digest, ...], Field(max_length=1000)]
+
+
+class Differences(Document):
+    """What the other side has of each differing task: its state, and its runs to come."""
+
+    tasks: dict[UUID, tuple[UUID, ...]] = {}
+    ended: dict[UUID, str] = {}

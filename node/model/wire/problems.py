@@ -1,0 +1,89 @@
+"""Problem documents (RFC 9457): what went wrong, why, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from node.model.errors import FieldFault, InvalidDocument, ParleyError, PeerError, RequestError
+from node.model.wire.fields import Document
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE_PREFIX = "https://parley.invalid/problems/"
+
+
+class Fault(Document):
+    """One wrong field."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Document):
+    """The body of every answer that is not a success."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    errors: tuple[Fault, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The stable last part of the type, as in ``node.model.errors``."""
+        return self.type.rsplit("/", 1)[-1]
+
+
+def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
+    """The problem document of an error."""
+    faults = error.faults if isinstance(error, InvalidDocument) else []
+    return Problem(
+        type=_TYPE_PREFIX + error.code,
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        instance=instance,
+        errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in faults),
+    )
+
+
+def error_of(problem: Problem) -> ParleyError:
+    """The error that a problem document was made of, for the client's side."""
+    if problem.errors:
+        return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
+    for kind in _concrete(ParleyError):
+        if kind.code == problem.code:
+            return kind(problem.detail)
+    known = RequestError if problem.status < 500 else PeerError  # noqa: PLR2004 - HTTP's own border
+    return known(problem.detail)
+
+
+def _concrete(kind: type[ParleyError]) -> list[type[ParleyError]]:
+    found = [kind] if kind is not InvalidDocument else []
+    for child in kind.__subclasses__():
+        found.extend(_concrete(child))
+    return found
+
+
+def faults_of(error: ValidationError, prefix: str = "") -> list[FieldFault]:
+    """Pydantic's findings as pointers (RFC 6901) and sentences."""
+    return [
+        FieldFault(prefix + _pointer(found["loc"]), _sentence(dict(found)))
+        for found in error.errors(include_url=False, include_context=True)
+    ]
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
+    return "".join(f"/{part}" for part in parts)
+
+
+def _sentence(found: dict[str, Any]) -> str:
+    text = str(found["msg"]).removeprefix("Value error, ")
+    if found["type"] == "extra_forbidden":
+        return "no such field"
+    if found["type"] == "missing":
+        return "is required"
+    return text

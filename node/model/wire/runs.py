@@ -1,0 +1,99 @@
+"""Runs, and why they are where they are, as the API shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from node.model.classes import SchedulingClass
+from node.model.wire.fields import Document, Instant
+
+
+class PartView(Document):
+    """One participant's part of a run."""
+
+    participant: int
+    name: str
+    result: dict[str, Any] | None
+    reason: str | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    command: tuple[str, ...] | None
+    output: str | None = Field(None, description="What the program printed; kept where it ran.")
+
+
+class Run(Document):
+    """A run as this node knows it; the lead knows it whole, a participant its own part."""
+
+    id: UUID
+    task: UUID
+    test: str
+    tool: str | None
+    state: str = Field(
+        description="waiting, held, scheduled, set-aside, running, merging, finished, failed, "
+        "missed, cancelled, displaced or unplaced."
+    )
+    reason: str | None = Field(description="Why it did not happen, in one sentence.")
+    scheduling_class: SchedulingClass
+    priority: int
+    starts_at: Instant
+    ends_at: Instant
+    slot: Instant = Field(description="Nominal start.")
+    attempt: int
+    participants: tuple[str, ...]
+    participant: int | None = Field(description="This node's place among them.")
+    lead: str
+    started_at: Instant | None
+    finished_at: Instant | None
+    start_error_ms: float | None = Field(
+        description="How late this node's part started, in milliseconds."
+    )
+    displaced_by: UUID | None
+    summary: str | None
+    result: dict[str, Any] | None
+    parts: tuple[PartView, ...] | None = Field(
+        None, description="Each participant's part; only where one run is asked for."
+    )
+
+
+class Decision(Document):
+    """One planning attempt."""
+
+    id: int
+    task: UUID
+    decided_at: Instant
+    outcome: str
+    sentence: str
+    asked: int
+    placed: int
+    first_slot: Instant | None
+    last_slot: Instant | None
+    trace: dict[str, Any]
+
+
+class Explanation(Document):
+    """Why a task or a run is as it is: one sentence first, then every decision, newest first."""
+
+    task: UUID
+    run: UUID | None
+    state: str
+    sentence: str
+    decisions: tuple[Decision, ...]
+
+
+class ScheduleEntry(Document):
+    """One span on this node's time line."""
+
+    run: UUID
+    task: UUID
+    test: str
+    state: str
+    scheduling_class: SchedulingClass
+    priority: int
+    starts_at: Instant
+    ends_at: Instant
+    participants: tuple[str, ...]
+    reason: str | None
+    summary: str | None

@@ -1,0 +1,129 @@
+"""The task: what a user posts, and what the API shows of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field, StringConstraints, field_validator
+
+from node.model.classes import SchedulingClass
+from node.model.wire.fields import Count, Document, Duration, Host, Instant, Name
+
+PRIORITY_MAX = 2**31 - 1
+PARTICIPANTS_MAX = 32
+
+
+class TestChoice(Document):
+    """What is measured."""
+
+    type: Name
+    spec: dict[str, Any] = Field(
+        default_factory=dict, description="The test's own fields; see /v1/tests."
+    )
+
+
+class ArchiveChoice(Document):
+    """Where results go."""
+
+    archiver: Name
+    spec: dict[str, Any] = Field(default_factory=dict)
+
+
+class Schedule(Document):
+    """When. Nothing at all means once, as soon as possible."""
+
+    start: Instant | None = Field(
+        None, description="Nominal start of the first run, and the anchor of the interval."
+    )
+    repeat: Duration | None = Field(None, description="Interval from nominal start to nominal start.")
+    cron: Annotated[str, StringConstraints(max_length=200)] | None = Field(
+        None, description="Five cron fields, instead of repeat.", examples=["*/10 8-18 * * 1-5"]
+    )
+    timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        None, description="Zone of the cron fields; UTC unless said.", examples=["Europe/Berlin"]
+    )
+    until: Instant | None = Field(None, description="No run has its nominal start then or later.")
+    max_runs: Count | None = Field(
+        None, description="So many runs; displaced, cancelled and unplaced ones do not count."
+    )
+    slip: Duration | None = Field(
+        None,
+        description="How much later than its nominal start a run may start. Unless said: a tenth "
+        "of the interval, at least PT30S and at most PT5M; PT5M for a single run. Cut so that a "
+        "run never reaches into its next interval.",
+    )
+    slip_random: bool = Field(
+        default=False, description="Start at random within the slip instead of as early as possible."
+    )
+
+
+class TaskDocument(Document):
+    """A task as posted."""
+
+    test: TestChoice
+    tools: tuple[Name, ...] = Field(
+        (), max_length=16, description="Tools in order of preference; none: the best all have."
+    )
+    schedule: Schedule = Schedule()
+    priority: int = Field(0, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
+    participants: tuple[Host, ...] = Field(
+        (),
+        max_length=PARTICIPANTS_MAX,
+        description="Names or addresses of nodes, in the order the test wants them "
+        "(source, dest), instead of naming them in the spec.",
+    )
+    campaign: Name | None = Field(None, description="A label to group tasks by.")
+    reference: Any = Field(None, description="Anything of yours; kept and shown, never read.")
+    archives: tuple[ArchiveChoice, ...] = Field((), max_length=16)
+
+    @field_validator("archives")
+    @classmethod
+    def _no_archiver_yet(cls, value: tuple[ArchiveChoice, ...]) -> tuple[ArchiveChoice, ...]:
+        if value:
+            msg = (
+                f"this version has no archiver, {value[0].archiver!r} included; leave it out and "
+                "fetch results from /v1/runs, /v1/events or the view run_history"
+            )
+            raise ValueError(msg)
+        return value
+
+
+class Participant(Document):
+    """A node that takes part in a task, as the task's participants see it."""
+
+    node: str = Field(description="Identity: its public key.")
+    name: str
+    url: str
+    address: str
+    accepted: bool | None = Field(None, description="Null until it has answered.")
+    reason: str | None = Field(None, description="Why it refused, or has not answered yet.")
+    tools: tuple[str, ...] = Field((), description="Tools it has for this test.")
+
+
+class Task(Document):
+    """A task as the API shows it."""
+
+    id: UUID
+    state: str
+    reason: str | None
+    test: TestChoice
+    tool: str | None
+    tools: tuple[str, ...]
+    schedule: Schedule
+    priority: int
+    scheduling_class: SchedulingClass
+    duration: Duration
+    participants: tuple[Participant, ...]
+    lead: str = Field(description="Name of the node that plans it.")
+    led_here: bool
+    campaign: str | None
+    reference: Any
+    created_at: Instant
+    ended_at: Instant | None
+    next_run_at: Instant | None = Field(description="When its next run starts, if one is booked.")
+    planned: bool = Field(description="Whether a planning attempt has been made.")
+    plan_at: Instant | None = Field(
+        None, description="When it is planned next (at its lead); null when nothing is left to plan."
+    )
+    runs: dict[str, int] = Field(description="How many runs it has, by state.")

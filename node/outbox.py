@@ -1,0 +1,103 @@
+"""Delivers the outbox: each message until it is acknowledged, with growing pauses.
+
+Messages to this node itself take the same road without HTTP. Whoever refuses a message for good
+(a 4xx answer) will not take it later either: it is dropped and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from node.clock import Clock
+from node.model import times
+from node.model.errors import NotAuthenticated, ParleyError, RequestError
+from node.store import outbox
+from node.store.database import Database, Notice
+from node.store.outbox import Kind, Message
+
+_TAKEN_FOR = 30 * times.SECOND
+_POLL_S = 5.0
+_PAUSE_FIRST = 1 * times.SECOND
+_PAUSE_MAX = 5 * times.MINUTE
+
+Deliver = Callable[[Message], Awaitable[None]]
+
+log = structlog.get_logger()
+
+
+class Outbox:
+    """Delivers the messages of some kinds through ``deliver``."""
+
+    def __init__(
+        self, database: Database, clock: Clock, kinds: Sequence[Kind], deliver: Deliver
+    ) -> None:
+        """``deliver`` returns when the message is acknowledged, and raises when it is not."""
+        self._database = database
+        self._clock = clock
+        self._kinds = kinds
+        self._deliver = deliver
+        self._woken = asyncio.Event()
+
+    def heard(self, notice: Notice) -> None:
+        """Whatever changed may have left a message."""
+        if notice.kind in {"run", "task", "wake"}:
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        while True:
+            try:
+                pause = await self.run_once()
+            except ParleyError as error:
+                log.warning("outbox not read", error=error.detail)
+                pause = _POLL_S
+            try:
+                await asyncio.wait_for(self._woken.wait(), pause)
+            except TimeoutError:
+                continue
+            finally:
+                self._woken.clear()
+
+    async def run_once(self) -> float:
+        """Deliver what is due, to all nodes at once, in order for each; seconds until the next."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            messages = await outbox.due(connection, now, now + _TAKEN_FOR, self._kinds)
+        by_node: dict[str, list[Message]] = defaultdict(list)
+        for message in messages:
+            by_node[message.node].append(message)
+        await asyncio.gather(*(self._deliver_in_order(queue) for queue in by_node.values()))
+        async with self._database.connection() as connection:
+            following = await outbox.next_due(connection, self._kinds)
+        if following is None:
+            return _POLL_S
+        return min(_POLL_S, max(0.0, (following - self._clock.now()) / times.SECOND))
+
+    async def _deliver_in_order(self, queue: list[Message]) -> None:
+        done = []
+        for message in queue:
+            try:
+                await self._deliver(message)
+            except NotAuthenticated as error:
+                await self._failed(message, error)
+                break
+            except RequestError as error:
+                log.warning("message refused for good", kind=message.kind, error=error.detail)
+            except ParleyError as error:
+                await self._failed(message, error)
+                break
+            done.append(message.id)
+        if done:
+            async with self._database.connection() as connection:
+                await outbox.delivered(connection, done)
+
+    async def _failed(self, message: Message, error: ParleyError) -> None:
+        pause = min(_PAUSE_MAX, _PAUSE_FIRST * 2 ** min(message.attempts, 12))
+        async with self._database.connection() as connection:
+            await outbox.failed(
+                connection, message.id, self._clock.now() + pause, error.detail[:500]
+            )

@@ -1,0 +1,71 @@
+"""The directory of known nodes, kept in memory and read again when it changes.
+
+Whoever signs with a key that is not in it is refused; whoever is named in a task must be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from node.model.errors import NotFound
+from node.store import nodes
+from node.store.database import Database
+from node.store.nodes import KnownNode
+
+
+class Directory:
+    """Known nodes by identity, name and address; one of them is this node."""
+
+    def __init__(self, database: Database) -> None:
+        """Empty until :meth:`refresh`."""
+        self._database = database
+        self._nodes: dict[str, KnownNode] = {}
+        self._by_word: dict[str, KnownNode] = {}
+
+    async def refresh(self) -> None:
+        """Read the table again."""
+        async with self._database.connection() as connection:
+            self.fill(await nodes.listed(connection))
+
+    def fill(self, known: Sequence[KnownNode]) -> None:
+        """Replace what is known."""
+        self._nodes = {node.identity: node for node in known}
+        self._by_word = {}
+        for node in reversed(known):
+            host_and_port = node.url.partition("://")[2]
+            for word in (host_and_port.rpartition(":")[0], host_and_port, node.address, node.name):
+                self._by_word[word.lower()] = node
+
+    @property
+    def self(self) -> KnownNode:
+        """This node."""
+        return next(node for node in self._nodes.values() if node.is_self)
+
+    @property
+    def all(self) -> list[KnownNode]:
+        """Every known node, this one included."""
+        return list(self._nodes.values())
+
+    def knows(self, identity: str) -> bool:
+        """Whether this key is pinned."""
+        return identity in self._nodes
+
+    def by_identity(self, identity: str) -> KnownNode:
+        """The node with this key.
+
+        :raises NotFound: it is not known here.
+        """
+        try:
+            return self._nodes[identity]
+        except KeyError:
+            msg = f"no node with the key {identity} is known here"
+            raise NotFound(msg) from None
+
+    def find(self, word: str) -> KnownNode | None:
+        """The node of this name, address, or URL's host; None if there is none."""
+        return self._by_word.get(word.lower())
+
+    def address_of(self, word: str) -> str:
+        """The address to measure: a known node's measurement address, else the word itself."""
+        node = self.find(word)
+        return word if node is None else node.address

@@ -1,0 +1,68 @@
+"""What a node's owner can set: environment (``PARLEY_…``), then command line, over these defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from node.model import times
+from node.model.wire.fields import Duration
+from node.model.wire.nodes import NodeName, Url
+from node.model.wire.participants import BATCH_MAX
+
+
+class Settings(BaseSettings):
+    """One node's settings; every field can be given as ``PARLEY_<NAME>``."""
+
+    model_config = SettingsConfigDict(env_prefix="PARLEY_", frozen=True, extra="forbid")
+
+    name: NodeName = Field("localhost", description="What this node calls itself.")
+    listen: str = Field("127.0.0.1:8642", description="HOST:PORT of the API and the page.")
+    url: Url | None = Field(None, description="How other nodes reach the API; http://LISTEN unless said.")
+    address: str | None = Field(None, description="The address measurements use; LISTEN's unless said.")
+    dsn: str | None = Field(None, description="Postgres; a private one is made unless said.")
+    state_dir: Path = Field(Path.home() / ".local/state/parley", description="Key, token, private Postgres.")
+    allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
+
+    horizon: Duration = Field(times.DAY, description="How far ahead runs are booked.")
+    workers: int = Field(50, ge=1, le=500, description="Planning workers of the lead.")
+    batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX, description="Most runs in one exchange.")
+    hold_life: Duration = Field(30 * times.SECOND, description="Life of a hold without a word of the lead.")
+    lease: Duration = Field(30 * times.SECOND, description="How long a worker may plan a task.")
+    start_margin: Duration = Field(times.SECOND, description="Nothing is booked or displaced closer than this.")
+    clock_limit: Duration = Field(times.SECOND, description="Clocks further apart than this do not plan together.")
+    peer_timeout: Duration = Field(5 * times.SECOND, description="How long another node may take to answer.")
+    part_grace: Duration = Field(15 * times.SECOND, description="How long after its end a run waits for parts.")
+    port_first: int = Field(8760, ge=1024, le=65000, description="First port given out to tools.")
+    port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - the largest port
+            msg = "must be HOST:PORT, such as 127.0.0.1:8642"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def listen_host(self) -> str:
+        """The host part of ``listen``, without brackets."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def listen_port(self) -> int:
+        """The port part of ``listen``."""
+        return int(self.listen.rpartition(":")[2])
+
+    @property
+    def public_url(self) -> str:
+        """Where other nodes reach this one."""
+        return (self.url or f"http://{self.listen}").rstrip("/")
+
+    @property
+    def measurement_address(self) -> str:
+        """The address that measurements to and from this node use."""
+        return self.address or self.listen_host

@@ -1,0 +1,218 @@
+"""The connection to Postgres: pool, codecs, schema, named queries, notifications.
+
+Instants travel as ``int`` microseconds and durations as ``int`` microseconds: the binary format of
+``timestamptz`` and ``interval`` is just that, so that no datetime is made on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import TypeAlias
+
+import asyncpg
+import orjson
+import structlog
+
+from node.clock import Clock
+from node.model import times
+from node.model.errors import DatabaseUnavailable, SchemaMismatch
+
+SCHEMA_VERSION = 1
+CHANNEL = "parley"
+_POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
+_SETUP_LOCK = 8642
+_MONTH_DAYS = 30
+
+log = structlog.get_logger()
+
+Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+
+Record: TypeAlias = asyncpg.Record
+
+UNLUCKY = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.ExclusionViolationError,
+    asyncpg.SerializationError,
+)
+"""A transaction lost against a concurrent one; the same transaction may well succeed now."""
+
+
+class Queries:
+    """The named queries of one ``.sql`` file: ``queries["fetch_run"]``."""
+
+    def __init__(self, package: str, name: str) -> None:
+        """Read ``sql/<name>.sql`` of a store package."""
+        text = resources.files(package).joinpath("sql", f"{name}.sql").read_text("utf-8")
+        self._queries = parse_queries(text)
+
+    def __getitem__(self, name: str) -> str:
+        """The text of a query."""
+        return self._queries[name]
+
+    def items(self) -> list[tuple[str, str]]:
+        """All of them, for the test that prepares each."""
+        return list(self._queries.items())
+
+
+def parse_queries(text: str) -> dict[str, str]:
+    """Split at lines ``-- name --``; the comment lines behind a name stay with its query."""
+    parts = re.split(r"^-- (\w+) --$", text, flags=re.MULTILINE)
+    names, bodies = parts[1::2], parts[2::2]
+    if len(set(names)) != len(names):
+        msg = "two queries of one file have the same name"
+        raise ValueError(msg)
+    return {name: body.strip() for name, body in zip(names, bodies, strict=True)}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One notification: what kind of thing changed, which one, and a few words more."""
+
+    kind: str
+    id: str
+    words: tuple[str, ...]
+
+
+def parse_notice(payload: str) -> Notice:
+    """``run <id> <task> <state>`` as a :class:`Notice`."""
+    kind, identifier, *words = payload.split(" ")
+    return Notice(kind, identifier, tuple(words))
+
+
+class Database:
+    """A pool of connections to this node's database."""
+
+    def __init__(self, dsn: str, *, size: int = 10) -> None:
+        """Remember where; :meth:`open` connects."""
+        self._dsn = dsn
+        self._size = size
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def open(self) -> None:
+        """Connect, and set up an empty database; refuse one of another version."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self._dsn, min_size=1, max_size=self._size, init=_prepare, command_timeout=60
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+            msg = (
+                f"no connection to Postgres: {error}; check --dsn or PARLEY_DSN, "
+                "or leave both out for a private cluster"
+            )
+            raise DatabaseUnavailable(msg) from error
+        async with self.transaction() as connection:
+            await _set_up(connection)
+
+    async def close(self) -> None:
+        """Give back all connections."""
+        if self._pool is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pool.close(), 5)
+            self._pool.terminate()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """One connection of the pool; what it cannot do becomes :class:`DatabaseUnavailable`."""
+        if self._pool is None:
+            msg = "the database is not open"
+            raise DatabaseUnavailable(msg)
+        try:
+            async with self._pool.acquire(timeout=20) as connection:
+                yield connection
+        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, TimeoutError) as error:
+            msg = f"the database does not answer: {error or type(error).__name__}"
+            raise DatabaseUnavailable(msg) from error
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """One transaction: all of it or nothing."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
+        """Hear notifications until cancelled; connects again by itself.
+
+        After each new connection a ``wake`` notice tells that others may have been lost.
+        """
+        pause = 0.5
+        while True:
+            try:
+                await self._listen_once(heard)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("notifications interrupted", error=str(error))
+            await clock.sleep(pause)
+
+    async def _listen_once(self, heard: Callable[[Notice], None]) -> None:
+        connection = await asyncpg.connect(self._dsn)
+        closed = asyncio.Event()
+        connection.add_termination_listener(lambda *_: closed.set())
+        try:
+            await connection.add_listener(
+                CHANNEL, lambda _c, _pid, _channel, payload: heard(parse_notice(str(payload)))
+            )
+            heard(Notice("wake", "", ()))
+            await closed.wait()
+        finally:
+            connection.terminate()
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        encoder=lambda instant: (instant - _POSTGRES_EPOCH,),
+        decoder=lambda value: value[0] + _POSTGRES_EPOCH,
+        format="tuple",
+    )
+    await connection.set_type_codec(
+        "interval",
+        schema="pg_catalog",
+        encoder=lambda duration: (0, 0, duration),
+        decoder=lambda value: (value[0] * _MONTH_DAYS + value[1]) * times.DAY + value[2],
+        format="tuple",
+    )
+    await connection.set_type_codec(
+        "jsonb",
+        schema="pg_catalog",
+        encoder=lambda value: b"\x01" + orjson.dumps(value),
+        decoder=lambda data: orjson.loads(data[1:]),
+        format="binary",
+    )
+
+
+async def _set_up(connection: Connection) -> None:
+    """Make the schema in an empty database, and compare versions in any other."""
+    queries = Queries("node.store", "schema")
+    await connection.execute(queries["lock_set_up"], _SETUP_LOCK)
+    if not await connection.fetchval(queries["has_version"]):
+        if await connection.fetchval(queries["count_tables"]):
+            msg = (
+                "the database is not empty and is not Parley's; give it one of its own: "
+                "createdb -O parley parley"
+            )
+            raise SchemaMismatch(msg)
+        await connection.execute(schema_text())
+    found = await connection.fetchval(queries["version"])
+    if found != SCHEMA_VERSION:
+        which, remedy = (
+            ("newer", "upgrade the program")
+            if found > SCHEMA_VERSION
+            else ("older", "use the program it was made by, or give this one an empty database")
+        )
+        msg = (
+            f"the database has schema version {found}, which is {which} than this program's "
+            f"version {SCHEMA_VERSION}; {remedy}"
+        )
+        raise SchemaMismatch(msg)
+
+
+def schema_text() -> str:
+    """The whole of ``schema.sql``."""
+    return resources.files("node.store").joinpath("schema.sql").read_text("utf-8")
+
+

@@ -1,0 +1,81 @@
+"""This node, the nodes it knows, and the tokens of its users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.model.wire.nodes import NodeCard
+from node.store.database import Connection, Queries
+
+_SQL = Queries("node.store", "nodes")
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A pinned node."""
+
+    identity: str
+    name: str
+    url: str
+    address: str
+    is_self: bool
+    added_at: int
+    seen_at: int | None
+    unreachable_since: int | None
+    last_error: str | None
+
+
+async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
+    """Write this node's own card."""
+    await connection.execute(
+        _SQL["keep_self"], card.identity, card.name, card.url, card.address, now
+    )
+
+
+async def own_identity(connection: Connection) -> str | None:
+    """The key this database belongs to; None in a new one."""
+    found: str | None = await connection.fetchval(_SQL["own_identity"])
+    return found
+
+
+async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
+    """Pin a node; False if it is this node itself."""
+    kept = await connection.fetchval(
+        _SQL["keep"], card.identity, card.name, card.url, card.address, now
+    )
+    return kept is not None
+
+
+async def listed(connection: Connection) -> list[KnownNode]:
+    """All of them, this one first, then by name."""
+    return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
+
+
+async def remove(connection: Connection, name: str) -> bool:
+    """Forget a node; False if there is none of that name."""
+    return await connection.fetchval(_SQL["remove"], name) is not None
+
+
+async def reached(connection: Connection, identity: str, now: int) -> None:
+    """It has answered."""
+    await connection.execute(_SQL["reached"], identity, now)
+
+
+async def not_reached(connection: Connection, identity: str, now: int, error: str) -> None:
+    """It has not answered, and why."""
+    await connection.execute(_SQL["not_reached"], identity, now, error)
+
+
+async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:
+    """Let the bearer of this token in."""
+    await connection.execute(_SQL["keep_token"], digest, label, now)
+
+
+async def has_token(connection: Connection, digest: str) -> bool:
+    """Whether this token was given out."""
+    return bool(await connection.fetchval(_SQL["has_token"], digest))
+
+
+async def any_token(connection: Connection, label: str) -> bool:
+    """Whether a token of this label was given out."""
+    return bool(await connection.fetchval(_SQL["any_token"], label))

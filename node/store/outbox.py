@@ -1,0 +1,81 @@
+"""Messages that leave until they are acknowledged; written with what they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from node.store.database import Connection, Queries
+
+_SQL = Queries("node.store", "outbox")
+
+
+class Kind(StrEnum):
+    """What a message is about; ``commit`` and ``release`` are delivered by the lead."""
+
+    COMMIT = "commit"
+    RELEASE = "release"
+    PART = "part"
+    RUN_END = "run-end"
+    TASK_END = "task-end"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that is due."""
+
+    id: int
+    node: str
+    kind: Kind
+    body: dict[str, Any]
+    attempts: int
+    created_at: int
+
+
+async def post(
+    connection: Connection,
+    nodes: Sequence[str],
+    kind: Kind,
+    body: dict[str, Any],
+    now: int,
+    delay: int = 0,
+) -> list[int]:
+    """One message to each of these nodes; their ids, in the same order."""
+    if not nodes:
+        return []
+    rows = await connection.fetch(_SQL["post"], list(nodes), kind, body, now, delay)
+    return [row[0] for row in rows]
+
+
+async def due(
+    connection: Connection, now: int, again_at: int, kinds: Sequence[Kind]
+) -> list[Message]:
+    """Take what is due; it comes again at ``again_at`` unless it is delivered."""
+    rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds))
+    return [
+        Message(row["id"], row["node"], Kind(row["kind"]), row["message"], row["attempts"], row["created_at"])
+        for row in sorted(rows, key=lambda row: int(row["id"]))
+    ]
+
+
+async def delivered(connection: Connection, ids: Sequence[int]) -> None:
+    """Acknowledged: nothing more to do."""
+    await connection.execute(_SQL["delivered"], list(ids))
+
+
+async def failed(connection: Connection, message: int, next_at: int, error: str) -> None:
+    """Not delivered; try again then."""
+    await connection.execute(_SQL["failed"], message, next_at, error)
+
+
+async def next_due(connection: Connection, kinds: Sequence[Kind]) -> int | None:
+    """When the next message is due."""
+    found: int | None = await connection.fetchval(_SQL["next_due"], list(kinds))
+    return found
+
+
+async def backlog(connection: Connection) -> int:
+    """How many messages wait."""
+    return int(await connection.fetchval(_SQL["backlog"]))

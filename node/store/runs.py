@@ -1,0 +1,258 @@
+"""The runs of this node: launching, parts, ends, and lists for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.model import runstate
+from node.model.runstate import RunState
+from node.store.database import Connection, Queries, Record
+
+_SQL = Queries("node.store", "runs")
+
+
+@dataclass(frozen=True)
+class DueRun:
+    """All that is needed to launch this node's part; ``participant`` is None where it only leads."""
+
+    id: UUID
+    task: UUID
+    participant: int | None
+    starts_at: int
+    ends_at: int
+    test: str
+    tool: str | None
+    spec: dict[str, Any]
+    participants: list[dict[str, Any]]
+    addresses: dict[str, str]
+    data: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class LockedRun:
+    """A run nobody else can change until the transaction ends."""
+
+    id: UUID
+    task: UUID
+    state: RunState
+    participant: int | None
+    starts_at: int
+    ends_at: int
+    slot: int
+    attempt: int
+    test: str
+    spec: dict[str, Any]
+    lead: str
+    participants: list[dict[str, Any]]
+    duration: int
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """One participant's part as kept."""
+
+    participant: int
+    name: str
+    result: dict[str, Any] | None
+    reason: str | None
+    started_at: int | None
+    finished_at: int | None
+    command: tuple[str, ...] | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A run whose state was changed."""
+
+    id: UUID
+    task: UUID
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which runs, and which page of them; None everywhere means all of them, newest first."""
+
+    run: UUID | None = None
+    task: UUID | None = None
+    states: Sequence[str] | None = None
+    test: str | None = None
+    prefix: str | None = None
+    since: int | None = None
+    before: int | None = None
+    after_start: int | None = None
+    after_run: UUID | None = None
+    ascending: bool = False
+    limit: int = 50
+
+
+async def due_runs(connection: Connection, before: int) -> list[DueRun]:
+    """Committed runs that start before then, in start order."""
+    rows = await connection.fetch(_SQL["due_runs"], before)
+    return [DueRun(*row) for row in rows]
+
+
+async def begin(connection: Connection, run: UUID, now: int) -> bool:
+    """Booked becomes running; False if it was taken back."""
+    return await connection.fetchval(_SQL["begin"], run, now) is not None
+
+
+async def keep_process(
+    connection: Connection, run: UUID, started_at: int, process: int, ticks: int
+) -> None:
+    """Remember the process, so that a later start of the service can end what is left of it."""
+    await connection.execute(_SQL["process"], run, started_at, process, ticks)
+
+
+async def lock(connection: Connection, run: UUID) -> LockedRun | None:
+    """Lock a run; None if it is unknown here."""
+    row = await connection.fetchrow(_SQL["lock"], run)
+    if row is None:
+        return None
+    values = dict(row)
+    return LockedRun(
+        id=values.pop("id"),
+        task=values.pop("task_id"),
+        state=RunState(values.pop("state")),
+        **values,
+    )
+
+
+async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
+    """Keep a part; False if that participant's part is there already."""
+    kept = await connection.fetchval(
+        _SQL["keep_part"],
+        run,
+        part.participant,
+        part.name,
+        part.result,
+        part.reason,
+        part.started_at,
+        part.finished_at,
+        None if part.command is None else list(part.command),
+        part.output,
+    )
+    return kept is not None
+
+
+async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
+    """All parts that are here, in participant order."""
+    return [
+        KeptPart(row[0], row[1], row[2], row[3], row[4], row[5], None if row[6] is None else tuple(row[6]), row[7])
+        for row in await connection.fetch(_SQL["parts"], run)
+    ]
+
+
+async def move(
+    connection: Connection, runs: Sequence[UUID], state: RunState, reason: str | None, now: int
+) -> list[Moved]:
+    """Change the state of those runs that may enter it; those that did."""
+    rows = await connection.fetch(
+        _SQL["move"],
+        list(runs),
+        state,
+        reason,
+        now,
+        state in runstate.OVER,
+        runstate.predecessors(state),
+    )
+    return [Moved(row[0], row[1]) for row in rows]
+
+
+async def conclude(
+    connection: Connection,
+    run: UUID,
+    state: RunState,
+    reason: str | None,
+    result: dict[str, Any] | None,
+    summary: str | None,
+    now: int,
+) -> bool:
+    """Keep the merged outcome; False if the run may not end that way (any more)."""
+    before = runstate.predecessors(state)
+    done = await connection.fetchval(_SQL["conclude"], run, state, reason, result, summary, now, before)
+    return done is not None
+
+
+async def without_parts(connection: Connection, ended_before: int) -> list[UUID]:
+    """Runs led here that wait for parts although they ended before then."""
+    return [row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before)]
+
+
+async def lead_only_due(connection: Connection, now: int) -> list[Moved]:
+    """Runs led here without a part of this node, whose start has come, now wait for parts."""
+    return [Moved(row[0], row[1]) for row in await connection.fetch(_SQL["lead_only_due"], now)]
+
+
+async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
+    """Runs that a gone process of this node left running: id, process, its start ticks."""
+    return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
+
+
+async def overslept(connection: Connection, started_before: int) -> list[UUID]:
+    """Committed runs with a part of this node that should have started before then."""
+    return [row[0] for row in await connection.fetch(_SQL["overslept"], started_before)]
+
+
+async def taken_back(connection: Connection, executing: Sequence[UUID]) -> list[UUID]:
+    """Those of the runs being executed that have been ended meanwhile."""
+    if not executing:
+        return []
+    return [row[0] for row in await connection.fetch(_SQL["taken_back"], list(executing))]
+
+
+async def open_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
+    """The task's runs that are not over."""
+    return [row[0] for row in await connection.fetch(_SQL["open_runs_of_task"], task)]
+
+
+async def wait_again(
+    connection: Connection, run: UUID, following: UUID, attempt: int, reason: str, now: int
+) -> bool:
+    """Make the next attempt of a run's slot; False if there is one."""
+    made = await connection.fetchval(_SQL["wait_again"], run, following, attempt, reason, now)
+    return made is not None
+
+
+async def listed(connection: Connection, wanted: Filter) -> list[Record]:
+    """Rows of the view ``run_known`` for people."""
+    rows: list[Record] = await connection.fetch(
+        _SQL["runs"],
+        wanted.run,
+        wanted.task,
+        None if wanted.states is None else list(wanted.states),
+        wanted.test,
+        wanted.prefix,
+        wanted.since,
+        wanted.before,
+        wanted.after_start,
+        wanted.after_run,
+        wanted.ascending,
+        wanted.limit,
+    )
+    return rows
+
+
+async def decisions(
+    connection: Connection, task: UUID, slot: int | None, limit: int
+) -> list[Record]:
+    """Planning attempts of a task, or those that dealt with one slot; newest first."""
+    rows: list[Record] = await connection.fetch(_SQL["decisions"], task, slot, limit)
+    return rows
+
+
+async def counts(connection: Connection) -> list[tuple[str, str, int]]:
+    """Runs by state and class."""
+    return [(row[0], row[1], row[2]) for row in await connection.fetch(_SQL["counts"])]
+
+
+async def purge(
+    connection: Connection, finished_before: int, failed_before: int, now_less_a_day: int
+) -> None:
+    """Delete what is older than it is kept."""
+    await connection.execute(_SQL["purge"], finished_before, failed_before)
+    await connection.execute(_SQL["purge_decisions"], finished_before)
+    await connection.execute(_SQL["purge_idempotency"], now_less_a_day)

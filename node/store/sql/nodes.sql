@@ -1,0 +1,41 @@
+-- keep_self --
+-- This node's own card; a changed name, URL or address replaces the old one. Another key is another node.
+INSERT INTO node (identity, name, url, address, is_self, added_at)
+VALUES ($1, $2, $3, $4, true, $5)
+ON CONFLICT (identity) DO UPDATE SET name = excluded.name, url = excluded.url, address = excluded.address;
+
+-- own_identity --
+SELECT identity FROM node WHERE is_self;
+
+-- keep --
+-- Pins a node by its key; a known key with a new name or URL is brought up to date.
+INSERT INTO node (identity, name, url, address, added_at, seen_at)
+VALUES ($1, $2, $3, $4, $5, $5)
+ON CONFLICT (identity) DO UPDATE
+SET name = excluded.name, url = excluded.url, address = excluded.address, seen_at = excluded.seen_at,
+    unreachable_since = NULL, last_error = NULL
+WHERE NOT node.is_self
+RETURNING identity;
+
+-- nodes --
+SELECT identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error
+FROM node ORDER BY is_self DESC, name;
+
+-- remove --
+DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
+
+-- reached --
+UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL
+WHERE identity = $1 AND (seen_at IS NULL OR seen_at < $2 - interval '10 seconds' OR unreachable_since IS NOT NULL);
+
+-- not_reached --
+UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
+
+-- keep_token --
+INSERT INTO access_token (digest, label, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
+
+-- has_token --
+SELECT EXISTS (SELECT FROM access_token WHERE digest = $1);
+
+-- any_token --
+SELECT EXISTS (SELECT FROM access_token WHERE label = $1);

@@ -1,0 +1,29 @@
+-- post --
+INSERT INTO outbox (node, kind, message, created_at, next_at)
+SELECT address.node, $2, $3, $4, $4 + $5::interval FROM unnest($1::text []) AS address (node)
+RETURNING id;
+
+-- due --
+-- Taken for a while: another process, or this one after a crash, takes them again later.
+UPDATE outbox
+SET next_at = $2
+WHERE id IN (
+    SELECT id FROM outbox
+    WHERE next_at <= $1 AND kind = ANY($3::text [])
+    ORDER BY next_at
+    LIMIT 100
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id, node, kind, message, attempts, created_at;
+
+-- delivered --
+DELETE FROM outbox WHERE id = ANY($1::bigint []);
+
+-- failed --
+UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
+
+-- next_due --
+SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []);
+
+-- backlog --
+SELECT count(*) FROM outbox;

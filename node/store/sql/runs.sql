@@ -1,0 +1,163 @@
+-- due_runs --
+-- Committed runs that start soon, with all that is needed to launch this node's part of them.
+SELECT
+    run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.test, task.tool, task.spec,
+    task.participants, task.addresses, exchange.data
+FROM run
+INNER JOIN task ON run.task_id = task.id
+INNER JOIN exchange ON run.exchange_id = exchange.id
+WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < $1
+ORDER BY run.starts_at
+LIMIT 1000;
+
+-- begin --
+-- Only a committed run starts; whoever cancelled or displaced it in the meantime has won.
+UPDATE run
+SET state = 'running', changed_at = $2
+WHERE
+    id = $1 AND state = 'booked'
+    AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
+RETURNING id;
+
+-- process --
+UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $1 AND state = 'running';
+
+-- lock --
+SELECT
+    run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
+    task.test, task.spec, task.lead, task.participants, task.duration
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE run.id = $1
+FOR UPDATE OF run;
+
+-- keep_part --
+INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (run_id, participant) DO NOTHING
+RETURNING run_id;
+
+-- parts --
+SELECT participant, name, result, reason, started_at, finished_at, command, output
+FROM part WHERE run_id = $1 ORDER BY participant;
+
+-- move --
+-- Change the state of these runs, from states that may precede it and from no other.
+UPDATE run
+SET
+    state = $2::run_state,
+    reason = coalesce($3, reason),
+    changed_at = $4,
+    finished_at = CASE WHEN $5 THEN coalesce(finished_at, $4) ELSE finished_at END
+WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
+RETURNING id, task_id, process_id;
+
+-- conclude --
+-- The merged outcome of a run.
+UPDATE run
+SET state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6, finished_at = $6
+WHERE id = $1 AND state = ANY($7::run_state [])
+RETURNING id;
+
+-- without_parts --
+-- At the lead: runs whose end has passed, some of whose parts never came.
+SELECT run.id
+FROM run
+INNER JOIN task ON run.task_id = task.id
+INNER JOIN node ON task.lead = node.identity AND node.is_self
+WHERE run.state = 'merging' AND run.ends_at < $1
+LIMIT 500;
+
+-- lead_only_due --
+-- Runs led here in which this node takes no part: they are under way once their start has come.
+UPDATE run
+SET state = 'merging', changed_at = $1
+WHERE
+    state = 'booked' AND participant IS NULL AND starts_at <= $1
+    AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
+RETURNING id, task_id;
+
+-- interrupted --
+-- Left running by a process of this node that is gone.
+SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
+
+-- overslept --
+-- Should have started, and nobody here did it.
+SELECT run.id
+FROM run
+INNER JOIN exchange ON run.exchange_id = exchange.id
+WHERE
+    run.state = 'booked' AND exchange.state = 'committed' AND run.participant IS NOT NULL AND run.starts_at < $1
+ORDER BY run.starts_at
+LIMIT 1000;
+
+-- open_runs_of_task --
+SELECT id FROM run
+WHERE task_id = $1 AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+
+-- wait_again --
+-- The slot of a run that lost its time is placed again inside its window.
+INSERT INTO run (
+    id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
+    created_at, changed_at
+)
+SELECT $2, task_id, slot, $3, participant, scheduling_class, priority, slot, slot + (ends_at - starts_at), 'waiting', $4, $5, $5
+FROM run WHERE id = $1
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- runs --
+-- For people: filters may each be null; one page, by start and id, in either direction.
+SELECT
+    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+FROM run_known
+WHERE
+    ($1::uuid IS NULL OR run_known.run_id = $1)
+    AND ($2::uuid IS NULL OR run_known.task_id = $2)
+    AND ($3::text [] IS NULL OR run_known.state = ANY($3))
+    AND ($4::text IS NULL OR run_known.test = $4)
+    AND ($5::text IS NULL OR run_known.run_id::text LIKE $5 || '%')
+    AND ($6::timestamptz IS NULL OR run_known.ends_at > $6)
+    AND ($7::timestamptz IS NULL OR run_known.starts_at < $7)
+    AND (
+        $8::timestamptz IS NULL
+        OR ($10 AND (run_known.starts_at, run_known.run_id) > ($8, $9::uuid))
+        OR (NOT $10 AND (run_known.starts_at, run_known.run_id) < ($8, $9::uuid))
+    )
+ORDER BY
+    CASE WHEN $10 THEN run_known.starts_at END ASC,
+    CASE WHEN $10 THEN run_known.run_id END ASC,
+    CASE WHEN NOT $10 THEN run_known.starts_at END DESC,
+    CASE WHEN NOT $10 THEN run_known.run_id END DESC
+LIMIT $11;
+
+-- decisions --
+SELECT id, task_id, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace
+FROM decision
+WHERE task_id = $1 AND ($2::timestamptz IS NULL OR (first_slot <= $2 AND last_slot >= $2))
+ORDER BY id DESC
+LIMIT $3;
+
+-- counts --
+-- Figures for /metrics.
+SELECT state, scheduling_class::text, count(*) FROM run_known GROUP BY state, scheduling_class;
+
+-- purge --
+DELETE FROM run
+WHERE
+    ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
+    AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced');
+
+-- purge_decisions --
+DELETE FROM decision WHERE decided_at < $1 AND coalesce(last_slot, decided_at) < $1;
+
+-- purge_idempotency --
+DELETE FROM idempotency WHERE created_at < $1;
+
+-- taken_back --
+-- Of the runs being executed, those that have been ended meanwhile (a notification may be lost).
+SELECT id FROM run
+WHERE id = ANY($1::uuid []) AND state IN ('cancelled', 'displaced', 'set-aside');

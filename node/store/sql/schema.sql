@@ -1,0 +1,12 @@
+-- lock_set_up --
+-- Two services of one node may start at once: one of them sets up, the other waits.
+SELECT pg_advisory_xact_lock($1);
+
+-- has_version --
+SELECT to_regclass('schema_version') IS NOT NULL;
+
+-- count_tables --
+SELECT count(*) FROM pg_tables WHERE schemaname = current_schema();
+
+-- version --
+SELECT max(version) FROM schema_version;

@@ -1,0 +1,96 @@
+-- upsert_task --
+-- A task made known here; an introduction repeated by its lead brings it up to date.
+INSERT INTO task (
+    id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
+    addresses, schedule, campaign, reference, created_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+ON CONFLICT (id) DO UPDATE SET
+    tool = excluded.tool,
+    participants = excluded.participants,
+    priority = excluded.priority
+WHERE task.lead = excluded.lead
+RETURNING id;
+
+-- open_planning --
+INSERT INTO planning (task_id, next_run_at, plan_at) VALUES ($1, $2, $3);
+
+-- keep_idempotency --
+INSERT INTO idempotency (key, request_digest, task_id, created_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (key) DO NOTHING
+RETURNING task_id;
+
+-- find_idempotency --
+SELECT request_digest, task_id FROM idempotency WHERE key = $1;
+
+-- task --
+SELECT
+    task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
+    task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at
+FROM task
+WHERE id = $1;
+
+-- tasks --
+-- For people: newest first, each with the counts of its runs and the start of the next one.
+SELECT
+    task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
+    task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at,
+    node.name AS lead_name,
+    node.is_self AS led_here,
+    EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
+    (SELECT planning.plan_at FROM planning WHERE planning.task_id = task.id) AS plan_at,
+    (SELECT min(run_known.starts_at) FROM run_known
+        WHERE run_known.task_id = task.id AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
+    coalesce((
+        SELECT jsonb_object_agg(counted.state, counted.runs)
+        FROM (
+            SELECT run_known.state, count(*) AS runs FROM run_known
+            WHERE run_known.task_id = task.id GROUP BY run_known.state
+        ) AS counted
+    ), '{}') AS runs
+FROM task
+LEFT JOIN node ON task.lead = node.identity
+WHERE
+    ($2::uuid IS NULL OR task.id = $2)
+    AND ($3::text [] IS NULL OR task.state::text = ANY($3))
+    AND ($4::text IS NULL OR task.test = $4)
+    AND ($5::text IS NULL OR task.id::text LIKE $5 || '%')
+    AND ($6::timestamptz IS NULL OR (task.created_at, task.id) < ($6, $7::uuid))
+ORDER BY task.created_at DESC, task.id DESC
+LIMIT $8;
+
+-- end_task --
+UPDATE task
+SET state = $2::task_state, reason = $3, ended_at = $4
+WHERE id = $1 AND state IN ('active', 'paused')
+RETURNING id;
+
+-- stop_planning --
+UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1;
+
+-- set_participants --
+UPDATE task SET participants = $2, tool = $3, duration = coalesce($4, duration) WHERE id = $1;
+
+-- wake_planning --
+-- Something changed for this task: plan it now, from this slot on.
+UPDATE planning
+SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, $3)
+FROM task
+WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
+
+-- finish_tasks --
+-- Tasks that have nothing left to plan and no run that is not over.
+UPDATE task
+SET state = 'finished', ended_at = $1
+FROM planning
+WHERE
+    planning.task_id = task.id
+    AND planning.plan_at IS NULL
+    AND task.state = 'active'
+    AND NOT EXISTS (
+        SELECT FROM run
+        WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    )
+RETURNING task.id, task.participants, task.participant;

@@ -1,0 +1,148 @@
+"""The tasks this node leads or takes part in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.store.database import Connection, Queries, Record
+
+_SQL = Queries("node.store", "tasks")
+
+
+@dataclass(frozen=True)
+class StoredTask:
+    """A task as kept; durations and instants in microseconds."""
+
+    id: UUID
+    lead: str
+    state: str
+    reason: str | None
+    test: str
+    spec: dict[str, Any]
+    tool: str | None
+    tools: list[str]
+    scheduling_class: str
+    duration: int
+    priority: int
+    participants: list[dict[str, Any]]
+    participant: int | None
+    addresses: dict[str, str]
+    schedule: dict[str, Any]
+    campaign: str | None
+    reference: Any
+    created_at: int
+    ended_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which tasks, and which page of them, newest first."""
+
+    task: UUID | None = None
+    states: Sequence[str] | None = None
+    test: str | None = None
+    prefix: str | None = None
+    before_created: int | None = None
+    before_task: UUID | None = None
+    limit: int = 50
+
+
+async def keep(connection: Connection, task: StoredTask) -> bool:
+    """Write a task, or bring it up to date; False if another node leads it."""
+    kept = await connection.fetchval(
+        _SQL["upsert_task"],
+        task.id,
+        task.lead,
+        task.test,
+        task.spec,
+        task.tool,
+        task.tools,
+        task.scheduling_class,
+        task.duration,
+        task.priority,
+        task.participants,
+        task.participant,
+        task.addresses,
+        task.schedule,
+        task.campaign,
+        task.reference,
+        task.created_at,
+    )
+    return kept is not None
+
+
+async def open_planning(
+    connection: Connection, task: UUID, next_run_at: int, plan_at: int
+) -> None:
+    """Put a task on the lead's agenda."""
+    await connection.execute(_SQL["open_planning"], task, next_run_at, plan_at)
+
+
+async def keep_idempotency(
+    connection: Connection, key: str, digest: str, task: UUID, now: int
+) -> bool:
+    """Claim an Idempotency-Key; False if it was used before."""
+    kept = await connection.fetchval(_SQL["keep_idempotency"], key, digest, task, now)
+    return kept is not None
+
+
+async def find_idempotency(connection: Connection, key: str) -> tuple[str, UUID] | None:
+    """Digest of the request and task made under this key; None if it is new."""
+    row = await connection.fetchrow(_SQL["find_idempotency"], key)
+    return None if row is None else (row[0], row[1])
+
+
+async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
+    """A task; None if it is unknown here."""
+    row = await connection.fetchrow(_SQL["task"], task)
+    return None if row is None else StoredTask(*row)
+
+
+async def listed(connection: Connection, wanted: Filter, now: int) -> list[Record]:
+    """Tasks for people, with counts of runs and the next start."""
+    rows: list[Record] = await connection.fetch(
+        _SQL["tasks"],
+        now,
+        wanted.task,
+        None if wanted.states is None else list(wanted.states),
+        wanted.test,
+        wanted.prefix,
+        wanted.before_created,
+        wanted.before_task,
+        wanted.limit,
+    )
+    return rows
+
+
+async def end(connection: Connection, task: UUID, state: str, reason: str, now: int) -> bool:
+    """End a task; False if it has ended already."""
+    return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
+
+
+async def stop_planning(connection: Connection, task: UUID) -> None:
+    """Nothing more to plan for this task."""
+    await connection.execute(_SQL["stop_planning"], task)
+
+
+async def set_participants(
+    connection: Connection,
+    task: UUID,
+    participants: list[dict[str, Any]],
+    tool: str | None,
+    duration: int | None,
+) -> None:
+    """What the participants answered, and the tool and duration that follow from it."""
+    await connection.execute(_SQL["set_participants"], task, participants, tool, duration)
+
+
+async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:
+    """Plan this task now, from this slot on."""
+    await connection.execute(_SQL["wake_planning"], task, now, slot)
+
+
+async def finish(connection: Connection, now: int) -> list[tuple[UUID, list[dict[str, Any]]]]:
+    """End the tasks whose schedule and runs are over; their ids and participants."""
+    return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_tasks"], now)]
