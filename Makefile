@@ -1,0 +1,75 @@
+# What a newcomer types. Needs python3 (3.11 or later) with venv, and make; nothing else.
+#
+# The environment lives in .venv. Two stamps in it remember what was installed: they are older
+# than a lock file or pyproject.toml exactly when something has to be installed again, so a warm
+# run installs nothing.
+
+PYTHON ?= python3
+ENVIRONMENT := .venv
+BIN := $(ENVIRONMENT)/bin
+RUNTIME := $(ENVIRONMENT)/.installed-runtime
+DEVELOPMENT := $(ENVIRONMENT)/.installed-development
+LOCKER := build/lock
+
+# pip builds parley with the locked hatchling from the environment, not with one it fetches.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL_PARLEY := $(INSTALL) --no-deps --no-build-isolation --editable .
+
+# Hashes must be those of the registry's own files, whatever mirror or wheel folder this host uses.
+COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/pip-compile --quiet --no-config --upgrade \
+	--generate-hashes --strip-extras --allow-unsafe --build-deps-for editable \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench lock clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1 stops after one round
+	$(BIN)/parley lab demo $(if $(CHECK),--check)
+
+test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS="-k word" chooses
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEVELOPMENT) ## what must hold before a commit: lint, format, types, layers, fast tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m pytest --quiet tests/architecture tests/unit
+
+bench: $(DEVELOPMENT) ## benchmarks; each prints a ratio measured in one run
+	$(BIN)/python -m tests.bench
+
+lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
+	$(PYTHON) -m venv $(LOCKER)
+	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip pip-tools
+	$(COMPILE) --extra embedded --output-file deploy/requirements.txt pyproject.toml
+	$(COMPILE) --extra embedded --extra dev --constraint deploy/requirements.txt \
+		--output-file deploy/requirements-dev.txt pyproject.toml
+
+clean: ## remove the environment and everything else that was made here
+	rm -rf $(ENVIRONMENT) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache .coverage
+	find node lead tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments; install what is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(ENVIRONMENT)
+
+$(RUNTIME): deploy/requirements.txt pyproject.toml | $(BIN)/python
+	$(INSTALL) --require-hashes --requirement deploy/requirements.txt
+	$(INSTALL_PARLEY)
+	@touch $@
+
+# The development lock holds all of the runtime lock, so both stamps are fresh afterwards.
+$(DEVELOPMENT): deploy/requirements-dev.txt deploy/requirements.txt pyproject.toml | $(BIN)/python
+	$(INSTALL) --require-hashes --requirement deploy/requirements-dev.txt
+	$(INSTALL_PARLEY)
+	@touch $(RUNTIME) $@
