@@ -34,7 +34,9 @@ from node.model.wire.tasks import Schedule
 from node.store.database import Connection, Database
 from node.store.outbox import Kind
 
-ChooseTool = Callable[[str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]]
+ChooseTool = Callable[
+    [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
+]
 """``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
 
 
@@ -135,9 +137,7 @@ class Planner:
 
     def _with_tool(self, claimed: Claim) -> Claim:
         offers = [tuple(p["tools"]) for p in claimed.participants if p["accepted"]]
-        tool, duration = self._choose_tool(
-            claimed.test, tuple(claimed.tools), offers, claimed.spec
-        )
+        tool, duration = self._choose_tool(claimed.test, tuple(claimed.tools), offers, claimed.spec)
         return replace(claimed, tool=tool, duration=duration)
 
     async def _introduce_one(
@@ -168,7 +168,11 @@ class Planner:
         await self._delivery.send(letters)
 
     async def _commit(
-        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        participants: Sequence[Participant],
+        now: int,
     ) -> list[Letter]:
         exchange, claimed = attempt.exchange, attempt.claimed
         if exchange.commit is None or exchange.id is None:
@@ -176,7 +180,9 @@ class Planner:
         if not await planning.decide_commit(
             connection, exchange.id, claimed.task, exchange.commit, now
         ):
-            exchange.fail("the decision came too late: the task ended or its lease was lost", "too late")
+            exchange.fail(
+                "the decision came too late: the task ended or its lease was lost", "too late"
+            )
             exchange.commit = None
             return []
         if claimed.participant is None:
@@ -201,7 +207,11 @@ class Planner:
         return await self._delivery.write(connection, participants, Kind.COMMIT, body, now)
 
     async def _abort(
-        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        participants: Sequence[Participant],
+        now: int,
     ) -> list[Letter]:
         if attempt.exchange.id is None:
             return []
@@ -214,9 +224,7 @@ class Planner:
         claimed, exchange, asked = attempt.claimed, attempt.exchange, attempt.asked
         unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
         following = self._following(attempt, unplaced, now)
-        if not await planning.finish_claim(
-            connection, claimed, following, attempt.claimed_at, now
-        ):
+        if not await planning.finish_claim(connection, claimed, following, attempt.claimed_at, now):
             return  # The task has ended or another worker has it: what comes next is not ours to say.
         await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
         if exchange.unknown_to:

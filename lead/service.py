@@ -72,7 +72,9 @@ class Lead:
             database, clock, planner, owner, size=workers, lease=lease, horizon=limits.horizon
         )
         self._outbox = Outbox(database, clock, (Kind.COMMIT, Kind.RELEASE), delivery.deliver)
-        self._reconciler = Reconciler(database, clock, limits.horizon, powers.others, powers.lose_run, powers.drop_run)
+        self._reconciler = Reconciler(
+            database, clock, limits.horizon, powers.others, powers.lose_run, powers.drop_run
+        )
         self._loops: list[asyncio.Task[None]] = []
 
     def heard(self, notice: Notice) -> None:

@@ -86,7 +86,9 @@ class TimeLine:
                 else tuple(answered.free_displacing)
             ),
             obstacles=tuple(_obstacle(index, booking) for index, booking in answered.obstacles),
-            reason=None if answered.free_displacing else _nothing_free(question, answered.obstacles),
+            reason=None
+            if answered.free_displacing
+            else _nothing_free(question, answered.obstacles),
         )
 
     async def hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
@@ -267,7 +269,9 @@ class TimeLine:
                 "displaced_by": str(displacement.displaced_by),
             }
             await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
-            await bookings.notify(connection, "run", displacement.run, displacement.task, "displaced")
+            await bookings.notify(
+                connection, "run", displacement.run, displacement.task, "displaced"
+            )
 
 
 class HoldKeeper:

@@ -44,7 +44,9 @@ class Ending:
                 raise NotFound(msg)
             if locked.state not in OVER:
                 reason = f"cancelled on {self._name}"
-                await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
+                await self._end(
+                    connection, locked, RunEnd(run=run, state="cancelled", reason=reason)
+                )
 
     async def heard(self, sender: str, end: RunEnd) -> None:
         """Another node says that a run is over: its lead, or to its lead a participant."""
@@ -131,7 +133,9 @@ class Ending:
         async with self._database.transaction() as connection:
             locked = await runs.lock(connection, run)
             if locked is not None and locked.state not in OVER:
-                await self._end(connection, locked, RunEnd(run=run, state="displaced", reason=reason))
+                await self._end(
+                    connection, locked, RunEnd(run=run, state="displaced", reason=reason)
+                )
 
     async def drop_run(self, node: str, run: UUID, reason: str) -> None:
         """Have one participant end a run that this lead does not know."""

@@ -15,7 +15,9 @@ async def registry_of(node: Node) -> CollectorRegistry:
         counted = await runs.counts(connection)
         backlog = await outbox.backlog(connection)
     by_state = Gauge(
-        "parley_runs", "Runs in the table, by state and class", ["state", "scheduling_class"],
+        "parley_runs",
+        "Runs in the table, by state and class",
+        ["state", "scheduling_class"],
         registry=registry,
     )
     for state, scheduling_class, count in counted:
@@ -23,7 +25,10 @@ async def registry_of(node: Node) -> CollectorRegistry:
     Gauge("parley_outbox_messages", "Messages not yet acknowledged", registry=registry).set(backlog)
     Gauge("parley_event_streams", "Open event streams", registry=registry).set(node.hub.listeners)
     reachable = Gauge(
-        "parley_node_reachable", "Whether a known node answered last time", ["node"], registry=registry
+        "parley_node_reachable",
+        "Whether a known node answered last time",
+        ["node"],
+        registry=registry,
     )
     await node.directory.refresh()
     for known in node.directory.all:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import secrets
 from collections.abc import Callable
@@ -77,7 +78,12 @@ class Node:
     """This host's node. Made by :func:`assemble`."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, database: Database, key: NodeKey, session: aiohttp.ClientSession
+        self,
+        settings: Settings,
+        clock: Clock,
+        database: Database,
+        key: NodeKey,
+        session: aiohttp.ClientSession,
     ) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
         self.settings = settings
@@ -105,7 +111,13 @@ class Node:
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(
-            database, clock, self.capabilities, self.directory, self._introduce, uuid4, settings.horizon
+            database,
+            clock,
+            self.capabilities,
+            self.directory,
+            self._introduce,
+            uuid4,
+            settings.horizon,
         )
         self.launcher = Launcher(database, clock, self.capabilities, self.collector)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
@@ -169,7 +181,13 @@ class Node:
 
     def _house_keeping(self) -> None:
         every = self._scheduler.add_job
-        every(self._quietly(self.holds.run_once), "interval", seconds=1, max_instances=1, coalesce=True)
+        every(
+            self._quietly(self.holds.run_once),
+            "interval",
+            seconds=1,
+            max_instances=1,
+            coalesce=True,
+        )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
@@ -309,17 +327,27 @@ class Node:
 
     async def _deliver(self, message: Message) -> None:
         """Hand one message of the outbox to its node, this one included."""
-        own = message.node == self.card.identity
+        if message.node == self.card.identity:
+            await self._deliver_here(message)
+            return
+        peer = self.peer(message.node)
         match message.kind:
             case Kind.PART:
-                part = PartMessage.model_validate(message.body)
-                await (self.collector.receive(message.node, part) if own else self.peer(message.node).send_part(part))
+                await peer.send_part(PartMessage.model_validate(message.body))
             case Kind.RUN_END:
-                end = RunEnd.model_validate(message.body)
-                await (self.ending.heard(message.node, end) if own else self.peer(message.node).end_run(end))
+                await peer.end_run(RunEnd.model_validate(message.body))
             case Kind.TASK_END:
-                over = TaskEnd.model_validate(message.body)
-                await (self.ending.heard_task(message.node, over) if own else self.peer(message.node).end_task(over))
+                await peer.end_task(TaskEnd.model_validate(message.body))
+            case Kind.COMMIT | Kind.RELEASE:
+                pass  # the lead's own outbox delivers these
+
+    async def _deliver_here(self, message: Message) -> None:
+        if message.kind is Kind.PART:
+            await self.collector.receive(message.node, PartMessage.model_validate(message.body))
+        elif message.kind is Kind.RUN_END:
+            await self.ending.heard(message.node, RunEnd.model_validate(message.body))
+        elif message.kind is Kind.TASK_END:
+            await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
 
 
 async def assemble(
@@ -336,10 +364,13 @@ async def assemble(
 def prepare_directory(path: Path) -> None:
     """Make the state directory, readable by its owner only.
 
+    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
+    run as root and must get to its own directory.
+
     :raises HostError: it cannot be made.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     except OSError as error:
         msg = f"the state directory {path} cannot be made: {error.strerror}; choose another with --state-dir"
         raise HostError(msg) from error

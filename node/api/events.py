@@ -48,7 +48,12 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/v1/events", stream, "What changes, as it happens (server-sent events)",
-          media_type="text/event-stream",
-          headers=(Query("Last-Event-ID", "Go on behind this event.", {"type": "string"}),)),
+    Route(
+        "GET",
+        "/v1/events",
+        stream,
+        "What changes, as it happens (server-sent events)",
+        media_type="text/event-stream",
+        headers=(Query("Last-Event-ID", "Go on behind this event.", {"type": "string"}),),
+    ),
 )

@@ -57,7 +57,9 @@ def _of_http(error: web.HTTPException) -> ParleyError:
         return NotFound("there is nothing at this path; /v1/openapi.json lists what there is")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        return _HttpProblem(error.status, f"{error.method} is not possible here; possible: {allowed}")
+        return _HttpProblem(
+            error.status, f"{error.method} is not possible here; possible: {allowed}"
+        )
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return TooLarge("the body is larger than this node reads")
     return _HttpProblem(error.status, error.reason)
@@ -75,6 +77,8 @@ def guarded(route: Route) -> Handler:
                 await _with_token(request)
             case Access.WRITE:
                 await _with_token(request)
+            case Access.READ | Access.OPEN:
+                pass
         return await route.handler(request)
 
     return handle
@@ -134,4 +138,3 @@ async def _with_token(request: web.Request) -> None:
     if not await request.app[NODE].knows_token(digest(token.strip())):
         msg = "the token is not one of this node's"
         raise NotAuthenticated(msg)
-

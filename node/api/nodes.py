@@ -108,8 +108,16 @@ async def tools(request: web.Request) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/v1/nodes/self", self_, "This node's card", Access.OPEN, answer=NodeCard),
     Route("GET", "/v1/nodes", list_, "List known nodes", answer=NodeDocument, listed=True),
-    Route("POST", "/v1/nodes", add, "Make a node known and pin its key", Access.WRITE, NodeAddition,
-          NodeDocument, status=201),
+    Route(
+        "POST",
+        "/v1/nodes",
+        add,
+        "Make a node known and pin its key",
+        Access.WRITE,
+        NodeAddition,
+        NodeDocument,
+        status=201,
+    ),
     Route("DELETE", "/v1/nodes/{name}", remove, "Forget a node", Access.WRITE, status=204),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
     Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),

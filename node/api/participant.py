@@ -106,7 +106,14 @@ def _route(
 ) -> Route:
     status = 204 if answer is None else 200
     return Route(
-        method, f"/v1/participant/{path}", handler, summary, Access.PEER, body, answer, status=status
+        method,
+        f"/v1/participant/{path}",
+        handler,
+        summary,
+        Access.PEER,
+        body,
+        answer,
+        status=status,
     )
 
 

@@ -28,7 +28,9 @@ def many(items: Sequence[Document], following: str | None = None) -> web.Respons
 def problem(error: ParleyError, path: str) -> web.Response:
     """A problem document."""
     document = problem_of(error, path).model_dump(mode="json")
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == web.HTTPUnauthorized.status_code else {}
+    headers = (
+        {"WWW-Authenticate": "Bearer"} if error.status == web.HTTPUnauthorized.status_code else {}
+    )
     return web.Response(
         body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
     )

@@ -14,6 +14,7 @@ from node.model.wire.fields import Document
 if TYPE_CHECKING:
     from node.service import Node
 
+
 class Access(StrEnum):
     """Who may call a route."""
 

@@ -63,12 +63,12 @@ async def fetch(node: Node, run: UUID) -> Run:
     :raises NotFound: there is none.
     """
     async with node.database.connection() as connection:
-        rows = await runs.listed(connection, runs.Filter(run=run))
-        if not rows:
+        row = await runs.shown(connection, run)
+        if row is None:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         kept = await runs.parts(connection, run)
-    return run_of(rows[0], tuple(PartView(**vars(part)) for part in kept))
+    return run_of(row, tuple(PartView(**vars(part)) for part in kept))
 
 
 async def decisions(
@@ -212,20 +212,54 @@ FILTERS = (
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
     Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
     Query("cursor", "The list's next of the page before.", _TEXT),
-    Query("wait", "Answer only when there are some, at most after so many seconds.",
-          {"type": "number", "minimum": 0, "maximum": 300, "default": 0}),
+    Query(
+        "wait",
+        "Answer only when there are some, at most after so many seconds.",
+        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+    ),
 )
-_WAIT = Query("wait", "Answer only when it is over, at most after so many seconds.",
-              {"type": "number", "minimum": 0, "maximum": 300, "default": 0})
+_WAIT = Query(
+    "wait",
+    "Answer only when it is over, at most after so many seconds.",
+    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+)
 
 ROUTES = (
-    Route("GET", "/v1/runs", list_, "List runs, newest first", answer=Run, listed=True,
-          query=(*FILTERS, Query("task", "Only this task's.", {"type": "string", "format": "uuid"}))),
+    Route(
+        "GET",
+        "/v1/runs",
+        list_,
+        "List runs, newest first",
+        answer=Run,
+        listed=True,
+        query=(*FILTERS, Query("task", "Only this task's.", {"type": "string", "format": "uuid"})),
+    ),
     Route("GET", "/v1/runs/{id}", show, "Show a run with its parts", answer=Run, query=(_WAIT,)),
-    Route("DELETE", "/v1/runs/{id}", cancel, "Cancel a run, also a running one", Access.WRITE, answer=Run),
-    Route("GET", "/v1/runs/{id}/explain", explain, "Why it is where it is, or did not happen",
-          answer=Explanation),
-    Route("GET", "/v1/schedule", schedule, "This node's time line", answer=ScheduleEntry, listed=True,
-          query=(Query("from", "Default: an hour ago.", _INSTANT),
-                 Query("to", "Default: in six hours.", _INSTANT))),
+    Route(
+        "DELETE",
+        "/v1/runs/{id}",
+        cancel,
+        "Cancel a run, also a running one",
+        Access.WRITE,
+        answer=Run,
+    ),
+    Route(
+        "GET",
+        "/v1/runs/{id}/explain",
+        explain,
+        "Why it is where it is, or did not happen",
+        answer=Explanation,
+    ),
+    Route(
+        "GET",
+        "/v1/schedule",
+        schedule,
+        "This node's time line",
+        answer=ScheduleEntry,
+        listed=True,
+        query=(
+            Query("from", "Default: an hour ago.", _INSTANT),
+            Query("to", "Default: in six hours.", _INSTANT),
+        ),
+    ),
 )

@@ -10,7 +10,7 @@ from node.api import reading, replies, runs
 from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
 from node.model.errors import FieldFault, InvalidDocument, NotFound
-from node.model.wire.runs import Explanation
+from node.model.wire.runs import Explanation, Run
 from node.model.wire.tasks import Participant, Schedule, Task, TaskDocument, TestChoice
 from node.service import Node
 from node.store import tasks
@@ -153,23 +153,67 @@ def _not_planned(node: Node, task: Task) -> str:
 
 
 _PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
-LIMIT = Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50})
+LIMIT = Query(
+    "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+)
 CURSOR = Query("cursor", "The list's next of the page before.", {"type": "string"})
-WAIT = Query("wait", "Answer only when there is something new, at most after so many seconds.",
-             {"type": "number", "minimum": 0, "maximum": 300, "default": 0})
-KEY = Query("Idempotency-Key", "The same key again gives the task made before; kept for a day.",
-            {"type": "string", "minLength": 1, "maxLength": 200})
+WAIT = Query(
+    "wait",
+    "Answer only when there is something new, at most after so many seconds.",
+    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+)
+KEY = Query(
+    "Idempotency-Key",
+    "The same key again gives the task made before; kept for a day.",
+    {"type": "string", "minLength": 1, "maxLength": 200},
+)
 
 ROUTES = (
-    Route("POST", "/v1/tasks", create, "Create a task", Access.WRITE, TaskDocument, Task, status=201,
-          headers=(KEY,)),
-    Route("GET", "/v1/tasks", list_, "List tasks, newest first", answer=Task, listed=True,
-          query=(Query("state", "Comma-separated states.", {"type": "string"}),
-                 Query("test", "Only this test.", {"type": "string"}), _PREFIX, LIMIT, CURSOR)),
+    Route(
+        "POST",
+        "/v1/tasks",
+        create,
+        "Create a task",
+        Access.WRITE,
+        TaskDocument,
+        Task,
+        status=201,
+        headers=(KEY,),
+    ),
+    Route(
+        "GET",
+        "/v1/tasks",
+        list_,
+        "List tasks, newest first",
+        answer=Task,
+        listed=True,
+        query=(
+            Query("state", "Comma-separated states.", {"type": "string"}),
+            Query("test", "Only this test.", {"type": "string"}),
+            _PREFIX,
+            LIMIT,
+            CURSOR,
+        ),
+    ),
     Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(WAIT,)),
-    Route("DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task),
-    Route("GET", "/v1/tasks/{id}/runs", runs_of, "List a task's runs", answer=runs.Run, listed=True,
-          query=runs.FILTERS),
-    Route("GET", "/v1/tasks/{id}/explain", explain, "Why its runs are where they are",
-          answer=Explanation, query=(LIMIT,)),
+    Route(
+        "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/runs",
+        runs_of,
+        "List a task's runs",
+        answer=Run,
+        listed=True,
+        query=runs.FILTERS,
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/explain",
+        explain,
+        "Why its runs are where they are",
+        answer=Explanation,
+        query=(LIMIT,),
+    ),
 )

@@ -27,7 +27,8 @@ from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
 from node.model.errors import HostError, ParleyError
-from node.postgres import dsn_for
+from node.postgres.binaries import ExternalServer, locate
+from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
 from node.settings import Settings
 from node.web.routes import routes as page_routes
@@ -106,7 +107,9 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=False) if sys.stderr.isatty() else structlog.processors.JSONRenderer(),
+            structlog.dev.ConsoleRenderer(colors=False)
+            if sys.stderr.isatty()
+            else structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
@@ -127,7 +130,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
     prepare_directory(settings.state_dir)
     clock = SystemClock()
     async with (
-        dsn_for(settings.dsn, settings.state_dir) as dsn,
+        _database(settings) as dsn,
         aiohttp.ClientSession(auto_decompress=False) as session,
     ):
         node = await assemble(settings, clock, dsn, session)
@@ -144,6 +147,23 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                 _notify("STOPPING=1")
         finally:
             await node.database.close()
+
+
+@contextlib.asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[str]:
+    """The DSN given, else that of a private cluster which runs as long as this service does."""
+    directory = settings.state_dir / "postgres"
+    found = locate(settings.dsn, major=existing_major(directory))
+    if isinstance(found, ExternalServer):
+        yield found.dsn
+        return
+    cluster = await PrivateCluster.create(directory, found)
+    await cluster.start()
+    try:
+        await cluster.create_database("parley")
+        yield cluster.dsn("parley")
+    finally:
+        await cluster.stop()
 
 
 def _check_listen(settings: Settings) -> None:
@@ -163,12 +183,17 @@ def _check_listen(settings: Settings) -> None:
 async def _serving(node: Node) -> AsyncIterator[None]:
     node.openapi = describe(ROUTES, program_version())
     runner = web.AppRunner(
-        application(node, page_routes()), access_log=None, shutdown_timeout=2.0, handle_signals=False
+        application(node, page_routes()),
+        access_log=None,
+        shutdown_timeout=2.0,
+        handle_signals=False,
     )
     await runner.setup()
     await node.start()
     try:
-        site = web.TCPSite(runner, node.settings.listen_host, node.settings.listen_port, backlog=1024)
+        site = web.TCPSite(
+            runner, node.settings.listen_host, node.settings.listen_port, backlog=1024
+        )
         await site.start()
     except OSError as error:
         await node.stop()
@@ -273,5 +298,3 @@ def _notify(state: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, contextlib.suppress(OSError):
         notify.connect(address)
         notify.sendall(state.encode())
-
-

@@ -163,9 +163,7 @@ async def keep_answer(
     await connection.execute(_SQL["keep_answer"], exchange, answer)
 
 
-async def restore(
-    connection: Connection, runs: Sequence[UUID], now: int
-) -> list[Displacement]:
+async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
     """Give the runs set aside for these their time back; returns those that cannot have it."""
     if not runs:
         return []
@@ -230,7 +228,12 @@ async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUI
 
 
 async def give_back_waiting(
-    connection: Connection, task: UUID, held: HeldTask, request: HoldRequest, reasons: dict[UUID, str], now: int
+    connection: Connection,
+    task: UUID,
+    held: HeldTask,
+    request: HoldRequest,
+    reasons: dict[UUID, str],
+    now: int,
 ) -> None:
     """Those that could not be booked wait on."""
     waiting = [run for run in request.runs if run.run in reasons]
