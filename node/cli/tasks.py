@@ -127,7 +127,7 @@ async def list_tasks(session: Session, state: str | None, test: str | None, limi
 @asks_node
 async def show(session: Session, task: str) -> None:
     """Show everything about a task."""
-    found = await find_task(session.client, task)
+    found = await find_task(session, task)
     session.output.one(found.model_dump(mode="json"), TASK, task_view)
 
 
@@ -136,7 +136,7 @@ async def show(session: Session, task: str) -> None:
 @asks_node
 async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
     """Cancel tasks with all their runs; what is being measured is stopped everywhere."""
-    found = [await find_task(session.client, written) for written in tasks]
+    found = [await find_task(session, written) for written in tasks]
     cancelled = [await session.client.cancel_task(task.id) for task in found]
     session.output.many(records_of(cancelled), TASK)
 
@@ -157,6 +157,7 @@ def task_view(task: Record) -> str:
         ("when", schedule_text(task["schedule"])),
         ("slip", _slip(task["schedule"])),
         ("next run", local(task["next_run_at"])),
+        ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
         ("runs", _counts(task)),
         ("tool", task["tool"]),
         ("class", task["scheduling_class"]),

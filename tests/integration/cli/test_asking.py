@@ -25,7 +25,7 @@ PENDING: dict[str, Any] = {
 @pytest.fixture
 def planned(node: Any) -> Any:
     """A node that takes a task and has planned its first run, which then runs and is measured."""
-    node.created = node.add_task(TASK, planned=False)
+    node.created = node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
     run = node.add_run(RUN, TASK)
     measured = dict(run)
     run.update(PENDING)

@@ -77,13 +77,13 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
         "placed": 2,
         "trace": {
             "windows": [[1, "x"], 3, None],
-            "offers": [{"node": "a", "free": [[0, 1], [2, 3], [4, 5], [6, 7]]}, "b"],
-            "choices": [
-                {"starts_at": 0, "ends_at": 1, "displacing": True},
-                [2, 3],
-                {"strange": 1},
+            "offers": [
+                {"node": "a", "free": [[0, 1], [2, 3], [4, 5], [6, 7]]},
+                {"node": "c", "free": "everything", "free_displacing": []},
+                "b",
             ],
-            "refusals": [{"node": "b", "reason": "busy"}, {}],
+            "choices": [[0, 5_000_000, True], [2, 3], {"strange": 1}],
+            "refusals": {"b": "busy"},
         },
     }
     explanation = {
@@ -96,9 +96,9 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
     text = explanation_view(explanation, 3)
     assert text.startswith("Fine.\n(task aaaaaaaa, active)")
     assert "and 1 more" in text
-    assert "displacing lower priorities" in text
-    assert "by b: busy" in text
-    assert "no reason given" in text
+    assert "5 s after its nominal start, displacing lower priorities" in text
+    assert "  refused  b: busy" in text
+    assert "free   everything" in text
 
 
 def test_pieces_of_tables() -> None:
