@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.cli.references import short
-from node.cli.times import clock_time, spoken
+from node.cli.times import clock_time, local, spoken
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 
@@ -88,9 +88,9 @@ async def follow_task(session: Session, task: Task) -> Run:
     session.followed = f"task {short(task.id)}"
     session.progress.status(f"{task.test.type}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
-    if task.state == "active" and task.next_run_at is None:
-        because = f": {task.reason}" if task.reason else ""
-        session.progress.status(f"{task.test.type}: nothing is booked yet{because}", "unplanned")
+    if task.state == "active" and not task.planned:
+        far = f"its first run is planned from {local(task.plan_at)} on, when it comes closer"
+        session.progress.status(f"{task.test.type}: {far}", "far")
     run = await session.client.until_run(task.id, OPEN)
     if run is None:
         run = await _last_run(session, task)

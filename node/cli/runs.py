@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +11,10 @@ from node.cli.follow import PENDING, follow_run, follow_task, verdict
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
 from node.cli.references import find_either, find_run, find_task, route, short
-from node.cli.results import result_view
+from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
+from node.model.errors import NotFound
 
 if TYPE_CHECKING:
     from node.client.users import Page
@@ -104,7 +105,7 @@ async def list_runs(
 async def show(session: Session, run: str) -> None:
     """Show everything about a run; with -o json also what each program printed."""
     found = await find_run(session, run)
-    show_run(session, await session.client.run(found.id))
+    await show_run(session, await session.client.run(found.id))
 
 
 @run_group.command("follow")
@@ -116,8 +117,8 @@ async def follow(session: Session, run: str) -> int:
 
     found = await find_either(session, run)
     if isinstance(found, Task):
-        return conclude(session, await follow_task(session, found))
-    return conclude(session, await follow_run(session, found))
+        return await conclude(session, await follow_task(session, found))
+    return await conclude(session, await follow_run(session, found))
 
 
 @run_group.command("result")
@@ -131,7 +132,8 @@ async def result(session: Session, run: str) -> int:
         say(f"✗ run {short(found.id)} is {found.state} and has no result{because}")
         return verdict(found)
     if session.output.format == "table":
-        session.output.text(result_view(found.result, indent=""))
+        shown = await _readable(session, found)
+        session.output.text(result_view(shown["result"], indent=""))
     else:
         session.output.raw(found.result)
     return 0
@@ -147,15 +149,27 @@ async def cancel(session: Session, runs: tuple[str, ...]) -> None:
     session.output.many(records_of(cancelled), RUN)
 
 
-def conclude(session: Session, run: Run) -> int:
+async def conclude(session: Session, run: Run) -> int:
     """Show a run that was followed to its end; the exit code."""
-    show_run(session, run)
+    await show_run(session, run)
     return verdict(run)
 
 
-def show_run(session: Session, run: Run) -> None:
+async def show_run(session: Session, run: Run) -> None:
     """Show one run."""
-    session.output.one(run.model_dump(mode="json"), RUN, run_view)
+    session.output.one(await _readable(session, run), RUN, run_view)
+
+
+async def _readable(session: Session, run: Run) -> dict[str, Any]:
+    """The run's document; for a person, with the result in the order of the test's schema."""
+    record = run.model_dump(mode="json")
+    if session.output.format == "table" and run.result is not None:
+        try:
+            schema = (await session.client.test(run.test)).result
+        except NotFound:  # another node's test, of a newer version
+            return record
+        record["result"] = in_order(run.result, schema)
+    return record
 
 
 def run_view(run: Record) -> str:

@@ -93,7 +93,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
     task = await session.client.create_task(document)
     if wait:
         announce(session, task)
-        return conclude(session, await follow_task(session, task))
+        return await conclude(session, await follow_task(session, task))
     if wait is None and not task.planned:
         session.followed = f"task {short(task.id)}"
         session.progress.status("asking the participants for a time", "planning")
@@ -103,7 +103,15 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
     if task.state == "refused":
         say(f"✗ {task.reason}")
         return RefusedByParticipant.exit_code
+    if task.planned and task.next_run_at is None:
+        await _say_why_waiting(session, task)
     return 0
+
+
+async def _say_why_waiting(session: Session, task: Task) -> None:
+    waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
+    for run in waiting.items:
+        session.progress.note(f"no time yet, it is tried again: {printable(run.reason)}")
 
 
 @task_group.command("list")

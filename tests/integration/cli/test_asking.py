@@ -144,6 +144,15 @@ async def test_a_repeating_shortcut_says_how_to_end_it(parley: Any, planned: Any
     assert f"parley task cancel {TASK[:8]}" in ended.err
 
 
+async def test_a_task_without_time_says_why(parley: Any, node: Any) -> None:
+    """A task that was taken but found no time yet is no error, and the reason is told."""
+    node.created = node.add_task(TASK, next_run_at=None, runs={"waiting": 1})
+    node.add_run(RUN, TASK, **PENDING | {"state": "waiting", "reason": "b is busy until 14:00"})
+    ended = await parley("task", "create", "rtt")
+    assert ended.code == 0
+    assert "no time yet, it is tried again: b is busy until 14:00" in ended.err
+
+
 async def test_a_displaced_run_is_followed_to_its_new_place(parley: Any, planned: Any) -> None:
     """A run that lost its time is followed as the next attempt of its slot."""
     measured = planned.add_run(NEXT, TASK, attempt=2)

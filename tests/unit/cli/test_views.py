@@ -9,7 +9,7 @@ import pytest
 from node.cli.explain import explanation_view
 from node.cli.lanes import Bar, Frame, lanes
 from node.cli.output import aligned, harmless, pairs, pick, printable
-from node.cli.results import result_view
+from node.cli.results import in_order, result_view
 from node.model.times import HOUR, MINUTE
 
 
@@ -37,6 +37,19 @@ from node.model.times import HOUR, MINUTE
 def test_results_of_any_test(result: dict[str, Any], line: str) -> None:
     """Units come from the names, inside nested fields too; what is null is left out."""
     assert result_view(result, indent="") == line
+
+
+def test_results_come_in_the_order_of_their_schema() -> None:
+    """The order is the schema's, through references and "or null"; what it lacks comes last."""
+    figures: dict[str, Any] = {"properties": {"min": {}, "max": {}}}
+    optional = {"anyOf": [{"$ref": "#/$defs/Figures"}, {"type": "null"}]}
+    schema = {"properties": {"sent": {}, "rtt_ms": optional}, "$defs": {"Figures": figures}}
+    result = {"new": 1, "rtt_ms": {"max": 2, "min": 1}, "sent": 5}
+    ordered = in_order(result, schema)
+    assert ordered == result
+    assert list(ordered) == ["sent", "rtt_ms", "new"]
+    assert list(ordered["rtt_ms"]) == ["min", "max"]
+    assert in_order(result, {}) == result
 
 
 def test_lanes_stack_what_overlaps() -> None:
