@@ -15,7 +15,7 @@ import click
 from node.cli.output import Column, Kind, Record, harmless, printable
 from node.cli.references import find_either, short
 from node.cli.session import Session, asks_node
-from node.cli.times import clock_time, local
+from node.cli.times import clock_time, local, spoken
 
 if TYPE_CHECKING:
     from node.model.wire.runs import Explanation
@@ -51,7 +51,7 @@ async def explain(session: Session, what: str, everything: bool) -> None:
 async def _explanation(session: Session, what: str) -> Explanation:
     from node.model.wire.runs import Run  # loads pydantic
 
-    found = await find_either(session.client, what)
+    found = await find_either(session, what)
     if isinstance(found, Run):
         return await session.client.explain_run(found.id)
     return await session.client.explain_task(found.id)
@@ -73,37 +73,43 @@ def explanation_view(explanation: Record, shown: int) -> str:
 def decision_lines(decision: Record) -> list[str]:
     """One planning attempt: what was asked, offered, in the way, and chosen."""
     trace = decision["trace"]
-    windows = _spans(trace.get("windows"))
     count = f"{decision['placed']} of {decision['asked']} runs placed"
     lines = [
         f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}",
         f"  {printable(decision['sentence'])}",
     ]
-    if windows:
-        lines.append(f"  asked      {_listed(windows)}")
+    if windows := _spans(trace.get("windows")):
+        lines.append(f"  asked    {_listed(windows)}")
     for offer in _objects(trace.get("offers")):
         lines += _offer_lines(offer)
-    choices = [_choice(choice) for choice in _items(trace.get("choices"))]
-    if choices:
-        lines.append(f"  chosen     {_some(choices, _SPANS_SHOWN)}")
-    lines += [f"  refused    {_refusal(refusal)}" for refusal in _objects(trace.get("refusals"))]
+    if choices := [_choice(choice) for choice in _items(trace.get("choices"))]:
+        lines.append(f"  chosen   {_some(choices, _SPANS_SHOWN)}")
+    refusals = trace.get("refusals")
+    if isinstance(refusals, Mapping):
+        lines += [f"  refused  {name}: {printable(why)}" for name, why in refusals.items()]
     return [harmless(line) for line in lines]
 
 
 def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
-    name = printable(offer.get("name") or offer.get("node") or "?")
-    free = _spans(offer.get("free"))
-    lines = [f"  {name}", f"    free     {_listed(free) if free else 'nothing'}"]
-    displacing = _spans(offer.get("free_displacing"))
-    if displacing:
-        lines.append(f"    if lower priorities gave way: {_listed(displacing)}")
+    lines = [f"  {printable(offer.get('node', '?'))}", f"    free   {_free(offer.get('free'))}"]
+    if offer.get("free_displacing") is not None:
+        displacing = _free(offer["free_displacing"])
+        lines.append(f"    free   {displacing}, if lower priorities give way")
     if offer.get("reason"):
-        lines.append(f"    because  {printable(offer['reason'])}")
+        lines.append(f"    why    {printable(offer['reason'])}")
     obstacles = [_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles"))]
-    lines += [f"    in the way: {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
+    lines += [f"    busy   {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
     if len(obstacles) > _OBSTACLES_SHOWN:
-        lines.append(f"    and {len(obstacles) - _OBSTACLES_SHOWN} more runs in the way")
+        lines.append(f"    busy   with {len(obstacles) - _OBSTACLES_SHOWN} more runs")
     return lines
+
+
+def _free(ranges: object) -> str:
+    """A set of ranges; the lead writes ``everything`` where they are the windows themselves."""
+    if isinstance(ranges, str):
+        return printable(ranges)
+    spans = _spans(ranges)
+    return _listed(spans) if spans else "nothing"
 
 
 def _obstacle(obstacle: Mapping[str, Any]) -> str:
@@ -116,18 +122,14 @@ def _obstacle(obstacle: Mapping[str, Any]) -> str:
 
 
 def _choice(choice: object) -> str:
-    if isinstance(choice, Mapping):
-        span = _spans([[choice.get("starts_at"), choice.get("ends_at")]])
-        told = " displacing lower priorities" if choice.get("displacing") else ""
-        return _listed(span) + told if span else printable(choice)
-    span = _spans([choice])
-    return _listed(span) if span else printable(choice)
-
-
-def _refusal(refusal: Mapping[str, Any]) -> str:
-    by = refusal.get("name") or refusal.get("node")
-    reason = printable(refusal.get("reason") or "no reason given")
-    return f"by {printable(by)}: {reason}" if by else reason
+    """``[nominal start, start, whether it displaces]`` for a person."""
+    match choice:
+        case [int(nominal), int(start), bool(displacing)]:
+            late = f", {spoken(start - nominal)} after its nominal start" if start > nominal else ""
+            told = ", displacing lower priorities" if displacing else ""
+            return f"{local(start)}{late}{told}"
+        case _:
+            return printable(choice)
 
 
 Span = tuple[int, int]

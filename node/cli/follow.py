@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.cli.references import short
-from node.cli.times import clock_time, spoken
+from node.cli.times import clock_time, local, spoken
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
 
-OPEN = ("waiting", "held", "scheduled", "set-aside", "running", "merging")
+PENDING = ("waiting", "held", "scheduled", "set-aside")
+"""States of a run that has not begun."""
+
+OPEN = (*PENDING, "running", "merging")
 """States of a run that has not come to its end."""
 
 NO_RESULT = 1
@@ -27,7 +30,7 @@ NO_TIME = 4
 _VERDICTS = {"finished": 0, "displaced": NO_TIME, "unplaced": NO_TIME}
 _LONG_STATES = frozenset({"waiting", "running", "merging"})
 _LONGEST_WAIT_S = 20
-_SUCCESSOR_WAIT_S = 10
+_SUCCESSOR_QUESTIONS = 20
 _TICK_S = 0.5
 _PAUSE_S = 0.1
 """Between two questions, so that a node that does not wait is not flooded."""
@@ -85,9 +88,9 @@ async def follow_task(session: Session, task: Task) -> Run:
     session.followed = f"task {short(task.id)}"
     session.progress.status(f"{task.test.type}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
-    if task.state == "active" and task.next_run_at is None:
-        because = f": {task.reason}" if task.reason else ""
-        session.progress.status(f"{task.test.type}: nothing is booked yet{because}", "unplanned")
+    if task.state == "active" and not task.planned:
+        far = f"its first run is planned from {local(task.plan_at)} on, when it comes closer"
+        session.progress.status(f"{task.test.type}: {far}", "far")
     run = await session.client.until_run(task.id, OPEN)
     if run is None:
         run = await _last_run(session, task)
@@ -108,13 +111,15 @@ async def _last_run(session: Session, task: Task) -> Run:
 
 async def _successor(session: Session, run: Run) -> Run | None:
     """The next attempt of the same slot, which the lead makes while the slot's window lasts."""
-    found = await session.client.runs(
-        task=run.task, states=OPEN, oldest_first=True, wait_s=_SUCCESSOR_WAIT_S
-    )
-    later = [
-        other for other in found.items if other.slot == run.slot and other.attempt > run.attempt
-    ]
-    return later[0] if later else None
+    for _ in range(_SUCCESSOR_QUESTIONS):
+        found = await session.client.runs(
+            task=run.task, states=OPEN, starts=run.slot, oldest_first=True
+        )
+        for other in found.items:
+            if other.slot == run.slot and other.attempt > run.attempt:
+                return other
+        await session.clock.sleep(_TICK_S)
+    return None
 
 
 async def _until_over(session: Session, run: Run) -> Run:

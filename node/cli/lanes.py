@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from node.cli.times import clock_time
 from node.model.times import MINUTE
 
-_MARKS = {"finished": "█", "running": "▓", "merging": "▓", "scheduled": "░", "held": "░"}
+_MARKS = {
+    "finished": "█",
+    "running": "▓",
+    "merging": "▓",
+    "scheduled": "░",
+    "held": "░",
+    "set-aside": "░",
+    "waiting": "·",
+}
 _LOST = "✗"
 _LANES_MAX = 4
 _TICK_COLUMNS = 8
 _STEPS = tuple(minutes * MINUTE for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440))
-LEGEND = "█ measured   ▓ running   ░ planned   ✗ did not happen   │ now"
+LEGEND = "█ measured   ▓ running   ░ planned   · no time yet   ✗ did not happen   │ now"
 
 
 @dataclass(frozen=True)

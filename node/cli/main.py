@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("node.cli.services:up", "Run a node here, everything embedded, on loopback."),
+    "up": (
+        "node.cli.services:up",
+        "Run one node here: API, page, lead, and a private Postgres unless --dsn is given.",
+    ),
     "lab": ("node.cli.lab:lab_group", "Run several nodes on this host, for trying and testing."),
     "rtt": ("node.cli.shortcuts:rtt", "Measure round-trip time and loss to HOST, any host."),
     "latency": (

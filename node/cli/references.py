@@ -12,7 +12,7 @@ from node.model.errors import NotFound, RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from node.client.users import UserClient
+    from node.cli.session import Session
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
 
@@ -37,39 +37,40 @@ def route(names: Iterable[str]) -> str:
     return (" → " if len(listed) <= _PAIR else ", ").join(listed)
 
 
-async def find_task(client: UserClient, written: str) -> Task:
+async def find_task(session: Session, written: str) -> Task:
     """The task that is meant."""
     digits = _digits(written)
     if len(digits) == _WHOLE:
-        return await client.task(UUID(digits))
+        return await session.client.task(UUID(digits))
     if match := _BACKWARDS.fullmatch(written):
-        page = await client.tasks(limit=int(match[1]))
+        page = await session.client.tasks(limit=int(match[1]))
         return _last(page.items, int(match[1]), "tasks")
-    found = (await client.tasks(prefix=digits, limit=_MATCHES_SHOWN)).items
+    found = (await session.client.tasks(prefix=_hyphenated(digits), limit=_MATCHES_SHOWN)).items
     return _only(found, written, "task", [f"{task.id} {task.test.type}" for task in found])
 
 
-async def find_run(client: UserClient, written: str) -> Run:
+async def find_run(session: Session, written: str) -> Run:
     """The run that is meant."""
     digits = _digits(written)
     if len(digits) == _WHOLE:
-        return await client.run(UUID(digits))
+        return await session.client.run(UUID(digits))
     if match := _BACKWARDS.fullmatch(written):
-        page = await client.runs(limit=int(match[1]))
+        now = session.clock.now()  # runs to come are not what anybody means by the newest
+        page = await session.client.runs(ends=now, limit=int(match[1]))
         return _last(page.items, int(match[1]), "runs")
-    found = (await client.runs(prefix=digits, limit=_MATCHES_SHOWN)).items
+    found = (await session.client.runs(prefix=_hyphenated(digits), limit=_MATCHES_SHOWN)).items
     lines = [f"{run.id} {run.test} {local(run.starts_at)}" for run in found]
     return _only(found, written, "run", lines)
 
 
-async def find_either(client: UserClient, written: str) -> Run | Task:
+async def find_either(session: Session, written: str) -> Run | Task:
     """The run, else the task, that is meant."""
     try:
-        return await find_run(client, written)
+        return await find_run(session, written)
     except NotFound:
         pass
     try:
-        return await find_task(client, written)
+        return await find_task(session, written)
     except NotFound:
         msg = (
             f"neither a run nor a task is called {written}; see: parley run list, parley task list"
@@ -85,9 +86,15 @@ def _digits(written: str) -> str:
     return digits
 
 
+def _hyphenated(digits: str) -> str:
+    """The beginning of an id as it is written in full: 8-4-4-4-12."""
+    groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(group for group in groups if group)
+
+
 def _last(found: tuple[Found, ...], wanted: int, nouns: str) -> Found:
     if len(found) < wanted:
-        msg = f"there are only {len(found)} {nouns}" if found else f"there are no {nouns} yet"
+        msg = f"there are only {len(found)} {nouns} yet"
         raise NotFound(msg)
     return found[wanted - 1]
 

@@ -61,6 +61,37 @@ def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
     return pairs(_entries(result, (), None), indent)
 
 
+def in_order(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The result with its fields in the order of the test's schema; the database keeps none."""
+    return _sorted(result, schema, schema.get("$defs", {}))
+
+
+def _sorted(
+    fields: Mapping[str, Any], schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
+    properties = _resolved(schema, definitions).get("properties", {})
+    names = [name for name in properties if name in fields]
+    names += [name for name in fields if name not in properties]
+    return {
+        name: _sorted(fields[name], properties.get(name, {}), definitions)
+        if isinstance(fields[name], Mapping)
+        else fields[name]
+        for name in names
+    }
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object that a schema stands for, through references and through "or null"."""
+    for choice in (schema, *schema.get("anyOf", ()), *schema.get("allOf", ())):
+        if "$ref" in choice:
+            target: Mapping[str, Any] = definitions.get(choice["$ref"].rsplit("/", 1)[-1], {})
+            return target
+        if "properties" in choice:
+            found: Mapping[str, Any] = choice
+            return found
+    return {}
+
+
 def _entries(
     fields: Mapping[str, Any], path: tuple[str, ...], unit: Callable[[float], str] | None
 ) -> Iterator[tuple[str, str]]:

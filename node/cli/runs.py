@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from node.cli.failures import say
-from node.cli.follow import follow_run, follow_task, verdict
+from node.cli.follow import PENDING, follow_run, follow_task, verdict
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
 from node.cli.references import find_either, find_run, find_task, route, short
-from node.cli.results import result_view
+from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
+from node.model.errors import NotFound
 
 if TYPE_CHECKING:
     from node.client.users import Page
@@ -32,7 +33,10 @@ RUN = Kind(
         "id", "task", "test", "tool", "state", "starts_at", "ends_at", "participants", "summary",
         "reason",
     ),
-    empty="No such runs. Measure something with 'parley rtt HOST', or see 'parley task create -h'.",
+    empty=(
+        "No such runs. Measure something: parley rtt HOST, "
+        "or see what is to come: parley run list --upcoming"
+    ),
 )  # fmt: skip
 
 _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
@@ -49,6 +53,7 @@ def run_group() -> None:
 @click.option("--task", "written", metavar="TASK", help="Only of this task.")
 @click.option("--from", "starts", type=MOMENT, help="Only from this time on (-1h, RFC 3339).")
 @click.option("--to", "ends", type=MOMENT, help="Only before this time.")
+@click.option("--upcoming", is_flag=True, help="Those to come, the next one first.")
 @click.option("--oldest-first", is_flag=True, help="Instead of the newest first.")
 @limit_option
 @asks_node
@@ -61,13 +66,21 @@ async def list_runs(
     written: str | None,
     starts: Moment | None,
     ends: Moment | None,
+    upcoming: bool,
     oldest_first: bool,
     limit: int,
 ) -> None:
-    """List runs, newest first, each with its result or the reason why there is none."""
+    """List the runs that have begun, newest first, each with its result or the reason why not.
+
+    Runs to come are listed with --upcoming, or when --state, --from or --to ask for them.
+    """
     now = session.clock.now()
-    task = (await find_task(session.client, written)).id if written else None
+    task = (await find_task(session, written)).id if written else None
     states = tuple((state or "").replace(",", " ").split())
+    if upcoming:
+        states, starts, oldest_first = states or PENDING, starts or Moment(), True
+    elif not (states or starts or ends):
+        ends = Moment()
 
     async def page(size: int, cursor: str | None) -> Page[Run]:
         return await session.client.runs(
@@ -91,8 +104,8 @@ async def list_runs(
 @asks_node
 async def show(session: Session, run: str) -> None:
     """Show everything about a run; with -o json also what each program printed."""
-    found = await find_run(session.client, run)
-    show_run(session, await session.client.run(found.id))
+    found = await find_run(session, run)
+    await show_run(session, await session.client.run(found.id))
 
 
 @run_group.command("follow")
@@ -102,10 +115,10 @@ async def follow(session: Session, run: str) -> int:
     """Follow a run, or the next run of a task, to its end; the exit code says how it went."""
     from node.model.wire.tasks import Task  # loads pydantic
 
-    found = await find_either(session.client, run)
+    found = await find_either(session, run)
     if isinstance(found, Task):
-        return conclude(session, await follow_task(session, found))
-    return conclude(session, await follow_run(session, found))
+        return await conclude(session, await follow_task(session, found))
+    return await conclude(session, await follow_run(session, found))
 
 
 @run_group.command("result")
@@ -113,13 +126,14 @@ async def follow(session: Session, run: str) -> int:
 @asks_node
 async def result(session: Session, run: str) -> int:
     """Print the result alone: JSON in a pipe, a table of its values on a terminal."""
-    found = await find_run(session.client, run)
+    found = await find_run(session, run)
     if found.result is None:
         because = f": {found.reason}" if found.reason else ""
         say(f"✗ run {short(found.id)} is {found.state} and has no result{because}")
         return verdict(found)
     if session.output.format == "table":
-        session.output.text(result_view(found.result, indent=""))
+        shown = await _readable(session, found)
+        session.output.text(result_view(shown["result"], indent=""))
     else:
         session.output.raw(found.result)
     return 0
@@ -130,20 +144,32 @@ async def result(session: Session, run: str) -> int:
 @asks_node
 async def cancel(session: Session, runs: tuple[str, ...]) -> None:
     """Cancel runs; one that is being measured is stopped on all its participants."""
-    found = [await find_run(session.client, written) for written in runs]
+    found = [await find_run(session, written) for written in runs]
     cancelled = [await session.client.cancel_run(run.id) for run in found]
     session.output.many(records_of(cancelled), RUN)
 
 
-def conclude(session: Session, run: Run) -> int:
+async def conclude(session: Session, run: Run) -> int:
     """Show a run that was followed to its end; the exit code."""
-    show_run(session, run)
+    await show_run(session, run)
     return verdict(run)
 
 
-def show_run(session: Session, run: Run) -> None:
+async def show_run(session: Session, run: Run) -> None:
     """Show one run."""
-    session.output.one(run.model_dump(mode="json"), RUN, run_view)
+    session.output.one(await _readable(session, run), RUN, run_view)
+
+
+async def _readable(session: Session, run: Run) -> dict[str, Any]:
+    """The run's document; for a person, with the result in the order of the test's schema."""
+    record = run.model_dump(mode="json")
+    if session.output.format == "table" and run.result is not None:
+        try:
+            schema = (await session.client.test(run.test)).result
+        except NotFound:  # another node's test, of a newer version
+            return record
+        record["result"] = in_order(run.result, schema)
+    return record
 
 
 def run_view(run: Record) -> str:

@@ -55,6 +55,8 @@ async def schedule(session: Session, starts: Moment | None, ends: Moment | None)
     if session.output.terminal and session.output.format == "table" and span.entries:
         session.output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
     session.output.many(records_of(span.entries), ENTRY)
+    if not span.complete:
+        session.progress.note("There are more; a shorter time (--from, --to) shows them all.")
 
 
 def picture(span: TimeSpan, columns: int) -> list[str]:

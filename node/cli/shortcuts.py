@@ -149,7 +149,7 @@ async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int
     document = with_plan(session, {"test": {"type": test, "spec": spec_of(test, given)}}, given)
     task = await session.client.create_task(document)
     announce(session, task)
-    exit_code = conclude(session, await follow_task(session, task))
+    exit_code = await conclude(session, await follow_task(session, task))
     if given["repeat"] is not None or given["cron"]:
         session.progress.note(
             f"It goes on, {schedule_text(task.schedule.model_dump(mode='json'))}:\n"

@@ -93,7 +93,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
     task = await session.client.create_task(document)
     if wait:
         announce(session, task)
-        return conclude(session, await follow_task(session, task))
+        return await conclude(session, await follow_task(session, task))
     if wait is None and not task.planned:
         session.followed = f"task {short(task.id)}"
         session.progress.status("asking the participants for a time", "planning")
@@ -103,7 +103,15 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
     if task.state == "refused":
         say(f"✗ {task.reason}")
         return RefusedByParticipant.exit_code
+    if task.planned and task.next_run_at is None:
+        await _say_why_waiting(session, task)
     return 0
+
+
+async def _say_why_waiting(session: Session, task: Task) -> None:
+    waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
+    for run in waiting.items:
+        session.progress.note(f"no time yet, it is tried again: {printable(run.reason)}")
 
 
 @task_group.command("list")
@@ -127,7 +135,7 @@ async def list_tasks(session: Session, state: str | None, test: str | None, limi
 @asks_node
 async def show(session: Session, task: str) -> None:
     """Show everything about a task."""
-    found = await find_task(session.client, task)
+    found = await find_task(session, task)
     session.output.one(found.model_dump(mode="json"), TASK, task_view)
 
 
@@ -136,7 +144,7 @@ async def show(session: Session, task: str) -> None:
 @asks_node
 async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
     """Cancel tasks with all their runs; what is being measured is stopped everywhere."""
-    found = [await find_task(session.client, written) for written in tasks]
+    found = [await find_task(session, written) for written in tasks]
     cancelled = [await session.client.cancel_task(task.id) for task in found]
     session.output.many(records_of(cancelled), TASK)
 
@@ -157,6 +165,7 @@ def task_view(task: Record) -> str:
         ("when", schedule_text(task["schedule"])),
         ("slip", _slip(task["schedule"])),
         ("next run", local(task["next_run_at"])),
+        ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
         ("runs", _counts(task)),
         ("tool", task["tool"]),
         ("class", task["scheduling_class"]),

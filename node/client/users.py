@@ -46,6 +46,7 @@ Record = TypeVar("Record")
 _CONNECT_S = 5
 _POLL_S = 20
 _PAUSE_S = 0.1
+_SOON = 5 * times.SECOND
 _SERVER_FAULT = 500
 _REFUSED = 400
 _REDIRECTED = 300
@@ -68,6 +69,8 @@ class TimeSpan:
     starts_at: int
     ends_at: int
     entries: tuple[ScheduleEntry, ...]
+    complete: bool
+    """Whether these are all; a node shows some thousands at most."""
 
 
 class UserClient:
@@ -182,6 +185,7 @@ class UserClient:
                 starts_at=times.parse_instant(body["from"]),
                 ends_at=times.parse_instant(body["to"]),
                 entries=_page(ScheduleEntry, body).items,
+                complete=bool(body.get("complete", True)),
             )
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the node's schedule cannot be read: {error!r}"
@@ -225,12 +229,17 @@ class UserClient:
     # Waiting, as long as it takes: who wants a limit sets one around the call
 
     async def until_planned(self, task: UUID) -> Task:
-        """The task once planning was tried, or once nothing will be planned any more."""
+        """The task once planning was tried, or as it is if that is not going to be soon or here."""
         found = await self.task(task, wait_s=_POLL_S)
-        while not found.planned and found.state == "active":
+        while self._is_about_to_be_planned(found):
             await self._clock.sleep(_PAUSE_S)
             found = await self.task(task, wait_s=_POLL_S)
         return found
+
+    def _is_about_to_be_planned(self, task: Task) -> bool:
+        if task.planned or task.state != "active" or not task.led_here:
+            return False
+        return task.plan_at is not None and task.plan_at <= self._clock.now() + _SOON
 
     async def until_run(self, task: UUID, states: Iterable[str] = ()) -> Run | None:
         """The task's first run in one of the states; ``None`` if it ended without one."""

@@ -145,7 +145,7 @@ def _listed(found: list[Document], request: web.Request) -> web.Response:
     found = [
         item
         for item in found
-        if item["id"].replace("-", "").startswith(prefix)
+        if item["id"].startswith(prefix)
         and (states is None or item["state"] in states)
         and query.get("task", item.get("task")) == item.get("task")
     ]

@@ -25,7 +25,7 @@ PENDING: dict[str, Any] = {
 @pytest.fixture
 def planned(node: Any) -> Any:
     """A node that takes a task and has planned its first run, which then runs and is measured."""
-    node.created = node.add_task(TASK, planned=False)
+    node.created = node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
     run = node.add_run(RUN, TASK)
     measured = dict(run)
     run.update(PENDING)
@@ -142,6 +142,15 @@ async def test_a_repeating_shortcut_says_how_to_end_it(parley: Any, planned: Any
     ended = await parley("rtt", "b", "--repeat", "5m")
     assert ended.code == 0
     assert f"parley task cancel {TASK[:8]}" in ended.err
+
+
+async def test_a_task_without_time_says_why(parley: Any, node: Any) -> None:
+    """A task that was taken but found no time yet is no error, and the reason is told."""
+    node.created = node.add_task(TASK, next_run_at=None, runs={"waiting": 1})
+    node.add_run(RUN, TASK, **PENDING | {"state": "waiting", "reason": "b is busy until 14:00"})
+    ended = await parley("task", "create", "rtt")
+    assert ended.code == 0
+    assert "no time yet, it is tried again: b is busy until 14:00" in ended.err
 
 
 async def test_a_displaced_run_is_followed_to_its_new_place(parley: Any, planned: Any) -> None:

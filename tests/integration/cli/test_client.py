@@ -109,14 +109,16 @@ async def test_a_silent_server(serve: Serve) -> None:
 
 
 async def test_waiting_asks_again(client: UserClient, node: Any) -> None:
-    """Who waits for a plan asks again until there is one; a task without runs ends the waiting."""
-    node.add_task(TASK, planned=False)
+    """Who waits for a plan asks again until there is one, unless it is far off or never comes."""
+    node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
     waiting = asyncio.create_task(client.until_planned(UUID(TASK)))
     while len(node.asked) < 2:
         await node.was_asked.wait()
         node.was_asked.clear()
     node.tasks[0]["planned"] = True
     assert (await waiting).planned
+    node.tasks[0].update(planned=False, plan_at="2099-01-01T00:00:00Z")
+    assert not (await client.until_planned(UUID(TASK))).planned
     node.tasks[0]["state"] = "refused"
     assert await client.until_run(UUID(TASK), ("scheduled",)) is None
 

@@ -88,6 +88,18 @@ async def test_filters_reach_the_node(parley: Any, node: Any, runs: list[dict[st
     assert query["order"] == "asc"
 
 
+async def test_runs_that_have_begun_or_will(parley: Any, node: Any) -> None:
+    """Unless asked for, runs to come are left out; --upcoming lists them, the next one first."""
+    await parley("run", "list")
+    assert set(node.asked[-1][2]) == {"to", "limit"}
+    await parley("run", "list", "--upcoming")
+    query = node.asked[-1][2]
+    assert set(query) == {"from", "order", "state", "limit"}
+    assert "scheduled" in query["state"]
+    await parley("run", "list", "--state", "scheduled")
+    assert set(node.asked[-1][2]) == {"state", "limit"}
+
+
 async def test_long_lists_take_several_pages(parley: Any, node: Any) -> None:
     """A list follows the cursor up to its limit and says on standard error when there is more."""
     for number in range(450):

@@ -9,7 +9,7 @@ import pytest
 from node.cli.explain import explanation_view
 from node.cli.lanes import Bar, Frame, lanes
 from node.cli.output import aligned, harmless, pairs, pick, printable
-from node.cli.results import result_view
+from node.cli.results import in_order, result_view
 from node.model.times import HOUR, MINUTE
 
 
@@ -37,6 +37,19 @@ from node.model.times import HOUR, MINUTE
 def test_results_of_any_test(result: dict[str, Any], line: str) -> None:
     """Units come from the names, inside nested fields too; what is null is left out."""
     assert result_view(result, indent="") == line
+
+
+def test_results_come_in_the_order_of_their_schema() -> None:
+    """The order is the schema's, through references and "or null"; what it lacks comes last."""
+    figures: dict[str, Any] = {"properties": {"min": {}, "max": {}}}
+    optional = {"anyOf": [{"$ref": "#/$defs/Figures"}, {"type": "null"}]}
+    schema = {"properties": {"sent": {}, "rtt_ms": optional}, "$defs": {"Figures": figures}}
+    result = {"new": 1, "rtt_ms": {"max": 2, "min": 1}, "sent": 5}
+    ordered = in_order(result, schema)
+    assert ordered == result
+    assert list(ordered) == ["sent", "rtt_ms", "new"]
+    assert list(ordered["rtt_ms"]) == ["min", "max"]
+    assert in_order(result, {}) == result
 
 
 def test_lanes_stack_what_overlaps() -> None:
@@ -77,13 +90,13 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
         "placed": 2,
         "trace": {
             "windows": [[1, "x"], 3, None],
-            "offers": [{"node": "a", "free": [[0, 1], [2, 3], [4, 5], [6, 7]]}, "b"],
-            "choices": [
-                {"starts_at": 0, "ends_at": 1, "displacing": True},
-                [2, 3],
-                {"strange": 1},
+            "offers": [
+                {"node": "a", "free": [[0, 1], [2, 3], [4, 5], [6, 7]]},
+                {"node": "c", "free": "everything", "free_displacing": []},
+                "b",
             ],
-            "refusals": [{"node": "b", "reason": "busy"}, {}],
+            "choices": [[0, 5_000_000, True], [2, 3], {"strange": 1}],
+            "refusals": {"b": "busy"},
         },
     }
     explanation = {
@@ -96,9 +109,9 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
     text = explanation_view(explanation, 3)
     assert text.startswith("Fine.\n(task aaaaaaaa, active)")
     assert "and 1 more" in text
-    assert "displacing lower priorities" in text
-    assert "by b: busy" in text
-    assert "no reason given" in text
+    assert "5 s after its nominal start, displacing lower priorities" in text
+    assert "  refused  b: busy" in text
+    assert "free   everything" in text
 
 
 def test_pieces_of_tables() -> None:
