@@ -145,9 +145,12 @@ def cursor(request: web.Request) -> tuple[int, UUID] | None:
         return None
     at, _, identifier_text = text.partition("_")
     try:
-        return int(at), UUID(identifier_text)
+        instant_at, identifier_at = int(at[:20]), UUID(identifier_text)
     except ValueError:
-        raise _query_fault("cursor", "is not one that a list has returned as next") from None
+        instant_at, identifier_at = -1, None
+    if identifier_at is None or not 0 <= instant_at < times.LATEST:
+        raise _query_fault("cursor", "is not one that a list has returned as next")
+    return instant_at, identifier_at
 
 
 def cursor_after(at: int, identifier_: UUID) -> str:
