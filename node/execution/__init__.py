@@ -1,0 +1,1 @@
+"""From an agreed instant to a finished program: launching, watching, ending, collecting."""
