@@ -106,8 +106,8 @@ class _Stream:
 class Running:
     """A started program. Its output is collected and its exit noticed whether or not one waits.
 
-    ``pid`` is also the number of its process group; ``started_at`` is what ``now`` said when the
-    kernel had taken the program.
+    ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
+    when the kernel had taken the program, or 0 when no clock was given.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Running:
 async def start(  # noqa: PLR0913 - each says one thing about the program, all but argv by name
     argv: Sequence[str],
     *,
-    now: Callable[[], int],
+    now: Callable[[], int] | None = None,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
@@ -259,13 +259,13 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     with contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if log is not None:
-            output = stack.enter_context(log.open("ab", buffering=0))
+            output = stack.enter_context(_open_log(log))
         options = _options(argv, env, cwd, user)
         popen = _spawn(
             [*_setpriv(user, owner_death), *argv],
             options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
         )
-        started_at = now()
+        started_at = now() if now else 0
     return Running(popen, Path(argv[0]).name, started_at, output_bytes_max)
 
 
@@ -330,6 +330,16 @@ def kill_leftover(pid: int, started_ticks: int) -> bool:
 def tail(output: bytes, lines: int = 5) -> str:
     """The last few lines of what a program printed, for an error message."""
     return "\n".join(output.decode(errors="replace").strip().splitlines()[-lines:])
+
+
+def tail_of(log: Path, lines: int = 5) -> str:
+    """The last few lines of a log; nothing if there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _CHUNK))
+            return tail(file.read(), lines)
+    except FileNotFoundError:
+        return ""
 
 
 async def exits(pids: Sequence[int]) -> None:
@@ -431,6 +441,11 @@ def _kill_group(group: int) -> None:
             poll.register(pidfd, select.POLLIN)
             poll.poll(GONE_S * 1_000)
             os.close(pidfd)
+
+
+def _open_log(log: Path) -> IO[bytes]:
+    log.touch(mode=0o600)
+    return log.open("ab", buffering=0)
 
 
 def _living_members(group: int) -> list[int]:
