@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from node.execution import process
+from node.execution import process, proctable
 from node.execution.process import Running
 from node.model.errors import DatabaseUnavailable
 from node.postgres.account import server_account
@@ -155,7 +155,7 @@ class PrivateCluster:
         """
         argv = [self._binaries.program("createdb"), "-h", str(self.socket), "-p", str(PORT)]
         argv += ["-U", SUPERUSER, "--", name]
-        finished = await asyncio.to_thread(process.run, argv, timeout_s=60, cwd=Path("/"))
+        finished = await process.finish(argv, timeout_s=60, cwd=Path("/"))
         if finished.exit_code != 0 and b"already exists" not in finished.stderr:
             raise DatabaseUnavailable(
                 f"the database {name} could not be made: {process.tail(finished.stderr, 2)}"
@@ -237,8 +237,8 @@ class PrivateCluster:
             argv = [self._binaries.program("initdb"), "-D", str(new), "-U", SUPERUSER]
             argv += ["--auth=trust", "--encoding=UTF8", f"--locale={locale}", "--no-instructions"]
             argv += [] if self._durable else ["--no-sync"]
-            finished = await asyncio.to_thread(
-                process.run, argv, timeout_s=INITDB_S, user=self.account, cwd=Path("/")
+            finished = await process.finish(
+                argv, timeout_s=INITDB_S, user=self.account, cwd=Path("/")
             )
             if finished.exit_code == 0:
                 new.rename(self.data)
@@ -281,11 +281,11 @@ class PrivateCluster:
         :raises DatabaseUnavailable: it does not end.
         """
         recorded = _recorded_pid(self.data / "postmaster.pid")
-        left = _working_in(self.data)
+        left = proctable.working_in(self.data)
         if recorded in left:
             os.kill(recorded, signal.SIGINT)
         try:
-            await asyncio.wait_for(process.exits(left), STOP_S)
+            await asyncio.wait_for(proctable.exits(left), STOP_S)
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"an earlier Postgres still works in {self.data} (processes {left}) and does not "
@@ -378,14 +378,3 @@ def _says_ready(pid_file: Path, pid: int) -> bool:
     except FileNotFoundError:
         return False
     return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"  # noqa: PLR2004
-
-
-def _working_in(directory: Path) -> list[int]:
-    """The processes whose working directory this is: a server and its sessions, and nobody else."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if (entry / "cwd").readlink() == directory:
-                    found.append(int(entry.name))
-    return found

@@ -237,7 +237,7 @@ async def test_a_leftover_server_without_a_death_signal_is_ended(
 async def test_a_socket_path_too_long_moves_to_a_short_one(
     place: Path, host: ServerBinaries
 ) -> None:
-    """In a deep place the socket goes to a private directory of a short name, removed at the end."""
+    """In a deep place the socket has a private directory of a short name, removed at the end."""
     one = await PrivateCluster.create(place / ("deep" * 20) / "pg", host, durable=False)
     await one.start()
     assert one.socket.parent == Path("/tmp")  # noqa: S108 - what is tested

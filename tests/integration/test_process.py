@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from node.execution import process
+from node.execution import process, proctable
 from node.execution.process import Finished, Running
 from node.model.errors import HostError
 
@@ -52,7 +52,7 @@ def descriptors() -> int:
 async def gone(pid: int) -> None:
     """Wait for the exit of a process that is not our child."""
     async with asyncio.timeout(10):
-        await process.exits([pid])
+        await proctable.exits([pid])
 
 
 @pytest.fixture(name="start")
@@ -318,14 +318,14 @@ async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
 def test_the_recorded_group_is_killed() -> None:
     """A process that is still the recorded one is killed with its group."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as left:
-        assert process.kill_leftover(left.pid, process.identity(left.pid))
+        assert process.kill_leftover(left.pid, proctable.identity(left.pid))
         assert left.wait() == -signal.SIGKILL
 
 
 def test_a_recycled_number_is_left_alone() -> None:
     """A process of the same number that started at another tick is a stranger."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
-        assert not process.kill_leftover(stranger.pid, process.identity(stranger.pid) - 1)
+        assert not process.kill_leftover(stranger.pid, proctable.identity(stranger.pid) - 1)
         assert stranger.poll() is None
         stranger.kill()
 
@@ -342,7 +342,7 @@ def test_a_name_with_blanks_and_brackets_is_no_trap(tmp_path: Path) -> None:
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([odd, "60"]) as program, subprocess.Popen(["sleep", "60"]) as plain:
-        assert abs(process.identity(program.pid) - process.identity(plain.pid)) < 1000
+        assert abs(proctable.identity(program.pid) - proctable.identity(plain.pid)) < 1000
         program.kill()
         plain.kill()
 
@@ -359,6 +359,13 @@ def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> 
     with pytest.raises(HostError, match=r"did not finish within 0\.3 s"):
         process.run(["sh", "-c", f"echo $$ >{note}; sleep 60 & sleep 60"], timeout_s=0.3)
     assert group_members(int(note.read_text())) == []
+
+
+async def test_finish_is_run_for_the_event_loop() -> None:
+    """The same outcome, and the same error with nobody left when it takes too long."""
+    assert await process.finish(["sh", "-c", "exit 2"], timeout_s=5) == Finished(2, b"", b"")
+    with pytest.raises(HostError, match=r"did not finish within 0\.1 s"):
+        await process.finish(["sleep", "60"], timeout_s=0.1)
 
 
 def test_it_can_run_as_another_account() -> None:
