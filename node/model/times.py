@@ -27,6 +27,11 @@ _DURATION = re.compile(
     re.ASCII,
 )
 _CALENDAR = re.compile(r"P(?:\d+Y|\d+M|\d+Y\d+M).*", re.ASCII)
+# datetime.fromisoformat also takes week dates, basic form and any separator: RFC 3339 does not.
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?P<offset>Z|[+-]\d\d:\d\d)?",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def parse_duration(text: str) -> int:
@@ -65,19 +70,23 @@ def format_duration(duration: int) -> str:
 
 
 def parse_instant(text: str) -> int:
-    """RFC 3339 with an offset as microseconds; :class:`ValueError` says what to write."""
+    """RFC 3339 with an offset as microseconds; :class:`ValueError` says what to write.
+
+    Seconds may be left out. Decimals below a microsecond are cut, so that clients which write
+    nanoseconds are understood.
+    """
+    match = _INSTANT.fullmatch(text)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper()) if match else None
     except ValueError:
+        moment = None
+    if match is None or moment is None:
         msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
-        raise ValueError(msg) from None
-    if moment.tzinfo is None:
+        raise ValueError(msg)
+    if match["offset"] is None:
         msg = "has no offset from UTC; write 2026-12-01T00:00:00Z"
         raise ValueError(msg)
-    try:
-        instant = from_datetime(moment)
-    except OverflowError:
-        instant = 0
+    instant = from_datetime(moment)
     if not EARLIEST <= instant < LATEST:
         msg = "lies outside 2000 to 2100"
         raise ValueError(msg)
