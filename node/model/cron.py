@@ -1,0 +1,173 @@
+"""Cron expressions in a time zone: when they fire, right on the days when clocks change.
+
+Five fields (minute, hour, day of month, month, day of week), names and ``L``, ``LW``, ``#`` as in
+Debian's cron and cronsim. cronsim reads the expression and knows the calendar; the walk over the
+days is here, because cronsim 2.8, stepping by whole hours, loses up to an hour of runs where clocks
+change by half an hour (Australia/Lord_Howe), and in the repeated hour of autumn can answer with an
+instant before the one it was asked about.
+
+Two rules say what happens when clocks change; they are those of Debian's cron:
+
+- An expression of *set times* (neither minute nor hour begins with ``*``) fires once for each time
+  it names. A time that the clock skips fires at the first instant after the gap; a time that the
+  clock shows twice fires at the first.
+- An expression of *steps* (``*/20 * * * *``) fires in every minute that really happens and matches:
+  not in the skipped ones, and in both passes of the repeated ones.
+
+The walk takes one local day at a time. Nearly every day is 24 hours long, and so is the one before
+it: there the clock did not change, and instants are plain sums. The few others are worked out time
+by time. (No zone changes its offset twice within two days; the 599 zones of the tz database were
+checked from 2000 on.)
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from node.model import times
+
+MINUTES_OF_HOUR = 60
+FIELDS = 5
+
+_ONE_DAY = timedelta(days=1)
+_ONE_MINUTE = timedelta(minutes=1)
+_LAST_DAY = times.to_datetime(times.LATEST).date()
+_EXPRESSION = re.compile(r"[0-9A-Za-z*,/#-]{1,200}(?: [0-9A-Za-z*,/#-]{1,200})*", re.ASCII)
+_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
+_LONGEST_ZONE = 64
+# Files beside the zones: with leap seconds, or meaning something else on every host.
+_NOT_ZONES = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Cron:
+    """A parsed expression.
+
+    ``minutes`` are minutes of the day, ascending; ``set_times`` chooses between the two rules
+    above; ``calendar`` knows the days.
+    """
+
+    minutes: tuple[int, ...]
+    set_times: bool
+    calendar: CronSim
+
+    def matches(self, day: date) -> bool:
+        """Whether the expression names times on this day."""
+        return day.month in self.calendar.months and self.calendar.match_day(day)
+
+
+@lru_cache(maxsize=1024)
+def parse_cron(expression: str) -> Cron:
+    """Five fields as a :class:`Cron`; :class:`ValueError` says what is wrong and what to write."""
+    fields = expression.split()
+    if len(fields) != FIELDS:
+        msg = (
+            f"has {len(fields)} fields; write five: minute, hour, day of month, month, "
+            'day of week, such as "*/15 * * * *" (for less than a minute use repeat)'
+        )
+        raise ValueError(msg)
+    if not _EXPRESSION.fullmatch(" ".join(fields)):
+        msg = "holds characters that no cron expression has"
+        raise ValueError(msg)
+    try:
+        # Without a zone cronsim does no clock arithmetic of its own; the start does not matter.
+        calendar = CronSim(" ".join(fields), times.EPOCH.replace(tzinfo=None))
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        msg = f'the {field} is not valid; write five fields such as "30 2 * * MON-FRI"'
+        raise ValueError(msg) from None
+    minutes = (h * MINUTES_OF_HOUR + m for h in calendar.hours for m in calendar.minutes)
+    return Cron(
+        minutes=tuple(sorted(minutes)),
+        set_times=not (fields[0].startswith("*") or fields[1].startswith("*")),
+        calendar=calendar,
+    )
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """The zone of this name, UTC for none; :class:`ValueError` if this host knows no such zone."""
+    if name is None or name == "UTC":
+        return UTC
+    zone_like = len(name) <= _LONGEST_ZONE and _ZONE.fullmatch(name)
+    try:
+        zone = ZoneInfo(name) if zone_like and not _NOT_ZONES.fullmatch(name) else None
+    except (ZoneInfoNotFoundError, ValueError):  # absent; a file that holds no zone
+        zone = None
+    except (IsADirectoryError, NotADirectoryError, PermissionError):
+        zone = None
+    if zone is None:
+        msg = "no such time zone; write a name of the tz database such as Europe/Berlin"
+        raise ValueError(msg)
+    return zone
+
+
+def firings(cron: Cron, zone: tzinfo, after: int) -> Iterator[int]:
+    """Instants strictly later than ``after``, ascending without repeats, up to the year 2100."""
+    day = times.to_datetime(after).astimezone(zone).date()
+    while day <= _LAST_DAY:
+        of_day = _firings_of(cron, zone, day)
+        yield from of_day[bisect_right(of_day, after) :]
+        day += _ONE_DAY
+        # The first of a month stays in: a time skipped at the end of the last one may move there.
+        if day.day > 1 and day.month not in cron.calendar.months:
+            day = (day.replace(day=1) + 31 * _ONE_DAY).replace(day=1)
+
+
+@lru_cache(maxsize=128)  # the lead asks about the runs of a day one after another
+def _firings_of(cron: Cron, zone: tzinfo, day: date) -> tuple[int, ...]:
+    """The instants from the start of this local day to the start of the next, ascending.
+
+    These stretches share out the line of time: none overlaps and none is missing.
+    """
+    named = [near for near in (day - _ONE_DAY, day) if cron.matches(near)]
+    if not named:
+        return ()
+    before, start, end = (_midnight(zone, day + shift * _ONE_DAY) for shift in (-1, 0, 1))
+    if end - start == start - before == times.DAY:
+        minutes = cron.minutes if day in named else ()
+        return tuple(start + minute * times.MINUTE for minute in minutes)
+    # Clocks change: times of the day before, skipped or shown again, may fall into this stretch.
+    found = {instant for each in named for instant in _slowly(cron, zone, each)}
+    return tuple(sorted(instant for instant in found if start <= instant < end))
+
+
+def _slowly(cron: Cron, zone: tzinfo, day: date) -> Iterator[int]:
+    """The instants at which the times named for this local day fire, in any order."""
+    midnight = datetime.combine(day, time(), tzinfo=zone)
+    for minute in cron.minutes:
+        shown = midnight + minute * _ONE_MINUTE
+        first, second = _readings(shown)
+        if first <= second:
+            yield first
+            if not cron.set_times:
+                yield second
+        elif cron.set_times:
+            yield _after_gap(shown)
+
+
+def _readings(shown: datetime) -> tuple[int, int]:
+    """What a clock's face may mean: equal; ascending if shown twice; descending if skipped."""
+    return times.from_datetime(shown.replace(fold=0)), times.from_datetime(shown.replace(fold=1))
+
+
+def _after_gap(shown: datetime) -> int:
+    """The first instant at which the clock shows this time or a later one."""
+    first, second = _readings(shown)
+    while first > second:
+        shown += _ONE_MINUTE
+        first, second = _readings(shown)
+    return first
+
+
+@lru_cache(maxsize=1024)
+def _midnight(zone: tzinfo, day: date) -> int:
+    """The first instant that belongs to the local day."""
+    return _after_gap(datetime.combine(day, time(), tzinfo=zone))

@@ -1,0 +1,180 @@
+"""When a task is due: its nominal starts, and how far each run may slip.
+
+A *nominal start* is the instant at which a run should start if nothing stands in its way; the run
+itself may start up to its slip later. Nominal starts depend on the schedule alone, never on what
+became of earlier runs, so a run that slipped does not shift the ones after it.
+
+- **Once** (neither ``repeat`` nor ``cron``): one nominal start, the anchor.
+- **Interval** (``repeat``): the anchor and every whole number of intervals after it.
+- **Cron**: the firings of the expression in its zone (:mod:`node.model.cron`), none before the
+  anchor. The anchor bounds them; it is a nominal start only if the expression fires there.
+
+Instants and durations are microseconds (:mod:`node.model.times`); nothing lies at or after
+``until``, nor after the year 2099.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, takewhile
+
+from node.model import times
+from node.model.cron import firings, parse_cron, zone_of
+from node.model.errors import FieldFault
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The schedule of a task.
+
+    ``anchor`` is the task's start, or where it has none, an instant fixed at its creation. At most
+    one of ``repeat`` (a duration) and ``cron`` is set; ``timezone`` belongs to ``cron`` and is UTC
+    if absent. ``until`` is an instant, ``slip`` a duration. :func:`validate` checks all this; the
+    other functions rely on it, and raise :class:`ValueError` for an expression or a zone that
+    cannot be read.
+    """
+
+    anchor: int
+    repeat: int | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    until: int | None = None
+    slip: int = 0
+
+
+def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) -> list[int]:
+    """The nominal starts ``n`` with ``after < n < before``, ascending, at most ``limit`` of them.
+
+    Both bounds are excluded, so that the last nominal start planned is the next ``after``. The cost
+    depends on how many are asked for, not on how far away the anchor or ``before`` are.
+    """
+    before = min(before, times.LATEST)
+    if recurrence.until is not None:
+        before = min(before, recurrence.until)
+    earliest = max(after + 1, recurrence.anchor)
+    if earliest >= before or limit <= 0:
+        return []
+    if recurrence.cron is not None:
+        starts = firings(parse_cron(recurrence.cron), zone_of(recurrence.timezone), earliest - 1)
+        return list(islice(takewhile(lambda start: start < before, starts), limit))
+    if recurrence.repeat is not None:
+        behind = (earliest - recurrence.anchor) % recurrence.repeat
+        first = earliest + (recurrence.repeat - behind if behind else 0)
+        return list(range(first, before, recurrence.repeat)[:limit])
+    return [recurrence.anchor] if earliest == recurrence.anchor else []
+
+
+def next_nominal(recurrence: Recurrence, after: int) -> int | None:
+    """The first nominal start strictly later than ``after``, or none."""
+    return next(iter(nominal_starts(recurrence, after, times.LATEST, 1)), None)
+
+
+def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
+    """How much later than ``nominal`` a run of ``duration`` may start.
+
+    The slip is cut so that the run never reaches into the next interval, however late it starts.
+    The next interval counts even if ``until`` lets nothing happen there: the window of a run does
+    not change when somebody moves the end of the task.
+    """
+    interval = recurrence.repeat
+    if recurrence.cron is not None:
+        following = next_nominal(replace(recurrence, until=None), nominal)
+        interval = None if following is None else following - nominal
+    if interval is None:
+        return recurrence.slip
+    return min(recurrence.slip, max(0, interval - duration))
+
+
+def validate(recurrence: Recurrence, duration: int) -> list[FieldFault]:
+    """What is wrong with the schedule of a task whose runs take ``duration``; empty if nothing.
+
+    Pointers are those of the task document (``/schedule/…``). Two things are refused that could be
+    ignored, because ignoring them gives a schedule that nobody asked for: ``until`` without
+    repetition (whoever writes it has forgotten ``repeat``, and would get a single run), and
+    ``timezone`` without ``cron``.
+    """
+    faults = _combination_faults(recurrence)
+    if recurrence.slip < 0:
+        faults.append(FieldFault("/schedule/slip", "is negative"))
+    if recurrence.repeat is not None:
+        faults += _repeat_faults(recurrence.repeat, duration)
+    if recurrence.until is not None and recurrence.until <= recurrence.anchor:
+        start = times.format_instant(recurrence.anchor)
+        faults.append(FieldFault("/schedule/until", f"is not later than the start, {start}"))
+    faults += _cron_faults(recurrence)
+    if faults or recurrence.cron is None:
+        return faults
+    return _firing_faults(recurrence, duration)
+
+
+def _combination_faults(recurrence: Recurrence) -> list[FieldFault]:
+    """Fields that do not go together."""
+    faults = []
+    if recurrence.cron is not None and recurrence.repeat is not None:
+        faults.append(FieldFault("/schedule/cron", "excludes repeat; keep one of the two"))
+    if recurrence.cron is None and recurrence.timezone is not None:
+        detail = "goes with cron only; start and until carry their own offset from UTC"
+        faults.append(FieldFault("/schedule/timezone", detail))
+    if recurrence.cron is None and recurrence.repeat is None and recurrence.until is not None:
+        detail = (
+            "needs repeat or cron; without them the task runs once, and slip says how late that "
+            "run may start"
+        )
+        faults.append(FieldFault("/schedule/until", detail))
+    return faults
+
+
+def _repeat_faults(repeat: int, duration: int) -> list[FieldFault]:
+    if repeat <= 0:
+        return [FieldFault("/schedule/repeat", "is not longer than zero")]
+    if repeat < duration:
+        detail = (
+            f"every run would overlap the next: repeat {times.format_duration(repeat)} is shorter "
+            f"than the run, {times.format_duration(duration)}"
+        )
+        return [FieldFault("/schedule/repeat", detail)]
+    return []
+
+
+def _cron_faults(recurrence: Recurrence) -> list[FieldFault]:
+    """Whether the expression and the zone can be read at all."""
+    faults = []
+    try:
+        zone_of(recurrence.timezone)
+    except ValueError as error:
+        faults.append(FieldFault("/schedule/timezone", str(error)))
+    if recurrence.cron is not None:
+        try:
+            parse_cron(recurrence.cron)
+        except ValueError as error:
+            faults.append(FieldFault("/schedule/cron", str(error)))
+    return faults
+
+
+def _firing_faults(recurrence: Recurrence, duration: int) -> list[FieldFault]:
+    """Whether a readable expression fires, in time, and leaves room for the run."""
+    first = next_nominal(replace(recurrence, until=None), recurrence.anchor - 1)
+    if first is None:
+        return [FieldFault("/schedule/cron", "never fires: no day matches it before 2100")]
+    if recurrence.until is not None and first >= recurrence.until:
+        detail = f"nothing would run: cron first fires at {times.format_instant(first)}"
+        return [FieldFault("/schedule/until", detail)]
+    gap = _shortest_gap(recurrence)
+    if gap is not None and gap < duration:
+        detail = (
+            f"runs would overlap: cron fires again after {times.format_duration(gap)}, and a run "
+            f"takes {times.format_duration(duration)}"
+        )
+        return [FieldFault("/schedule/cron", detail)]
+    return []
+
+
+def _shortest_gap(recurrence: Recurrence) -> int | None:
+    """The shortest time between two firings, clock changes left aside: they do not repeat.
+
+    One more firing than a day has shows every gap within a day; a few more show those between days.
+    """
+    every_day = replace(recurrence, timezone=None, until=None)
+    count = len(parse_cron(recurrence.cron or "").minutes) + 8
+    starts = nominal_starts(every_day, recurrence.anchor - 1, times.LATEST, count)
+    return min((later - earlier for earlier, later in pairwise(starts)), default=None)
