@@ -99,9 +99,8 @@ def zone_of(name: str | None) -> tzinfo:
     zone_like = len(name) <= _LONGEST_ZONE and _ZONE.fullmatch(name)
     try:
         zone = ZoneInfo(name) if zone_like and not _NOT_ZONES.fullmatch(name) else None
-    except (ZoneInfoNotFoundError, ValueError):  # absent; a file that holds no zone
-        zone = None
-    except (IsADirectoryError, NotADirectoryError, PermissionError):
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError):
+        # No such file; a file without a zone; "America" where the package tzdata is installed.
         zone = None
     if zone is None:
         msg = "no such time zone; write a name of the tz database such as Europe/Berlin"
