@@ -84,7 +84,7 @@ class Output:
     def __init__(
         self, chosen: str | None, fields: Sequence[str] = (), stream: TextIO | None = None
     ) -> None:
-        """``chosen`` of ``node.cli.invocation.FORMATS``; ``None`` is a table on a terminal, else JSON."""
+        """``chosen`` is ``None`` for a table on a terminal and JSON elsewhere."""
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
         self.format = chosen or ("table" if self.terminal else "json")
