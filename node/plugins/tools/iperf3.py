@@ -35,8 +35,8 @@ _CLIENT_DELAY = SECOND
 may be late by the difference of the clocks (some 100 ms) and by a slow start."""
 _ROUND_TRIP = 250 * MILLISECOND
 _ROUND_TRIPS = 7
-"""iperf3's own exchange (connecting, parameters; results, goodbye) takes seven round trips, and each
-stream one more: 1.42 s and 2.85 s were measured for one stream and eight, at 200 ms."""
+"""iperf3's own exchange (connecting, parameters; results, goodbye) takes seven round trips and one
+more for each stream: 1.42 s and 2.85 s were measured for one stream and eight, at 200 ms."""
 _RETRANSMISSION = SECOND
 """For one packet of that exchange lost at the worst moment, RFC 6298's first timeout."""
 _WRAP_UP = 250 * MILLISECOND
@@ -158,6 +158,8 @@ class Iperf3Tool:
             raise ToolOutputError(f"iperf3: {document.error.removeprefix('error - ')[:300]}")
         sent = document.end.sum_sent if isinstance(document, _Document) else None
         received = document.end.sum_received if is_client or not spec.reverse else None
+        if output.exit_code != 0:
+            raise failure(output, "iperf3", "it failed without a reason")
         if sent is None and received is None:
             raise failure(output, "iperf3", "the other end went away before anything was measured")
         return _part(spec, document, sent, received)

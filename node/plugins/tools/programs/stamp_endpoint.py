@@ -42,7 +42,7 @@ _SPIN_NS = 1_000_000  # longer than a sleeping process may oversleep here
 _NAP_S_MAX = 0.5  # the clock may be stepped while we wait
 
 
-class Unusable(Exception):  # noqa: N818 - it is not always an error of ours
+class Unusable(Exception):
     """It cannot be measured; the message is the reason."""
 
 
@@ -55,7 +55,7 @@ def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
         result = measure(json.loads(sys.argv[1]))
     except Unusable as reason:
         result = {"error": str(reason)}
-    print(json.dumps(result, separators=(",", ":")))  # noqa: T201 - this is the output
+    print(json.dumps(result, separators=(",", ":")))
     return 1 if "error" in result else 0
 
 
