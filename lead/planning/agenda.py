@@ -56,7 +56,8 @@ class Agenda:
 @dataclass(frozen=True)
 class Standing:
     """Where the planning of a task is: slots done up to ``planned_to``; those that wait; how many
-    more runs it may have (None: no limit)."""
+    more runs it may have (None: no limit).
+    """
 
     first_slot: int
     planned_to: int | None

@@ -286,7 +286,7 @@ async def finish(
         await running.end(0)
 
 
-def run(  # noqa: PLR0913 - as for start
+def run(
     argv: Sequence[str],
     *,
     timeout_s: float,
@@ -406,7 +406,7 @@ def _setpriv_path() -> str | None:
 
 def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(argv, **options)  # noqa: S603 - an argv list, and no shell
+        return subprocess.Popen(argv, **options)
     except OSError as fault:
         raise HostError(f"{argv[0]} cannot be started: {fault.strerror or fault}") from fault
 
