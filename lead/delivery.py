@@ -86,9 +86,7 @@ class Delivery:
         """One message of the outbox."""
         await self._hand_over(self._participant_of(message.node), message.kind, message.body)
 
-    async def _hand_over(
-        self, participant: Participant, kind: Kind, body: dict[str, Any]
-    ) -> None:
+    async def _hand_over(self, participant: Participant, kind: Kind, body: dict[str, Any]) -> None:
         exchange, task = UUID(body["exchange"]), UUID(body["task"])
         if kind is Kind.RELEASE:
             await participant.release(exchange, task)
@@ -116,4 +114,6 @@ class Delivery:
             if answer.late:
                 lost |= set(kept)
         for run in sorted(lost):
-            await self._lose_run(run, f"{participant.name} had dropped the hold before the commit came")
+            await self._lose_run(
+                run, f"{participant.name} had dropped the hold before the commit came"
+            )

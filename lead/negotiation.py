@@ -69,7 +69,9 @@ class Exchange:
 
     def sentence(self) -> str:
         """What came of it, for lists."""
-        first = next((self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None)
+        first = next(
+            (self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None
+        )
         return sentence(self.placed, len(self.slots), first)
 
     def trace(self) -> dict[str, object]:
@@ -136,7 +138,9 @@ class Negotiator:
                 done.fail(reason, "clock")
                 return
             done.proposals[participant.name] = answered
-            displacing = answered.free if answered.free_displacing is None else answered.free_displacing
+            displacing = (
+                answered.free if answered.free_displacing is None else answered.free_displacing
+            )
             done.offers.append(Offer(participant.name, answered.free, displacing))
 
     async def _hold(
@@ -148,7 +152,9 @@ class Negotiator:
         async with self._database.transaction() as connection:
             ids = [request.run for request in requests.values()]
             expires_at = now + self._terms.hold_life
-            if not await planning.open_negotiation(connection, done.id, claimed, ids, now, expires_at):
+            if not await planning.open_negotiation(
+                connection, done.id, claimed, ids, now, expires_at
+            ):
                 done.fail("another worker has taken the task over", "lease lost")
                 done.id = None
                 return
@@ -179,7 +185,9 @@ class Negotiator:
                 if isinstance(answered, NotFound):
                     done.unknown_to.add(participant.identity)
                 done.refusals[participant.name] = answered.detail
-                refused |= {r.run: f"{participant.name}: {answered.detail}" for r in requests.values()}
+                refused |= {
+                    r.run: f"{participant.name}: {answered.detail}" for r in requests.values()
+                }
                 continue
             data[str(place)] = answered.data
             refused |= {r.run: f"{participant.name}: {r.reason}" for r in answered.refused}
@@ -236,5 +244,3 @@ async def _answer(question: Awaitable[T]) -> T | ParleyError:
         return await question
     except ParleyError as error:
         return error
-
-

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from lead.delivery import Delivery, Letter
 from lead.model import Claim, Decision, Following, UnplacedSlot
@@ -33,7 +34,9 @@ from node.model.wire.tasks import Schedule
 from node.store.database import Connection, Database
 from node.store.outbox import Kind
 
-ChooseTool = Callable[[str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]]
+ChooseTool = Callable[
+    [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
+]
 """``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
 
 
@@ -60,10 +63,10 @@ class Planner:
         delivery: Delivery,
         participant_of: Callable[[str], Participant],
         choose_tool: ChooseTool,
-        end_task: Callable[[Claim, str], Any],
+        refuse_task: Callable[[UUID, str], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """``end_task(claim, reason)`` ends a task that a participant refuses."""
+        """``refuse_task(task, reason)`` ends a task that a participant refuses."""
         self._database = database
         self._clock = clock
         self._limits = limits
@@ -71,7 +74,7 @@ class Planner:
         self._delivery = delivery
         self._participant_of = participant_of
         self._choose_tool = choose_tool
-        self._end_task = end_task
+        self._refuse_task = refuse_task
         self._rng = rng
 
     async def plan(self, claimed: Claim) -> None:
@@ -127,16 +130,14 @@ class Planner:
             refusals.append(error.detail)
         await self._keep_participants(claimed)
         if refusals:
-            await self._end_task(claimed, "; ".join(refusals))
+            await self._refuse_task(claimed.task, "; ".join(refusals))
             return claimed, "refused"
         silent = [str(p["reason"]) for p in listed if p["accepted"] is None]
         return claimed, silent[0] if silent else None
 
     def _with_tool(self, claimed: Claim) -> Claim:
         offers = [tuple(p["tools"]) for p in claimed.participants if p["accepted"]]
-        tool, duration = self._choose_tool(
-            claimed.test, tuple(claimed.tools), offers, claimed.spec
-        )
+        tool, duration = self._choose_tool(claimed.test, tuple(claimed.tools), offers, claimed.spec)
         return replace(claimed, tool=tool, duration=duration)
 
     async def _introduce_one(
@@ -167,7 +168,11 @@ class Planner:
         await self._delivery.send(letters)
 
     async def _commit(
-        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        participants: Sequence[Participant],
+        now: int,
     ) -> list[Letter]:
         exchange, claimed = attempt.exchange, attempt.claimed
         if exchange.commit is None or exchange.id is None:
@@ -175,7 +180,9 @@ class Planner:
         if not await planning.decide_commit(
             connection, exchange.id, claimed.task, exchange.commit, now
         ):
-            exchange.fail("the decision came too late: the task ended or its lease was lost", "too late")
+            exchange.fail(
+                "the decision came too late: the task ended or its lease was lost", "too late"
+            )
             exchange.commit = None
             return []
         if claimed.participant is None:
@@ -200,7 +207,11 @@ class Planner:
         return await self._delivery.write(connection, participants, Kind.COMMIT, body, now)
 
     async def _abort(
-        self, connection: Connection, attempt: Attempt, participants: Sequence[Participant], now: int
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        participants: Sequence[Participant],
+        now: int,
     ) -> list[Letter]:
         if attempt.exchange.id is None:
             return []
@@ -213,9 +224,7 @@ class Planner:
         claimed, exchange, asked = attempt.claimed, attempt.exchange, attempt.asked
         unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
         following = self._following(attempt, unplaced, now)
-        if not await planning.finish_claim(
-            connection, claimed, following, attempt.claimed_at, now
-        ):
+        if not await planning.finish_claim(connection, claimed, following, attempt.claimed_at, now):
             return  # The task has ended or another worker has it: what comes next is not ours to say.
         await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
         if exchange.unknown_to:

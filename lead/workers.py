@@ -109,7 +109,9 @@ class Workers:
                 await self._planner.plan(claimed)
         except (ParleyError, TimeoutError) as error:
             # The lease runs out and the task is planned again; what was held is dropped by itself.
-            log.warning("planning broke off", task=str(claimed.task), error=str(error) or "too slow")
+            log.warning(
+                "planning broke off", task=str(claimed.task), error=str(error) or "too slow"
+            )
         except Exception:
             log.exception("planning failed", task=str(claimed.task))
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from node.capabilities import Capabilities
@@ -38,12 +38,8 @@ from node.store.database import Database
 from node.store.nodes import KnownNode
 
 
-class Introducer(Protocol):
-    """Makes a task known to one node, this one included."""
-
-    async def __call__(self, node: KnownNode, introduction: Introduction) -> IntroductionAnswer:
-        """The node's answer; raises :class:`PeerError` if there is none."""
-        ...
+Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
+"""Makes a task known to one node, this one included; raises :class:`PeerError` without answer."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ class Admission:
         clock: Clock,
         capabilities: Capabilities,
         directory: Directory,
-        introduce: Introducer,
+        introduce: Introduce,
         new_id: Callable[[], UUID],
         horizon: int,
     ) -> None:
@@ -152,9 +148,7 @@ class Admission:
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
-    def _participants(
-        self, document: TaskDocument, words: Sequence[str | None]
-    ) -> list[KnownNode]:
+    def _participants(self, document: TaskDocument, words: Sequence[str | None]) -> list[KnownNode]:
         found: list[KnownNode] = []
         for word in words:
             node = self._directory.self if word is None else self._directory.find(word)
@@ -209,16 +203,18 @@ class Admission:
             }
         )
 
-    async def _withdraw(
-        self, introduction: Introduction, told: Sequence[str], reason: str
-    ) -> None:
+    async def _withdraw(self, introduction: Introduction, told: Sequence[str], reason: str) -> None:
         """Those who have accepted already forget the task."""
         own = self._directory.self.identity
         others = [identity for identity in told if identity != own]
         end = TaskEnd(task=introduction.task, state="refused", reason=reason[:1000])
         async with self._database.connection() as connection:
             await outbox.post(
-                connection, others, outbox.Kind.TASK_END, end.model_dump(mode="json"), self._clock.now()
+                connection,
+                others,
+                outbox.Kind.TASK_END,
+                end.model_dump(mode="json"),
+                self._clock.now(),
             )
             await bookings.notify(connection, "task", introduction.task, "refused")
 
@@ -231,9 +227,7 @@ class Admission:
         spec = self._capabilities.spec(
             self._capabilities.test(introduction.test), introduction.spec
         )
-        return introduction.model_copy(
-            update={"tool": tool.name, "duration": tool.duration(spec)}
-        )
+        return introduction.model_copy(update={"tool": tool.name, "duration": tool.duration(spec)})
 
     async def _keep(
         self, introduction: Introduction, slot: int, key: str | None, digest: str

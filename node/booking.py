@@ -13,12 +13,16 @@ from typing import TypeVar
 from uuid import UUID
 
 from node.clock import Clock
-from node.model.errors import Conflict, NotFound
+from node.model.digests import fingerprint
+from node.model.errors import Conflict, NotAllowed, NotFound
 from node.model.timeline import Booking, Question, answer
 from node.model.times import format_duration, format_instant
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
+    DecisionAnswer,
+    Differences,
+    DigestRequest,
     HoldAnswer,
     HoldRequest,
     Obstacle,
@@ -82,7 +86,9 @@ class TimeLine:
                 else tuple(answered.free_displacing)
             ),
             obstacles=tuple(_obstacle(index, booking) for index, booking in answered.obstacles),
-            reason=None if answered.free_displacing else _nothing_free(question, answered.obstacles),
+            reason=None
+            if answered.free_displacing
+            else _nothing_free(question, answered.obstacles),
         )
 
     async def hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
@@ -201,6 +207,17 @@ class TimeLine:
             await bookings.notify(connection, "exchange", exchange, task, "committed")
         return CommitAnswer()
 
+    async def check_lead(self, exchange: UUID, sender: str) -> None:
+        """Only who leads the task of an exchange decides on it.
+
+        :raises NotAllowed: somebody else asked. An unknown exchange is anybody's: it is not held.
+        """
+        async with self._database.connection() as connection:
+            lead = await bookings.lead_of_exchange(connection, exchange)
+        if lead is not None and lead != sender:
+            msg = f"exchange {exchange} is led by another node"
+            raise NotAllowed(msg)
+
     async def release(self, exchange: UUID, task: UUID) -> None:
         """Drop a hold; its time is free at once. Harmless if it is not held, or not yet."""
         await _again_if_unlucky(lambda: self._release(exchange, task))
@@ -215,6 +232,32 @@ class TimeLine:
             dropped = await bookings.drop_runs(connection, exchange, (), now, led_here=found[1])
             await self.tell_displaced(connection, await bookings.restore(connection, dropped, now))
 
+    async def decision(self, exchange: UUID) -> DecisionAnswer:
+        """As lead: what became of an exchange. What is unknown is aborted."""
+        async with self._database.connection() as connection:
+            found = await bookings.decision(connection, exchange, self._clock.now())
+        if found is None:
+            return DecisionAnswer(state="aborted")
+        commit = None if found[1] is None else CommitRequest.model_validate(found[1])
+        return DecisionAnswer(state=found[0], commit=commit)
+
+    async def compare(self, lead: str, request: DigestRequest) -> Differences:
+        """Of the lead's tasks: those unknown or over here, and those whose runs differ."""
+        asked = {digest.task: digest for digest in request.tasks}
+        async with self._database.connection() as connection:
+            known = await bookings.runs_to_come(
+                connection, list(asked), lead, request.now, request.until
+            )
+        differing = {}
+        ended = {}
+        for task, digest in asked.items():
+            state, runs = known.get(task, ("unknown", []))
+            if state != "active":
+                ended[task] = state
+            elif fingerprint(runs) != digest.fingerprint:
+                differing[task] = tuple(runs)
+        return Differences(tasks=differing, ended=ended)
+
     async def tell_displaced(self, connection: Connection, lost: list[Displacement]) -> None:
         """Tell the leads of displaced runs, this node's own included, through the outbox."""
         now = self._clock.now()
@@ -226,7 +269,9 @@ class TimeLine:
                 "displaced_by": str(displacement.displaced_by),
             }
             await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
-            await bookings.notify(connection, "run", displacement.run, displacement.task, "displaced")
+            await bookings.notify(
+                connection, "run", displacement.run, displacement.task, "displaced"
+            )
 
 
 class HoldKeeper:

@@ -53,22 +53,23 @@ class Capabilities:
 
     def offered(self, test: str) -> tuple[str, ...]:
         """Names of the installed tools for a test, best first."""
-        return tuple(
-            tool.name for tool in registry.tools_for(test) if self.missing(tool) is None
-        )
+        return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
 
     def why_none(self, test: str) -> str:
         """Why no tool is offered for a test: what to install."""
-        return "; ".join(
-            f"{tool.name}: {self.missing(tool)}" for tool in registry.tools_for(test)
-        ) or "no tool is known for it"
+        return (
+            "; ".join(f"{tool.name}: {self.missing(tool)}" for tool in registry.tools_for(test))
+            or "no tool is known for it"
+        )
 
     def choose(self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]]) -> Tool:
         """The first preferred tool that all offer, else the best one that all offer.
 
         :raises ToolUnavailable: there is none.
         """
-        candidates = [tool for tool in registry.tools_for(test) if not preferred or tool.name in preferred]
+        candidates = [
+            tool for tool in registry.tools_for(test) if not preferred or tool.name in preferred
+        ]
         if preferred:
             candidates.sort(key=lambda tool: preferred.index(tool.name))
         for tool in candidates:

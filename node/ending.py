@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from node.clock import Clock
-from node.model.errors import Conflict, NotAllowed, NotFound
+from node.model.errors import NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
-from node.model.wire.participants import RunEnd
+from node.model.wire.participants import RunEnd, TaskEnd
 from node.store import bookings, outbox, runs, tasks
 from node.store.database import Connection, Database
 from node.store.runs import LockedRun
@@ -44,7 +44,9 @@ class Ending:
                 raise NotFound(msg)
             if locked.state not in OVER:
                 reason = f"cancelled on {self._name}"
-                await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
+                await self._end(
+                    connection, locked, RunEnd(run=run, state="cancelled", reason=reason)
+                )
 
     async def heard(self, sender: str, end: RunEnd) -> None:
         """Another node says that a run is over: its lead, or to its lead a participant."""
@@ -108,16 +110,49 @@ class Ending:
             else:
                 await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
 
-    async def heard_task(self, sender: str, task: UUID, state: str, reason: str) -> None:
+    async def heard_task(self, sender: str, end: TaskEnd) -> None:
         """Another node says that a task is over."""
         async with self._database.transaction() as connection:
-            found = await tasks.fetch(connection, task)
+            found = await tasks.fetch(connection, end.task)
             if found is None:
                 return
             if sender != found.lead and sender not in _identities(found.participants):
-                msg = f"{sender} takes no part in task {task}"
-                raise Conflict(msg)
-            await self._end_task(connection, found, state, reason, sender)
+                msg = f"{sender} takes no part in task {end.task}"
+                raise NotAllowed(msg)
+            await self._end_task(connection, found, end.state, end.reason, sender)
+
+    async def refuse_task(self, task: UUID, reason: str) -> None:
+        """A task led here cannot be planned: a participant will not take part."""
+        async with self._database.transaction() as connection:
+            found = await tasks.fetch(connection, task)
+            if found is not None:
+                await self._end_task(connection, found, "refused", reason)
+
+    async def lose_run(self, run: UUID, reason: str) -> None:
+        """A run led here has lost its time on some participant: free it everywhere, place it again."""
+        async with self._database.transaction() as connection:
+            locked = await runs.lock(connection, run)
+            if locked is not None and locked.state not in OVER:
+                await self._end(
+                    connection, locked, RunEnd(run=run, state="displaced", reason=reason)
+                )
+
+    async def drop_run(self, node: str, run: UUID, reason: str) -> None:
+        """Have one participant end a run that this lead does not know."""
+        body = RunEnd(run=run, state="cancelled", reason=reason).model_dump(mode="json")
+        async with self._database.connection() as connection:
+            await outbox.post(connection, [node], outbox.Kind.RUN_END, body, self._clock.now())
+
+    async def finish_tasks(self) -> None:
+        """Tasks led here whose schedule and runs are over are finished, here and elsewhere."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for task, participants in await tasks.finish(connection, now):
+                await bookings.notify(connection, "task", task, "finished")
+                others = _identities(participants) - {self._identity}
+                end = TaskEnd(task=task, state="finished", reason="its schedule is over")
+                body = end.model_dump(mode="json")
+                await outbox.post(connection, sorted(others), outbox.Kind.TASK_END, body, now)
 
     async def _end_task(
         self,
@@ -138,7 +173,7 @@ class Ending:
         await bookings.notify(connection, "task", task.id, state)
         others = _identities(task.participants) - {self._identity, sender}
         told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
-        body = {"task": str(task.id), "state": state, "reason": reason}
+        body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
         await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now)
 
 

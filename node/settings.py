@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -13,6 +14,13 @@ from node.model.wire.nodes import NodeName, Url
 from node.model.wire.participants import BATCH_MAX
 
 
+def default_state_dir() -> Path:
+    """A user's own, or for root the host's: Postgres does not run as root and must get there."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/parley")
+    return Path.home() / ".local/state/parley"
+
+
 class Settings(BaseSettings):
     """One node's settings; every field can be given as ``PARLEY_<NAME>``."""
 
@@ -20,21 +28,37 @@ class Settings(BaseSettings):
 
     name: NodeName = Field("localhost", description="What this node calls itself.")
     listen: str = Field("127.0.0.1:8642", description="HOST:PORT of the API and the page.")
-    url: Url | None = Field(None, description="How other nodes reach the API; http://LISTEN unless said.")
-    address: str | None = Field(None, description="The address measurements use; LISTEN's unless said.")
+    url: Url | None = Field(
+        None, description="How other nodes reach the API; http://LISTEN unless said."
+    )
+    address: str | None = Field(
+        None, description="The address measurements use; LISTEN's unless said."
+    )
     dsn: str | None = Field(None, description="Postgres; a private one is made unless said.")
-    state_dir: Path = Field(Path.home() / ".local/state/parley", description="Key, token, private Postgres.")
+    state_dir: Path = Field(
+        default_factory=default_state_dir, description="Key, token, private Postgres."
+    )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
 
     horizon: Duration = Field(times.DAY, description="How far ahead runs are booked.")
     workers: int = Field(50, ge=1, le=500, description="Planning workers of the lead.")
     batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX, description="Most runs in one exchange.")
-    hold_life: Duration = Field(30 * times.SECOND, description="Life of a hold without a word of the lead.")
+    hold_life: Duration = Field(
+        30 * times.SECOND, description="Life of a hold without a word of the lead."
+    )
     lease: Duration = Field(30 * times.SECOND, description="How long a worker may plan a task.")
-    start_margin: Duration = Field(times.SECOND, description="Nothing is booked or displaced closer than this.")
-    clock_limit: Duration = Field(times.SECOND, description="Clocks further apart than this do not plan together.")
-    peer_timeout: Duration = Field(5 * times.SECOND, description="How long another node may take to answer.")
-    part_grace: Duration = Field(15 * times.SECOND, description="How long after its end a run waits for parts.")
+    start_margin: Duration = Field(
+        times.SECOND, description="Nothing is booked or displaced closer than this."
+    )
+    clock_limit: Duration = Field(
+        times.SECOND, description="Clocks further apart than this do not plan together."
+    )
+    peer_timeout: Duration = Field(
+        5 * times.SECOND, description="How long another node may take to answer."
+    )
+    part_grace: Duration = Field(
+        15 * times.SECOND, description="How long after its end a run waits for parts."
+    )
     port_first: int = Field(8760, ge=1024, le=65000, description="First port given out to tools.")
     port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
 

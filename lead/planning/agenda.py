@@ -77,15 +77,15 @@ def agenda(
     before = now + limits.horizon - longest + 1
     fresh = nominal_starts(recurrence, after, before, max(0, room))
     known = {slot.nominal for slot in waiting}
-    slots = waiting + [
-        _slot(recurrence, duration, at, 1) for at in fresh if at not in known
-    ]
+    slots = waiting + [_slot(recurrence, duration, at, 1) for at in fresh if at not in known]
     planned_to = fresh[-1] if fresh else standing.planned_to
     spent = standing.remaining is not None and standing.remaining <= len(fresh)
     following = None if spent else next_nominal(recurrence, fresh[-1] if fresh else after)
     soonest = now + limits.margin
     return Agenda(
-        slots=tuple(sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)),
+        slots=tuple(
+            sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)
+        ),
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
         planned_to=planned_to,
         next_slot=following,

@@ -54,7 +54,13 @@ async def open_negotiation(
 ) -> bool:
     """Write the names before the first message goes out; False if the lease was lost."""
     opened = await connection.fetchval(
-        _SQL["open_negotiation"], exchange, claimed.task, claimed.lease_epoch, list(runs), now, expires_at
+        _SQL["open_negotiation"],
+        exchange,
+        claimed.task,
+        claimed.lease_epoch,
+        list(runs),
+        now,
+        expires_at,
     )
     return opened is not None
 

@@ -85,7 +85,12 @@ class Peers:
         limit = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
             async with self._session.request(
-                method, url, data=body or None, headers=headers, timeout=limit, allow_redirects=False
+                method,
+                url,
+                data=body or None,
+                headers=headers,
+                timeout=limit,
+                allow_redirects=False,
             ) as response:
                 answered = await response.content.read(_ANSWER_BYTES_MAX)
                 status, kind = response.status, response.content_type

@@ -172,7 +172,9 @@ class Launcher:
         running = await process.start(
             command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=4_000_000
         )
-        started_at = max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
+        started_at = (
+            max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
+        )
         await self._record(run, running, started_at)
         ended_by = await self._watch(run, running, cancelled)
         finished = await running.wait()
@@ -274,7 +276,9 @@ class Launcher:
 
 def _missed(run: DueRun, now: int) -> Outcome:
     late = (now - run.starts_at) / times.SECOND
-    return Outcome(None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED)
+    return Outcome(
+        None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED
+    )
 
 
 def _read(

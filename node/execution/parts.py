@@ -103,7 +103,9 @@ class Collector:
         for place, participant in enumerate(run.participants):
             name = str(participant["name"])
             found = by_place.get(place)
-            result, reason = (found.result, found.reason) if found else (None, "sent no part in time")
+            result, reason = (
+                (found.result, found.reason) if found else (None, "sent no part in time")
+            )
             parts.append(Part(place, name, result, reason))
         test = self._capabilities.tests[run.test]
         try:

@@ -68,7 +68,9 @@ OVER = frozenset(
 )
 """States in which nothing more is going to happen, but for a late part."""
 
-NOT_COUNTED = frozenset({RunState.CANCELLED, RunState.DISPLACED, RunState.UNPLACED, RunState.WAITING})
+NOT_COUNTED = frozenset(
+    {RunState.CANCELLED, RunState.DISPLACED, RunState.UNPLACED, RunState.WAITING}
+)
 """States that do not use up a task's ``max_runs``."""
 
 

@@ -116,5 +116,7 @@ def _obstacles(
             continue
         touching = [b for b in ordered if b.starts_at < end and b.ends_at > start]
         if touching:
-            found.append((index, max(touching, key=lambda b: min(b.ends_at, end) - max(b.starts_at, start))))
+            found.append(
+                (index, max(touching, key=lambda b: min(b.ends_at, end) - max(b.starts_at, start)))
+            )
     return found

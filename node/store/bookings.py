@@ -163,9 +163,7 @@ async def keep_answer(
     await connection.execute(_SQL["keep_answer"], exchange, answer)
 
 
-async def restore(
-    connection: Connection, runs: Sequence[UUID], now: int
-) -> list[Displacement]:
+async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
     """Give the runs set aside for these their time back; returns those that cannot have it."""
     if not runs:
         return []
@@ -230,7 +228,12 @@ async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUI
 
 
 async def give_back_waiting(
-    connection: Connection, task: UUID, held: HeldTask, request: HoldRequest, reasons: dict[UUID, str], now: int
+    connection: Connection,
+    task: UUID,
+    held: HeldTask,
+    request: HoldRequest,
+    reasons: dict[UUID, str],
+    now: int,
 ) -> None:
     """Those that could not be booked wait on."""
     waiting = [run for run in request.runs if run.run in reasons]
@@ -269,3 +272,23 @@ async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
 async def notify(connection: Connection, *words: object) -> None:
     """Tell every process of this node, when the transaction commits."""
     await connection.execute(_SQL["notify"], " ".join(str(word) for word in words))
+
+
+async def lead_of_exchange(connection: Connection, exchange: UUID) -> str | None:
+    """Who may decide on an exchange; None if it is unknown."""
+    found: str | None = await connection.fetchval(_SQL["lead_of_exchange"], exchange)
+    return found
+
+
+async def lead_of_task(connection: Connection, task: UUID) -> str | None:
+    """Who leads a task; None if it is unknown."""
+    found: str | None = await connection.fetchval(_SQL["lead_of_task"], task)
+    return found
+
+
+async def runs_to_come(
+    connection: Connection, tasks: Sequence[UUID], lead: str, since: int, until: int
+) -> dict[UUID, tuple[str, list[UUID]]]:
+    """Of these tasks of a lead: state, and ids of the committed runs that start in [since, until)."""
+    rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
+    return {row[0]: (row[1], row[2] or []) for row in rows}

@@ -30,7 +30,9 @@ _MONTH_DAYS = 30
 
 log = structlog.get_logger()
 
-Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+Connection: TypeAlias = (
+    "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+)
 
 Record: TypeAlias = asyncpg.Record
 
@@ -124,8 +126,13 @@ class Database:
         try:
             async with self._pool.acquire(timeout=20) as connection:
                 yield connection
-        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, TimeoutError) as error:
-            msg = f"the database does not answer: {error or type(error).__name__}"
+        except (
+            OSError,
+            asyncpg.InterfaceError,
+            asyncpg.PostgresConnectionError,
+            TimeoutError,
+        ) as error:
+            msg = f"the database does not answer: {str(error) or type(error).__name__}"
             raise DatabaseUnavailable(msg) from error
 
     @contextlib.asynccontextmanager
@@ -214,5 +221,3 @@ async def _set_up(connection: Connection) -> None:
 def schema_text() -> str:
     """The whole of ``schema.sql``."""
     return resources.files("node.store").joinpath("schema.sql").read_text("utf-8")
-
-

@@ -55,7 +55,14 @@ async def due(
     """Take what is due; it comes again at ``again_at`` unless it is delivered."""
     rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds))
     return [
-        Message(row["id"], row["node"], Kind(row["kind"]), row["message"], row["attempts"], row["created_at"])
+        Message(
+            row["id"],
+            row["node"],
+            Kind(row["kind"]),
+            row["message"],
+            row["attempts"],
+            row["created_at"],
+        )
         for row in sorted(rows, key=lambda row: int(row["id"]))
     ]
 

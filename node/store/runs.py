@@ -76,7 +76,6 @@ class Moved:
 class Filter:
     """Which runs, and which page of them; None everywhere means all of them, newest first."""
 
-    run: UUID | None = None
     task: UUID | None = None
     states: Sequence[str] | None = None
     test: str | None = None
@@ -141,7 +140,16 @@ async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
 async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
     """All parts that are here, in participant order."""
     return [
-        KeptPart(row[0], row[1], row[2], row[3], row[4], row[5], None if row[6] is None else tuple(row[6]), row[7])
+        KeptPart(
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            None if row[6] is None else tuple(row[6]),
+            row[7],
+        )
         for row in await connection.fetch(_SQL["parts"], run)
     ]
 
@@ -173,7 +181,9 @@ async def conclude(
 ) -> bool:
     """Keep the merged outcome; False if the run may not end that way (any more)."""
     before = runstate.predecessors(state)
-    done = await connection.fetchval(_SQL["conclude"], run, state, reason, result, summary, now, before)
+    done = await connection.fetchval(
+        _SQL["conclude"], run, state, reason, result, summary, now, before
+    )
     return done is not None
 
 
@@ -217,11 +227,16 @@ async def wait_again(
     return made is not None
 
 
+async def shown(connection: Connection, run: UUID) -> Record | None:
+    """One row of the view ``run_known``; None if the run is unknown here."""
+    row: Record | None = await connection.fetchrow(_SQL["run"], run)
+    return row
+
+
 async def listed(connection: Connection, wanted: Filter) -> list[Record]:
     """Rows of the view ``run_known`` for people."""
     rows: list[Record] = await connection.fetch(
-        _SQL["runs"],
-        wanted.run,
+        _SQL["runs_forward" if wanted.ascending else "runs_backward"],
         wanted.task,
         None if wanted.states is None else list(wanted.states),
         wanted.test,
@@ -230,7 +245,6 @@ async def listed(connection: Connection, wanted: Filter) -> list[Record]:
         wanted.before,
         wanted.after_start,
         wanted.after_run,
-        wanted.ascending,
         wanted.limit,
     )
     return rows

@@ -74,9 +74,7 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
     return kept is not None
 
 
-async def open_planning(
-    connection: Connection, task: UUID, next_run_at: int, plan_at: int
-) -> None:
+async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> None:
     """Put a task on the lead's agenda."""
     await connection.execute(_SQL["open_planning"], task, next_run_at, plan_at)
 

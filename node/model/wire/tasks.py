@@ -36,7 +36,9 @@ class Schedule(Document):
     start: Instant | None = Field(
         None, description="Nominal start of the first run, and the anchor of the interval."
     )
-    repeat: Duration | None = Field(None, description="Interval from nominal start to nominal start.")
+    repeat: Duration | None = Field(
+        None, description="Interval from nominal start to nominal start."
+    )
     cron: Annotated[str, StringConstraints(max_length=200)] | None = Field(
         None, description="Five cron fields, instead of repeat.", examples=["*/10 8-18 * * 1-5"]
     )
@@ -54,7 +56,8 @@ class Schedule(Document):
         "run never reaches into its next interval.",
     )
     slip_random: bool = Field(
-        default=False, description="Start at random within the slip instead of as early as possible."
+        default=False,
+        description="Start at random within the slip instead of as early as possible.",
     )
 
 
@@ -124,6 +127,7 @@ class Task(Document):
     next_run_at: Instant | None = Field(description="When its next run starts, if one is booked.")
     planned: bool = Field(description="Whether a planning attempt has been made.")
     plan_at: Instant | None = Field(
-        None, description="When it is planned next (at its lead); null when nothing is left to plan."
+        None,
+        description="When it is planned next (at its lead); null when nothing is left to plan.",
     )
     runs: dict[str, int] = Field(description="How many runs it has, by state.")

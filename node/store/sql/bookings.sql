@@ -225,3 +225,21 @@ UPDATE negotiation
 SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE state END
 WHERE id = $1
 RETURNING state::text, commit_message;
+
+-- lead_of_exchange --
+SELECT task.lead FROM exchange INNER JOIN task ON exchange.task_id = task.id WHERE exchange.id = $1;
+
+-- lead_of_task --
+SELECT lead FROM task WHERE id = $1;
+
+-- runs_to_come --
+-- What this node has booked for the tasks of one lead; compared with what the lead has.
+SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
+FROM task
+LEFT JOIN run
+    ON
+        run.task_id = task.id AND run.state IN ('booked', 'running')
+        AND run.starts_at >= $3 AND run.starts_at < $4
+LEFT JOIN exchange ON run.exchange_id = exchange.id
+WHERE task.id = ANY($1::uuid []) AND task.lead = $2 AND (run.id IS NULL OR exchange.state = 'committed')
+GROUP BY task.id;

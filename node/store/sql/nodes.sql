@@ -25,8 +25,8 @@ FROM node ORDER BY is_self DESC, name;
 DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
 
 -- reached --
-UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL
-WHERE identity = $1 AND (seen_at IS NULL OR seen_at < $2 - interval '10 seconds' OR unreachable_since IS NOT NULL);
+UPDATE node SET seen_at = $2::timestamptz, unreachable_since = NULL, last_error = NULL
+WHERE identity = $1 AND (seen_at IS NULL OR seen_at < $2::timestamptz - interval '10 seconds' OR unreachable_since IS NOT NULL);
 
 -- not_reached --
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
@@ -39,3 +39,6 @@ SELECT EXISTS (SELECT FROM access_token WHERE digest = $1);
 
 -- any_token --
 SELECT EXISTS (SELECT FROM access_token WHERE label = $1);
+
+-- notify --
+SELECT pg_notify('parley', $1);

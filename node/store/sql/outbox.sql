@@ -1,6 +1,6 @@
 -- post --
 INSERT INTO outbox (node, kind, message, created_at, next_at)
-SELECT address.node, $2, $3, $4, $4 + $5::interval FROM unnest($1::text []) AS address (node)
+SELECT address.node, $2, $3, $4::timestamptz, $4::timestamptz + $5::interval FROM unnest($1::text []) AS address (node)
 RETURNING id;
 
 -- due --

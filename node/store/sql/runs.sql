@@ -106,8 +106,17 @@ FROM run WHERE id = $1
 ON CONFLICT DO NOTHING
 RETURNING id;
 
--- runs --
--- For people: filters may each be null; one page, by start and id, in either direction.
+-- run --
+SELECT
+    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+FROM run_known
+WHERE run_known.run_id = $1;
+
+-- runs_backward --
+-- For people: filters may each be null; one page, latest start first.
 SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
@@ -115,24 +124,34 @@ SELECT
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
 FROM run_known
 WHERE
-    ($1::uuid IS NULL OR run_known.run_id = $1)
-    AND ($2::uuid IS NULL OR run_known.task_id = $2)
-    AND ($3::text [] IS NULL OR run_known.state = ANY($3))
-    AND ($4::text IS NULL OR run_known.test = $4)
-    AND ($5::text IS NULL OR run_known.run_id::text LIKE $5 || '%')
-    AND ($6::timestamptz IS NULL OR run_known.ends_at > $6)
-    AND ($7::timestamptz IS NULL OR run_known.starts_at < $7)
-    AND (
-        $8::timestamptz IS NULL
-        OR ($10 AND (run_known.starts_at, run_known.run_id) > ($8, $9::uuid))
-        OR (NOT $10 AND (run_known.starts_at, run_known.run_id) < ($8, $9::uuid))
-    )
-ORDER BY
-    CASE WHEN $10 THEN run_known.starts_at END ASC,
-    CASE WHEN $10 THEN run_known.run_id END ASC,
-    CASE WHEN NOT $10 THEN run_known.starts_at END DESC,
-    CASE WHEN NOT $10 THEN run_known.run_id END DESC
-LIMIT $11;
+    ($1::uuid IS NULL OR run_known.task_id = $1)
+    AND ($2::text [] IS NULL OR run_known.state = ANY($2))
+    AND ($3::text IS NULL OR run_known.test = $3)
+    AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
+    AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+    AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
+    AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) < ($7, $8::uuid))
+ORDER BY run_known.starts_at DESC, run_known.run_id DESC
+LIMIT $9;
+
+-- runs_forward --
+-- The same, earliest start first. Two queries and not a switch, so that each can walk the index.
+SELECT
+    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+FROM run_known
+WHERE
+    ($1::uuid IS NULL OR run_known.task_id = $1)
+    AND ($2::text [] IS NULL OR run_known.state = ANY($2))
+    AND ($3::text IS NULL OR run_known.test = $3)
+    AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
+    AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+    AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
+    AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($7, $8::uuid))
+ORDER BY run_known.starts_at, run_known.run_id
+LIMIT $9;
 
 -- decisions --
 SELECT id, task_id, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace

@@ -1,0 +1,1 @@
+"""The HTTP API: each route parses, calls, replies; rules live elsewhere."""

@@ -1,0 +1,29 @@
+"""The aiohttp application of one node."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import events, nodes, operations, participant, runs, tasks
+from node.api.middleware import PEER_BODY_MAX, guarded, problems
+from node.api.routing import NODE
+from node.service import Node
+
+ROUTES = (
+    *tasks.ROUTES,
+    *runs.ROUTES,
+    *nodes.ROUTES,
+    *events.ROUTES,
+    *operations.ROUTES,
+    *participant.ROUTES,
+)
+
+
+def application(node: Node, page: list[web.RouteDef]) -> web.Application:
+    """Everything this node serves; ``page`` are the routes of the page for people."""
+    app = web.Application(middlewares=[problems], client_max_size=PEER_BODY_MAX)
+    app[NODE] = node
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, guarded(route))
+    app.router.add_routes(page)
+    return app

@@ -1,0 +1,126 @@
+"""Nodes this node knows, its clock, and the tests and tools it offers."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Route
+from node.clock import synchronisation
+from node.model.errors import NotFound
+from node.model.times import MILLISECOND
+from node.model.wire.nodes import (
+    ClockState,
+    NodeAddition,
+    NodeCard,
+    TestDescription,
+    ToolDescription,
+)
+from node.model.wire.nodes import Node as NodeDocument
+from node.plugins.contracts import Test
+from node.service import Node
+from node.store.nodes import KnownNode
+
+
+def _document(known: KnownNode) -> NodeDocument:
+    return NodeDocument(version="", **vars(known))
+
+
+async def self_(request: web.Request) -> web.StreamResponse:
+    """GET: this node's card, open to all: whoever wants to pin its key reads it here."""
+    return replies.one(request.app[NODE].card)
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: every known node, this one first."""
+    node = request.app[NODE]
+    await node.directory.refresh()
+    return replies.many([_document(known) for known in node.directory.all])
+
+
+async def add(request: web.Request) -> web.StreamResponse:
+    """POST: fetch a node's card and pin its key."""
+    node = request.app[NODE]
+    known = await node.add_peer(reading.document(request, NodeAddition))
+    return replies.one(_document(known), 201, {"Location": "/v1/nodes"})
+
+
+async def remove(request: web.Request) -> web.StreamResponse:
+    """DELETE: forget a node; its requests are refused from now on."""
+    await request.app[NODE].remove_peer(request.match_info["name"])
+    return web.Response(status=204)
+
+
+async def clock(request: web.Request) -> web.StreamResponse:
+    """GET: this node's clock, and what the kernel says of it."""
+    state = synchronisation()
+    bound = None if state.error_bound is None else state.error_bound / MILLISECOND
+    return replies.one(
+        ClockState(
+            now=request.app[NODE].clock.now(),
+            synchronised=state.synchronised,
+            error_bound_ms=bound,
+        )
+    )
+
+
+def _test(node: Node, test: Test) -> TestDescription:
+    return TestDescription(
+        name=test.name,
+        title=test.title,
+        spec=test.spec_model.model_json_schema(by_alias=True),
+        result=test.result_model.model_json_schema(by_alias=True),
+        tools=node.capabilities.offered(test.name),
+    )
+
+
+async def tests(request: web.Request) -> web.StreamResponse:
+    """GET: the tests that can be asked for, with the JSON Schema of their specs."""
+    node = request.app[NODE]
+    return replies.many([_test(node, test) for _, test in sorted(node.capabilities.tests.items())])
+
+
+async def test_(request: web.Request) -> web.StreamResponse:
+    """GET: one test."""
+    node = request.app[NODE]
+    name = request.match_info["name"]
+    if name not in node.capabilities.tests:
+        msg = f"there is no test {name!r}; there are: {', '.join(sorted(node.capabilities.tests))}"
+        raise NotFound(msg)
+    return replies.one(_test(node, node.capabilities.tests[name]))
+
+
+async def tools(request: web.Request) -> web.StreamResponse:
+    """GET: the tools this program knows, and what is missing where one is not installed."""
+    node = request.app[NODE]
+    described = [
+        ToolDescription(
+            name=name,
+            tests=tool.tests,
+            available=node.capabilities.missing(tool) is None,
+            reason=node.capabilities.missing(tool),
+        )
+        for name, tool in sorted(node.capabilities.tools.items())
+    ]
+    return replies.many(described)
+
+
+ROUTES = (
+    Route("GET", "/v1/nodes/self", self_, "This node's card", Access.OPEN, answer=NodeCard),
+    Route("GET", "/v1/nodes", list_, "List known nodes", answer=NodeDocument, listed=True),
+    Route(
+        "POST",
+        "/v1/nodes",
+        add,
+        "Make a node known and pin its key",
+        Access.WRITE,
+        NodeAddition,
+        NodeDocument,
+        status=201,
+    ),
+    Route("DELETE", "/v1/nodes/{name}", remove, "Forget a node", Access.WRITE, status=204),
+    Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
+    Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),
+    Route("GET", "/v1/tests/{name}", test_, "Show a test", answer=TestDescription),
+    Route("GET", "/v1/tools", tools, "List tools", answer=ToolDescription, listed=True),
+)

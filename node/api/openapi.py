@@ -1,0 +1,116 @@
+"""The OpenAPI 3.1 document, made of the same table of routes that is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from node.api.routing import Access, Query, Route
+from node.model.wire.fields import Document
+from node.model.wire.problems import MEDIA_TYPE, Problem
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    """The document for these routes; those between nodes are left out, users cannot call them."""
+    public = [route for route in routes if route.access is not Access.PEER]
+    models: set[type[Document]] = {Problem}
+    for route in public:
+        models |= {model for model in (route.body, route.answer) if model is not None}
+    pairs: list[tuple[type[Document], Any]] = [
+        (model, "serialization" if model not in {r.body for r in public} else "validation")
+        for model in sorted(models, key=lambda model: model.__name__)
+    ]
+    references, schemas = models_json_schema(pairs, ref_template=_REFERENCE)
+    named = {model: references[(model, mode)] for model, mode in pairs}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in public:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, named)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Parley",
+            "version": version,
+            "description": "Schedules network measurements between hosts that nobody owns together. "
+            "Reading from loopback needs no token; everything else does.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _operation_id(route),
+        "parameters": [
+            *(_path_parameter(name) for name in re.findall(r"\{(\w+)\}", route.path)),
+            *(_parameter(query, "query") for query in route.query),
+            *(_parameter(header, "header") for header in route.headers),
+        ],
+        "responses": _responses(route, named),
+    }
+    if route.access is not Access.OPEN:
+        operation["security"] = [{"token": []}, *([{}] if route.access is Access.READ else [])]
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": named[route.body]}},
+        }
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = re.sub(r"[{}/.]+", "_", route.path.removeprefix("/v1")).strip("_")
+    return f"{route.method.lower()}_{words or 'page'}"
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    schema = {"type": "string", "format": "uuid"} if name == "id" else {"type": "string"}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _parameter(query: Query, where: str) -> dict[str, Any]:
+    return {
+        "name": query.name,
+        "in": where,
+        "required": False,
+        "description": query.description,
+        "schema": query.schema,
+    }
+
+
+def _responses(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
+    problem = {
+        "description": "What went wrong, why, and what to do (RFC 9457).",
+        "content": {MEDIA_TYPE: {"schema": named[Problem]}},
+    }
+    success: dict[str, Any] = {"description": route.summary}
+    if route.status != 204:  # noqa: PLR2004 - no content
+        success["content"] = {route.media_type: _content(route, named)}
+    return {str(route.status): success, "default": problem}
+
+
+def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
+    if route.answer is None:
+        return {}
+    if not route.listed:
+        return {"schema": named[route.answer]}
+    return {
+        "schema": {
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "items": {"type": "array", "items": named[route.answer]},
+                "next": {"type": ["string", "null"]},
+            },
+        }
+    }

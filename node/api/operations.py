@@ -1,0 +1,48 @@
+"""What operators' machines ask: alive, ready, figures, the description of the API."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+import orjson
+
+from node.api.routing import NODE, Access, Route
+from node.metrics import registry_of
+from node.model.errors import DatabaseUnavailable
+
+
+async def alive(_request: web.Request) -> web.StreamResponse:
+    """GET: the process answers."""
+    return web.json_response({"status": "ok"})
+
+
+async def ready(request: web.Request) -> web.StreamResponse:
+    """GET: it can work; 503 with the reason if not."""
+    node = request.app[NODE]
+    if node.stopping:
+        msg = "the node is stopping"
+        raise DatabaseUnavailable(msg)
+    await node.check()
+    return web.json_response({"status": "ready"})
+
+
+async def metrics(request: web.Request) -> web.StreamResponse:
+    """GET: figures for Prometheus."""
+    body = generate_latest(await registry_of(request.app[NODE]))
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def description(request: web.Request) -> web.StreamResponse:
+    """GET: the OpenAPI document."""
+    return web.Response(
+        body=orjson.dumps(request.app[NODE].openapi), content_type="application/json"
+    )
+
+
+ROUTES = (
+    Route("GET", "/healthz", alive, "Alive", Access.OPEN),
+    Route("GET", "/readyz", ready, "Ready to work", Access.OPEN),
+    Route("GET", "/metrics", metrics, "Figures for Prometheus", media_type="text/plain"),
+    Route("GET", "/v1/openapi.json", description, "This description", Access.OPEN),
+)

@@ -1,0 +1,170 @@
+"""Reading requests: bodies with limits, query parameters, ids; every fault has a pointer or a name."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+from aiohttp import web
+from pydantic import ValidationError
+
+from node.api.routing import BODY
+from node.model import times
+from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
+from node.model.wire.fields import Document
+from node.model.wire.problems import faults_of
+
+T = TypeVar("T", bound=Document)
+
+DEPTH_MAX = 64
+WAIT_MAX_S = 300.0
+PAGE = 50
+PAGE_MAX = 500
+
+
+def document(request: web.Request, kind: type[T]) -> T:
+    """The request's body as a document.
+
+    :raises MalformedRequest: it is not JSON.
+    :raises InvalidDocument: a field is wrong; each has its pointer.
+    """
+    body = request[BODY]
+    if not body:
+        msg = "the body is empty; send a JSON document"
+        raise MalformedRequest(msg)
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        msg = f"the body is not JSON: {error}"
+        raise MalformedRequest(msg) from None
+    _check(parsed)
+    try:
+        return kind.model_validate(parsed)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error)) from None
+
+
+def _check(parsed: Any) -> None:
+    """Refuse what Postgres cannot keep (NUL) and what nests deeper than any honest document."""
+    stack: list[tuple[Any, str, int]] = [(parsed, "", 0)]
+    while stack:
+        value, pointer, depth = stack.pop()
+        if depth > DEPTH_MAX:
+            raise InvalidDocument([FieldFault(pointer[:200], f"nests deeper than {DEPTH_MAX}")])
+        if isinstance(value, str) and "\x00" in value:
+            raise InvalidDocument([FieldFault(pointer, "holds a NUL character")])
+        if isinstance(value, dict):
+            for key, child in value.items():
+                if "\x00" in key:
+                    raise InvalidDocument([FieldFault(pointer, "has a key with a NUL character")])
+                escaped = key.replace("~", "~0").replace("/", "~1")
+                stack.append((child, f"{pointer}/{escaped}", depth + 1))
+        elif isinstance(value, list):
+            stack.extend((child, f"{pointer}/{i}", depth + 1) for i, child in enumerate(value))
+
+
+def identifier(request: web.Request, name: str = "id") -> UUID:
+    """A UUID of the path; what is none names nothing."""
+    text = request.match_info[name]
+    try:
+        return UUID(text)
+    except ValueError:
+        msg = f"{text!r} is not an id; ids are UUIDs, and lists can be searched with ?prefix="
+        raise NotFound(msg) from None
+
+
+def instant(request: web.Request, name: str) -> int | None:
+    """An RFC 3339 query parameter in microseconds."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        return times.parse_instant(text.replace(" ", "+"))
+    except ValueError as error:
+        raise _query_fault(name, str(error)) from None
+
+
+def seconds(request: web.Request, name: str = "wait") -> float:
+    """How long to wait, in seconds; 0 if not given."""
+    text = request.query.get(name, "0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= WAIT_MAX_S:
+        raise _query_fault(name, f"must be a number of seconds from 0 to {WAIT_MAX_S:g}")
+    return value
+
+
+def limit(request: web.Request) -> int:
+    """Page size."""
+    text = request.query.get("limit", str(PAGE))
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= PAGE_MAX:
+        raise _query_fault("limit", f"must be a number from 1 to {PAGE_MAX}")
+    return int(text)
+
+
+def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:
+    """A comma-separated list of known words."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    words = [word for word in text.split(",") if word]
+    for word in words:
+        if word not in known:
+            raise _query_fault(name, f"{word!r} is none of {', '.join(sorted(known))}")
+    return words
+
+
+def word(request: web.Request, name: str) -> str | None:
+    """A short plain word, such as a name or the beginning of an id."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.replace("-", "").isalnum() or len(text) > PAGE_MAX:
+        raise _query_fault(name, "must be letters, digits and '-'")
+    return text.lower()
+
+
+def uuid(request: web.Request, name: str) -> UUID | None:
+    """A UUID query parameter."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        raise _query_fault(name, "must be an id (a UUID)") from None
+
+
+def cursor(request: web.Request) -> tuple[int, UUID] | None:
+    """Where the last page ended; made by :func:`cursor_after`."""
+    text = request.query.get("cursor")
+    if text is None:
+        return None
+    at, _, identifier_text = text.partition("_")
+    try:
+        instant_at, identifier_at = int(at[:20]), UUID(identifier_text)
+    except ValueError:
+        instant_at, identifier_at = -1, None
+    if identifier_at is None or not 0 <= instant_at < times.LATEST:
+        raise _query_fault("cursor", "is not one that a list has returned as next")
+    return instant_at, identifier_at
+
+
+def cursor_after(at: int, identifier_: UUID) -> str:
+    """The cursor of the page behind this entry."""
+    return f"{at}_{identifier_}"
+
+
+def only(request: web.Request, *names: str) -> None:
+    """Refuse query parameters that would be ignored."""
+    for name in request.query:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise _query_fault(name, f"is no parameter here; known: {known}")
+
+
+def _query_fault(name: str, sentence: str) -> InvalidDocument:
+    return InvalidDocument([FieldFault(f"?{name}", sentence)])

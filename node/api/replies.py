@@ -1,0 +1,36 @@
+"""Answers: documents and lists as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+from aiohttp import web
+
+from node.model.errors import ParleyError
+from node.model.wire.fields import Document
+from node.model.wire.problems import MEDIA_TYPE, problem_of
+
+
+def one(answer: Document, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """One document."""
+    body = orjson.dumps(answer.model_dump(mode="json"))
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+
+
+def many(items: Sequence[Document], following: str | None = None) -> web.Response:
+    """A page of a list, and the cursor of the next one."""
+    listed = [item.model_dump(mode="json") for item in items]
+    body = orjson.dumps({"items": listed, "next": following})
+    return web.Response(body=body, content_type="application/json")
+
+
+def problem(error: ParleyError, path: str) -> web.Response:
+    """A problem document."""
+    document = problem_of(error, path).model_dump(mode="json")
+    headers = (
+        {"WWW-Authenticate": "Bearer"} if error.status == web.HTTPUnauthorized.status_code else {}
+    )
+    return web.Response(
+        body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
+    )

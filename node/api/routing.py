@@ -1,0 +1,62 @@
+"""The table of routes: what aiohttp serves and what the OpenAPI document describes is the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from node.model.wire.fields import Document
+
+if TYPE_CHECKING:
+    from node.service import Node
+
+
+class Access(StrEnum):
+    """Who may call a route."""
+
+    OPEN = "open"
+    READ = "read"
+    WRITE = "write"
+    PEER = "peer"
+
+
+NODE: web.AppKey[Node] = web.AppKey("node")
+"""The node that an application serves."""
+
+ACCESS: web.RequestKey[Access] = web.RequestKey("access")
+SENDER: web.RequestKey[str] = web.RequestKey("sender")
+"""The identity of the node that signed a participant's request."""
+BODY: web.RequestKey[bytes] = web.RequestKey("body")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query parameter, for the document."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method on one path."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    access: Access = Access.READ
+    body: type[Document] | None = None
+    answer: type[Document] | None = None
+    listed: bool = False
+    status: int = 200
+    query: tuple[Query, ...] = ()
+    media_type: str = "application/json"
+    headers: tuple[Query, ...] = ()

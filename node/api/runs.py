@@ -1,0 +1,265 @@
+"""Runs: lists, one run with its parts, why it is where it is, cancel; and the schedule."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aiohttp import web
+
+import orjson
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Query, Route
+from node.api.waiting import until
+from node.model import times
+from node.model.errors import NotFound
+from node.model.runstate import OVER
+from node.model.wire.runs import Decision, Explanation, PartView, Run, ScheduleEntry
+from node.service import Node
+from node.store import runs
+from node.store.database import Connection, Record
+
+STATES = frozenset(
+    "waiting held scheduled set-aside running merging finished failed missed cancelled displaced "
+    "unplaced".split()
+)
+_DECISIONS_SHOWN = 20
+_SCHEDULE_MAX = 5000
+
+
+def run_of(row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
+    """A row of the view ``run_known`` as the API shows it."""
+    started = row["started_at"]
+    error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
+    return Run(
+        id=row["run_id"],
+        task=row["task_id"],
+        test=row["test"],
+        tool=row["tool"],
+        state=row["state"],
+        reason=row["reason"],
+        scheduling_class=row["scheduling_class"],
+        priority=row["priority"],
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        slot=row["slot"],
+        attempt=row["attempt"],
+        participants=tuple(row["participants"]),
+        participant=row["participant"],
+        lead=row["lead"] or "",
+        started_at=started,
+        finished_at=row["finished_at"],
+        start_error_ms=error,
+        displaced_by=row["displaced_by"],
+        summary=row["summary"],
+        result=row["result"],
+        parts=parts,
+    )
+
+
+async def fetch(node: Node, run: UUID) -> Run:
+    """One run with its parts.
+
+    :raises NotFound: there is none.
+    """
+    async with node.database.connection() as connection:
+        row = await runs.shown(connection, run)
+        if row is None:
+            msg = f"there is no run {run} on this node"
+            raise NotFound(msg)
+        kept = await runs.parts(connection, run)
+    return run_of(row, tuple(PartView(**vars(part)) for part in kept))
+
+
+async def decisions(
+    connection: Connection, task: UUID, slot: int | None, limit: int
+) -> tuple[Decision, ...]:
+    """Planning attempts, newest first."""
+    return tuple(
+        Decision(task=row["task_id"], **{k: v for k, v in row.items() if k != "task_id"})
+        for row in await runs.decisions(connection, task, slot, limit)
+    )
+
+
+async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
+    """A page of runs; with ``wait`` as soon as there are any."""
+    node = request.app[NODE]
+    names = {query.name for query in FILTERS} | ({"task"} if task is None else set())
+    reading.only(request, *sorted(names))
+    at = reading.cursor(request)
+    wanted = runs.Filter(
+        task=task or reading.uuid(request, "task"),
+        states=reading.choices(request, "state", STATES),
+        test=reading.word(request, "test"),
+        prefix=reading.word(request, "prefix"),
+        since=reading.instant(request, "from"),
+        before=reading.instant(request, "to"),
+        after_start=at[0] if at else None,
+        after_run=at[1] if at else None,
+        ascending=reading.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"],
+        limit=reading.limit(request),
+    )
+
+    async def some() -> tuple[list[Record], bool]:
+        async with node.database.connection() as connection:
+            rows = await runs.listed(connection, wanted)
+        return rows, bool(rows)
+
+    rows = await until(node, some, reading.seconds(request))
+    full = len(rows) == wanted.limit
+    following = reading.cursor_after(rows[-1]["starts_at"], rows[-1]["run_id"]) if full else None
+    return replies.many([run_of(row) for row in rows], following)
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of runs, newest first unless ``order=asc``."""
+    return await page(request, None)
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one run; with ``wait`` as soon as it is over."""
+    node = request.app[NODE]
+    reading.only(request, "wait")
+    run = reading.identifier(request)
+
+    async def over() -> tuple[Run, bool]:
+        found = await fetch(node, run)
+        return found, found.state in OVER
+
+    return replies.one(await until(node, over, reading.seconds(request)))
+
+
+async def cancel(request: web.Request) -> web.StreamResponse:
+    """DELETE: the run is taken back everywhere; a running one is stopped."""
+    node = request.app[NODE]
+    run = reading.identifier(request)
+    await node.ending.cancel_run(run)
+    return replies.one(await fetch(node, run))
+
+
+async def explain(request: web.Request) -> web.StreamResponse:
+    """GET: why this run is where it is, or did not happen."""
+    node = request.app[NODE]
+    run = await fetch(node, reading.identifier(request))
+    async with node.database.connection() as connection:
+        made = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
+    return replies.one(
+        Explanation(
+            task=run.task,
+            run=run.id,
+            state=run.state,
+            sentence=_sentence(run),
+            decisions=made,
+        )
+    )
+
+
+def _sentence(run: Run) -> str:
+    if run.reason is not None:
+        return f"{run.state}: {run.reason}"
+    slipped = run.starts_at - run.slot
+    when = f"at {times.format_instant(run.starts_at)}"
+    if slipped:
+        when += f", {times.format_duration(slipped)} after its nominal start"
+    return f"{run.state}: {run.summary or f'on {chr(32).join(run.participants)}'}, {when}"
+
+
+async def schedule(request: web.Request) -> web.StreamResponse:
+    """GET: this node's time line, in start order."""
+    node = request.app[NODE]
+    reading.only(request, "from", "to")
+    now = node.clock.now()
+    since = reading.instant(request, "from") or now - times.HOUR
+    until_ = reading.instant(request, "to") or now + 6 * times.HOUR
+    wanted = runs.Filter(since=since, before=until_, ascending=True, limit=_SCHEDULE_MAX)
+    async with node.database.connection() as connection:
+        rows = await runs.listed(connection, wanted)
+    items = [_entry(row).model_dump(mode="json") for row in rows]
+    body = {
+        "now": times.format_instant(now),
+        "from": times.format_instant(since),
+        "to": times.format_instant(until_),
+        "complete": len(rows) < _SCHEDULE_MAX,
+        "items": items,
+    }
+    return web.Response(body=orjson.dumps(body), content_type="application/json")
+
+
+def _entry(row: Record) -> ScheduleEntry:
+    return ScheduleEntry(
+        run=row["run_id"],
+        task=row["task_id"],
+        test=row["test"],
+        state=row["state"],
+        scheduling_class=row["scheduling_class"],
+        priority=row["priority"],
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        participants=tuple(row["participants"]),
+        reason=row["reason"],
+        summary=row["summary"],
+    )
+
+
+_TEXT = {"type": "string"}
+_INSTANT = {"type": "string", "format": "date-time"}
+FILTERS = (
+    Query("state", "Comma-separated states.", _TEXT),
+    Query("test", "Only this test.", _TEXT),
+    Query("prefix", "First characters of an id.", _TEXT),
+    Query("from", "Only runs that end after this instant.", _INSTANT),
+    Query("to", "Only runs that start before this instant.", _INSTANT),
+    Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
+    Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+    Query("cursor", "The list's next of the page before.", _TEXT),
+    Query(
+        "wait",
+        "Answer only when there are some, at most after so many seconds.",
+        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+    ),
+)
+_WAIT = Query(
+    "wait",
+    "Answer only when it is over, at most after so many seconds.",
+    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+)
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/runs",
+        list_,
+        "List runs, newest first",
+        answer=Run,
+        listed=True,
+        query=(*FILTERS, Query("task", "Only this task's.", {"type": "string", "format": "uuid"})),
+    ),
+    Route("GET", "/v1/runs/{id}", show, "Show a run with its parts", answer=Run, query=(_WAIT,)),
+    Route(
+        "DELETE",
+        "/v1/runs/{id}",
+        cancel,
+        "Cancel a run, also a running one",
+        Access.WRITE,
+        answer=Run,
+    ),
+    Route(
+        "GET",
+        "/v1/runs/{id}/explain",
+        explain,
+        "Why it is where it is, or did not happen",
+        answer=Explanation,
+    ),
+    Route(
+        "GET",
+        "/v1/schedule",
+        schedule,
+        "This node's time line",
+        answer=ScheduleEntry,
+        listed=True,
+        query=(
+            Query("from", "Default: an hour ago.", _INSTANT),
+            Query("to", "Default: in six hours.", _INSTANT),
+        ),
+    ),
+)

@@ -1,0 +1,219 @@
+"""Tasks: create, list, show, cancel."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aiohttp import web
+
+from node.api import reading, replies, runs
+from node.api.routing import NODE, Access, Query, Route
+from node.api.waiting import until
+from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.wire.runs import Explanation, Run
+from node.model.wire.tasks import Participant, Schedule, Task, TaskDocument, TestChoice
+from node.service import Node
+from node.store import tasks
+from node.store.database import Record
+
+STATES = frozenset({"active", "paused", "finished", "cancelled", "refused"})
+_KEY_MAX = 200
+_SOON = 5_000_000
+
+
+def task_of(row: Record) -> Task:
+    """A stored row as the API shows it."""
+    return Task(
+        id=row["id"],
+        state=row["state"],
+        reason=row["reason"],
+        test=TestChoice(type=row["test"], spec=row["spec"]),
+        tool=row["tool"],
+        tools=tuple(row["tools"]),
+        schedule=Schedule.model_validate(row["schedule"]),
+        priority=row["priority"],
+        scheduling_class=row["scheduling_class"],
+        duration=row["duration"],
+        participants=tuple(Participant.model_validate(p) for p in row["participants"]),
+        lead=row["lead_name"] or row["lead"],
+        led_here=bool(row["led_here"]),
+        campaign=row["campaign"],
+        reference=row["reference"],
+        created_at=row["created_at"],
+        ended_at=row["ended_at"],
+        next_run_at=row["next_run_at"],
+        planned=row["planned"],
+        plan_at=row["plan_at"],
+        runs=row["runs"],
+    )
+
+
+async def fetch(node: Node, task: UUID) -> Task:
+    """One task.
+
+    :raises NotFound: there is none.
+    """
+    async with node.database.connection() as connection:
+        rows = await tasks.listed(connection, tasks.Filter(task=task), node.clock.now())
+    if not rows:
+        msg = f"there is no task {task} on this node"
+        raise NotFound(msg)
+    return task_of(rows[0])
+
+
+async def create(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with the task; a repeated Idempotency-Key gives the task made before."""
+    node = request.app[NODE]
+    document = reading.document(request, TaskDocument)
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 1 <= len(key) <= _KEY_MAX:
+        fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} characters")
+        raise InvalidDocument([fault])
+    task, _ = await node.admission.create(document, key)
+    answer = await fetch(node, task)
+    return replies.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of tasks, newest first."""
+    node = request.app[NODE]
+    reading.only(request, "state", "test", "prefix", "limit", "cursor")
+    at = reading.cursor(request)
+    wanted = tasks.Filter(
+        states=reading.choices(request, "state", STATES),
+        test=reading.word(request, "test"),
+        prefix=reading.word(request, "prefix"),
+        before_created=at[0] if at else None,
+        before_task=at[1] if at else None,
+        limit=reading.limit(request),
+    )
+    async with node.database.connection() as connection:
+        rows = await tasks.listed(connection, wanted, node.clock.now())
+    full = len(rows) == wanted.limit
+    following = reading.cursor_after(rows[-1]["created_at"], rows[-1]["id"]) if full else None
+    return replies.many([task_of(row) for row in rows], following)
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one task; with ``wait`` as soon as it has been planned."""
+    node = request.app[NODE]
+    reading.only(request, "wait")
+    task = reading.identifier(request)
+
+    async def planned() -> tuple[Task, bool]:
+        found = await fetch(node, task)
+        later = found.plan_at is not None and found.plan_at > node.clock.now() + _SOON
+        return found, found.planned or later or found.state != "active" or not found.led_here
+
+    return replies.one(await until(node, planned, reading.seconds(request)))
+
+
+async def cancel(request: web.Request) -> web.StreamResponse:
+    """DELETE: the task and its runs end, on every participant; again is harmless."""
+    node = request.app[NODE]
+    task = reading.identifier(request)
+    await node.ending.cancel_task(task)
+    return replies.one(await fetch(node, task))
+
+
+async def runs_of(request: web.Request) -> web.StreamResponse:
+    """GET: a page of the task's runs."""
+    task = reading.identifier(request)
+    await fetch(request.app[NODE], task)
+    return await runs.page(request, task)
+
+
+async def explain(request: web.Request) -> web.StreamResponse:
+    """GET: why the task's runs are where they are."""
+    node = request.app[NODE]
+    task = await fetch(node, reading.identifier(request))
+    async with node.database.connection() as connection:
+        decisions = await runs.decisions(connection, task.id, None, reading.limit(request))
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
+    sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
+    return replies.one(
+        Explanation(
+            task=task.id,
+            run=None,
+            state=task.state,
+            sentence=f"{sentence} ({counted})" if counted else sentence,
+            decisions=decisions,
+        )
+    )
+
+
+def _not_planned(node: Node, task: Task) -> str:
+    if not task.led_here:
+        return f"it is planned by its lead, {task.lead}, which has the trace"
+    if task.plan_at is None:
+        return "nothing is left to plan"
+    if task.plan_at > node.clock.now():
+        return "its first run lies beyond the horizon; it is planned when it comes closer"
+    return "it is about to be planned"
+
+
+_PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
+LIMIT = Query(
+    "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+)
+CURSOR = Query("cursor", "The list's next of the page before.", {"type": "string"})
+WAIT = Query(
+    "wait",
+    "Answer only when there is something new, at most after so many seconds.",
+    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+)
+KEY = Query(
+    "Idempotency-Key",
+    "The same key again gives the task made before; kept for a day.",
+    {"type": "string", "minLength": 1, "maxLength": 200},
+)
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/tasks",
+        create,
+        "Create a task",
+        Access.WRITE,
+        TaskDocument,
+        Task,
+        status=201,
+        headers=(KEY,),
+    ),
+    Route(
+        "GET",
+        "/v1/tasks",
+        list_,
+        "List tasks, newest first",
+        answer=Task,
+        listed=True,
+        query=(
+            Query("state", "Comma-separated states.", {"type": "string"}),
+            Query("test", "Only this test.", {"type": "string"}),
+            _PREFIX,
+            LIMIT,
+            CURSOR,
+        ),
+    ),
+    Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(WAIT,)),
+    Route(
+        "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/runs",
+        runs_of,
+        "List a task's runs",
+        answer=Run,
+        listed=True,
+        query=runs.FILTERS,
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/explain",
+        explain,
+        "Why its runs are where they are",
+        answer=Explanation,
+        query=(LIMIT,),
+    ),
+)

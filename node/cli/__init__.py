@@ -1,0 +1,1 @@
+"""The ``parley`` command. Modules here import click at most; the rest only when a command runs."""

@@ -1,0 +1,176 @@
+"""``parley lab demo``: three nodes that measure each other, from nothing to results on the screen.
+
+Everything is asked of the first node. It leads all three tasks, also the one between the other two,
+so its page shows them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import report, say
+from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, verdict
+from node.cli.invocation import Invocation
+from node.cli.output import Output, aligned, printable
+from node.cli.progress import Progress
+from node.cli.references import route, short
+from node.cli.serving import Lab, with_lab
+from node.cli.session import Session
+from node.cli.times import clock_time
+from node.model.errors import ParleyError
+
+if TYPE_CHECKING:
+    from node.client.users import UserClient
+    from node.clock import Clock
+    from node.model.wire.runs import Run
+    from node.model.wire.tasks import Task
+
+_NODES = 3
+_CHECK_S = 120
+"""The check gives up after this; a round takes a quarter of it."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A measurement of the demonstration: between which nodes, and how often."""
+
+    test: str
+    source: int
+    dest: int
+    repeat: str
+    spec: dict[str, Any]
+
+
+WISHES = (
+    Wish("rtt", 0, 1, "PT20S", {"count": 5}),
+    Wish("latency", 1, 2, "PT30S", {"count": 50, "interval": "PT0.02S"}),
+    Wish("throughput", 2, 0, "PT1M", {"duration": "PT3S", "omit": "PT0S"}),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run that is over, and the nodes it was between; a target that takes no part included."""
+
+    run: Run
+    between: str
+
+
+@click.command("demo")
+@click.option("--check", is_flag=True, help="Stop after the first complete round.")
+@click.pass_context
+def demo(context: click.Context, *, check: bool) -> None:
+    """Start three nodes, let them measure each other, and show the results until Ctrl-C."""
+    from node.client.users import UserClient  # loads aiohttp
+    from node.clock import SystemClock
+    from node.lab.supervisor import Lab as RealLab  # loads the whole service
+
+    lab, clock, progress = RealLab(_NODES, namespaces=None), SystemClock(), Progress()
+
+    async def work() -> int:
+        first = lab.nodes[0]
+        async with UserClient(first.url, first.token, clock) as client:
+            return await show(lab, client, clock, progress, check=check)
+
+    try:
+        context.exit(asyncio.run(with_lab(lab, progress, work)))
+    except ParleyError as error:
+        progress.clear()
+        report(error, context.ensure_object(Invocation))
+        context.exit(NO_RESULT)
+
+
+async def show(
+    lab: Lab, client: UserClient, clock: Clock, progress: Progress, *, check: bool
+) -> int:
+    """The demonstration on a lab that is up; the exit code."""
+    session = Session(client, clock, Output("table"), progress)
+    limit = asyncio.timeout(_CHECK_S if check else None)
+    try:
+        async with limit:
+            asked = await _create(session, lab)
+            measured = [
+                Measured(await follow_task(session, task), between) for task, between in asked
+            ]
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        say(f"✗ the first runs were not over within {_CHECK_S} s")
+        return NO_RESULT
+    session.output.text(results_table(measured))
+    session.output.text(f"\nThe page of {lab.nodes[0].name}: {lab.nodes[0].url}/")
+    if check:
+        return _checked(lab, [each.run for each in measured])
+    say("\nNew results as they come, until Ctrl-C:")
+    await asyncio.gather(*(_go_on(session, task, between) for task, between in asked))
+    return 0
+
+
+async def _create(session: Session, lab: Lab) -> list[tuple[Task, str]]:
+    """The tasks, each with the nodes it is between."""
+    tools = (await session.client.tools()).items
+    asked = []
+    for wish in WISHES:
+        source, dest = lab.nodes[wish.source].name, lab.nodes[wish.dest].name
+        fitting = [tool for tool in tools if wish.test in tool.tests]
+        if not any(tool.available for tool in fitting):
+            because = "; ".join(tool.reason or tool.name for tool in fitting) or "no tool is known"
+            session.progress.note(f"{wish.test} is left out: {because}")
+            continue
+        task = await session.client.create_task(document_of(wish, source, dest))
+        between = route((source, dest))
+        session.progress.note(f"{wish.test} {between} every {wish.repeat}: task {short(task.id)}")
+        asked.append((task, between))
+    return asked
+
+
+def document_of(wish: Wish, source: str, dest: str) -> dict[str, Any]:
+    """The task document of a wish."""
+    return {
+        "test": {"type": wish.test, "spec": {"source": source, "dest": dest, **wish.spec}},
+        "schedule": {"repeat": wish.repeat},
+        "campaign": "demo",
+    }
+
+
+def results_table(measured: Sequence[Measured]) -> str:
+    """The results of the first round."""
+    return aligned([("test", "between", "start", "result"), *map(_row, measured)])
+
+
+def _row(measured: Measured) -> tuple[str, ...]:
+    run = measured.run
+    told = run.summary or run.reason or run.state
+    if verdict(run) != 0:
+        told = f"{run.state}: {run.reason or 'no reason given'}"
+    cells = (run.test, measured.between, clock_time(run.starts_at), told)
+    return tuple(map(printable, cells))
+
+
+def _checked(lab: Lab, runs: Sequence[Run]) -> int:
+    """Say what the check found; the exit code."""
+    failed = [run for run in runs if verdict(run) != 0]
+    for run in failed:
+        say(f"✗ {run.test} {run.state}: {run.reason or 'no reason given'}")
+    if not runs:
+        say("✗ nothing could be measured")
+    finished = len(runs) - len(failed)
+    sys.stdout.write(
+        f"demo: {len(lab.nodes)} nodes, {finished} runs finished, {len(failed)} failed\n"
+    )
+    sys.stdout.flush()
+    return NO_RESULT if failed or not runs else 0
+
+
+async def _go_on(session: Session, task: Task, between: str) -> None:
+    """Print every further result of a task."""
+    silent = Session(session.client, session.clock, session.output, Progress(quiet=True))
+    while (run := await session.client.until_run(task.id, OPEN)) is not None:
+        over = await follow_run(silent, run)
+        session.output.text("  ".join(_row(Measured(over, between))))

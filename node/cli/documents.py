@@ -1,0 +1,199 @@
+"""The task document, put together from a file and from options; the options win.
+
+Durations in the spec may be short (``--spec interval=20ms``): the test's own schema, asked of the
+node, says which fields are durations, so no test needs a word here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
+from node.model import times
+
+if TYPE_CHECKING:
+    from node.cli.session import Session
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+Document = dict[str, Any]
+
+
+def _apply(command: AnyCommand, *options: Callable[[AnyCommand], AnyCommand]) -> AnyCommand:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def schedule_options(command: AnyCommand) -> AnyCommand:
+    """When: the options that fill the schedule."""
+    return _apply(
+        command,
+        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, RFC 3339."),
+        click.option("--repeat", type=DURATION, help="Interval: 30s, 5m, 1h, PT1H."),
+        click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
+        click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
+        click.option("--slip", type=DURATION, help="How much later a run may start."),
+        click.option("--slip-random", is_flag=True, help="Start at random within the slip."),
+        click.option("--until", type=MOMENT, help="No run starts then or later."),
+        click.option("--max-runs", type=click.IntRange(1), help="Stop after so many runs."),
+    )
+
+
+def label_options(command: AnyCommand) -> AnyCommand:
+    """How, for whom and how urgently: the options beside test and schedule."""
+    return _apply(
+        command,
+        click.option("--priority", type=int, help="Higher displaces lower; 0 unless said."),
+        click.option(
+            "--tool", "tools", multiple=True, help="Tool to use; repeat in order of choice."
+        ),
+        click.option("--campaign", help="A label to group tasks by."),
+        click.option("--reference", metavar="JSON", help="Anything of yours, kept with the task."),
+    )
+
+
+def document_options(command: AnyCommand) -> AnyCommand:
+    """All that a whole task document takes."""
+    command = label_options(command)
+    command = schedule_options(command)
+    return _apply(
+        command,
+        click.argument("test", required=False),
+        click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
+        click.option("--spec-json", metavar="JSON", help="The spec as a JSON object."),
+        click.option("--file", metavar="FILE|-", help="A task document; options win over it."),
+        click.option(
+            "--participant", "participants", multiple=True, metavar="NAME",
+            help="A node that takes part; repeat in the test's order (source, dest).",
+        ),
+    )  # fmt: skip
+
+
+async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
+    """The document of ``task create``'s options."""
+    document = _from_file(given["file"]) if given["file"] else {}
+    choice = _part(document, "test")
+    if given["test"]:
+        choice["type"] = given["test"]
+    if "type" not in choice:
+        msg = "say what to measure: parley task create TEST, or --file; see: parley test list"
+        raise click.UsageError(msg)
+    spec = _part(choice, "spec")
+    spec.update(_object(given["spec_json"], "--spec-json"))
+    spec.update(await _typed(session, choice["type"], dict(map(_field, given["spec"]))))
+    if given["participants"]:
+        document["participants"] = list(given["participants"])
+    return with_plan(session, document, given)
+
+
+def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
+    """The document with the schedule options and the labels that were given."""
+    schedule = scheduled(given, session.clock.now())
+    if schedule:
+        _part(document, "schedule").update(schedule)
+    if given["tools"]:
+        document["tools"] = list(given["tools"])
+    for name in ("priority", "campaign"):
+        if given[name] is not None:
+            document[name] = given[name]
+    if given["reference"] is not None:
+        document["reference"] = _json(given["reference"], "--reference")
+    return document
+
+
+def scheduled(given: Mapping[str, Any], now: int) -> Document:
+    """The schedule as the options have it; what was not given is not in it."""
+    schedule: Document = {}
+    for name in ("repeat", "slip"):
+        if given[name] is not None:
+            schedule[name] = times.format_duration(given[name])
+    for name in ("start", "until"):
+        moment: Moment | None = given[name]
+        if moment is not None:
+            schedule[name] = times.format_instant(moment.at(now))
+    for name in ("cron", "timezone", "max_runs"):
+        if given[name] is not None:
+            schedule[name] = given[name]
+    if given["slip_random"]:
+        schedule["slip_random"] = True
+    return schedule
+
+
+def _from_file(name: str) -> Document:
+    try:
+        text = sys.stdin.read() if name == "-" else _read(name)
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{name} cannot be read: {error}"
+        raise click.BadParameter(msg, param_hint="--file") from error
+    return _object(text, "--file")
+
+
+def _read(name: str) -> str:
+    return Path(name).read_text(encoding="utf-8")
+
+
+def _part(document: Document, name: str) -> Document:
+    """The object inside a document under this name, made if it is not there."""
+    part = document.setdefault(name, {})
+    if not isinstance(part, dict):
+        msg = f"{name!r} is not a JSON object"
+        raise click.BadParameter(msg, param_hint="--file")
+    return part
+
+
+def _json(text: str, option: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"not JSON: {error}"
+        raise click.BadParameter(msg, param_hint=option) from error
+
+
+def _object(text: str | None, option: str) -> Document:
+    document = _json(text, option) if text is not None else {}
+    if not isinstance(document, dict):
+        msg = "not a JSON object"
+        raise click.BadParameter(msg, param_hint=option)
+    return document
+
+
+def _field(written: str) -> tuple[str, Any]:
+    """``count=10`` as a name and a value: JSON where it is JSON, else text."""
+    name, equals, text = written.partition("=")
+    if not equals or not name:
+        msg = f"{written!r} is not KEY=VALUE"
+        raise click.BadParameter(msg, param_hint="--spec")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
+async def _typed(session: Session, test: str, spec: Document) -> Document:
+    """The fields with short durations written as ISO 8601 where the test has durations."""
+    brief = {
+        name: value
+        for name, value in spec.items()
+        if isinstance(value, str) and looks_like_duration(value)
+    }
+    if not brief:
+        return spec
+    schema = (await session.client.test(test)).spec
+    durations = {
+        name: times.format_duration(parse_duration(value))
+        for name, value in brief.items()
+        if _is_duration(schema.get("properties", {}).get(name, {}))
+    }
+    return {**spec, **durations}
+
+
+def _is_duration(schema: Mapping[str, Any]) -> bool:
+    choices = (schema, *schema.get("anyOf", ()))
+    return any(choice.get("format") == "duration" for choice in choices)

@@ -1,0 +1,164 @@
+"""``parley explain``: why a task or a run is where it is; one sentence, then every attempt.
+
+The trace of a decision is the lead's own record (``decision.trace`` in ``schema.sql``): windows
+asked, offers of the participants with their obstacles, choices, refusals. What is not understood
+here is left to ``-o json``; a trace of a newer lead must not break the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.output import Column, Kind, Record, harmless, printable
+from node.cli.references import find_either, short
+from node.cli.session import Session, asks_node
+from node.cli.times import clock_time, local, spoken
+
+if TYPE_CHECKING:
+    from node.model.wire.runs import Explanation
+
+EXPLANATION = Kind(
+    columns=(Column("sentence", lambda explanation: explanation["sentence"]),),
+    fields=("task", "run", "state", "sentence"),
+    empty="",
+    key="task",
+)
+
+_DECISIONS_SHOWN = 3
+_SPANS_SHOWN = 3
+_OBSTACLES_SHOWN = 5
+_SPAN = 2
+
+
+@click.command("explain")
+@click.argument("what", metavar="TASK|RUN")
+@click.option("--all", "everything", is_flag=True, help="Every attempt, not only the newest three.")
+@asks_node
+async def explain(session: Session, what: str, everything: bool) -> None:
+    """Say why a task or a run is where it is, or is not at all."""
+    explanation = await _explanation(session, what)
+    shown = len(explanation.decisions) if everything else _DECISIONS_SHOWN
+
+    def view(record: Record) -> str:
+        return explanation_view(record, shown)
+
+    session.output.one(explanation.model_dump(mode="json"), EXPLANATION, view)
+
+
+async def _explanation(session: Session, what: str) -> Explanation:
+    from node.model.wire.runs import Run  # loads pydantic
+
+    found = await find_either(session, what)
+    if isinstance(found, Run):
+        return await session.client.explain_run(found.id)
+    return await session.client.explain_task(found.id)
+
+
+def explanation_view(explanation: Record, shown: int) -> str:
+    """The sentence, then the newest decisions."""
+    subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
+    subject += f"task {short(explanation['task'])}"
+    lines = [printable(explanation["sentence"]), f"({subject}, {explanation['state']})"]
+    decisions = explanation["decisions"]
+    for decision in decisions[:shown]:
+        lines += ["", *decision_lines(decision)]
+    if len(decisions) > shown:
+        lines += ["", f"and {len(decisions) - shown} attempts before: --all shows them"]
+    return "\n".join(lines)
+
+
+def decision_lines(decision: Record) -> list[str]:
+    """One planning attempt: what was asked, offered, in the way, and chosen."""
+    trace = decision["trace"]
+    count = f"{decision['placed']} of {decision['asked']} runs placed"
+    lines = [
+        f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}",
+        f"  {printable(decision['sentence'])}",
+    ]
+    if windows := _spans(trace.get("windows")):
+        lines.append(f"  asked    {_listed(windows)}")
+    for offer in _objects(trace.get("offers")):
+        lines += _offer_lines(offer)
+    if choices := [_choice(choice) for choice in _items(trace.get("choices"))]:
+        lines.append(f"  chosen   {_some(choices, _SPANS_SHOWN)}")
+    refusals = trace.get("refusals")
+    if isinstance(refusals, Mapping):
+        lines += [f"  refused  {name}: {printable(why)}" for name, why in refusals.items()]
+    return [harmless(line) for line in lines]
+
+
+def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
+    lines = [f"  {printable(offer.get('node', '?'))}", f"    free   {_free(offer.get('free'))}"]
+    if offer.get("free_displacing") is not None:
+        displacing = _free(offer["free_displacing"])
+        lines.append(f"    free   {displacing}, if lower priorities give way")
+    if offer.get("reason"):
+        lines.append(f"    why    {printable(offer['reason'])}")
+    obstacles = [_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles"))]
+    lines += [f"    busy   {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
+    if len(obstacles) > _OBSTACLES_SHOWN:
+        lines.append(f"    busy   with {len(obstacles) - _OBSTACLES_SHOWN} more runs")
+    return lines
+
+
+def _free(ranges: object) -> str:
+    """A set of ranges; the lead writes ``everything`` where they are the windows themselves."""
+    if isinstance(ranges, str):
+        return printable(ranges)
+    spans = _spans(ranges)
+    return _listed(spans) if spans else "nothing"
+
+
+def _obstacle(obstacle: Mapping[str, Any]) -> str:
+    span = _spans([[obstacle.get("starts_at"), obstacle.get("ends_at")]])
+    return (
+        f"{printable(obstacle.get('test', 'a run'))} {short(obstacle.get('run') or '')} "
+        f"({obstacle.get('scheduling_class', '?')}, priority {obstacle.get('priority', '?')}) "
+        f"{_listed(span)}"
+    ).rstrip()
+
+
+def _choice(choice: object) -> str:
+    """``[nominal start, start, whether it displaces]`` for a person."""
+    match choice:
+        case [int(nominal), int(start), bool(displacing)]:
+            late = f", {spoken(start - nominal)} after its nominal start" if start > nominal else ""
+            told = ", displacing lower priorities" if displacing else ""
+            return f"{local(start)}{late}{told}"
+        case _:
+            return printable(choice)
+
+
+Span = tuple[int, int]
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in _items(value) if isinstance(item, Mapping)]
+
+
+def _spans(value: object) -> list[Span]:
+    """Pairs of instants in microseconds; anything else is passed over."""
+    return [
+        (item[0], item[1])
+        for item in _items(value)
+        if isinstance(item, list)
+        and len(item) == _SPAN
+        and all(isinstance(instant, int) for instant in item)
+    ]
+
+
+def _listed(spans: Sequence[Span]) -> str:
+    return _some([f"{local(start)} to {clock_time(end)}" for start, end in spans], _SPANS_SHOWN)
+
+
+def _some(texts: Sequence[str], most: int) -> str:
+    """The first few, and how many more there are."""
+    rest = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,170 @@
+"""``parley lab``: several whole nodes on this host, for trying and for testing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.demo import demo
+from node.cli.failures import report, say
+from node.cli.invocation import Invocation
+from node.cli.output import aligned
+from node.cli.progress import Progress
+from node.cli.serving import Lab, with_lab
+from node.model.errors import NotAllowed, ParleyError
+
+if TYPE_CHECKING:
+    from node.lab.supervisor import WanSettings
+
+_NODES_MAX = 50
+_WHOLE = 100
+
+
+class _Loss(click.ParamType[float]):
+    """A share of packets: ``1%`` and ``1`` are one percent, ``0.01`` is as well."""
+
+    name = "loss"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            number = float(value.removesuffix("%"))
+        except ValueError:
+            self.fail(f"{value!r} is not a loss; write 1% or 0.01", param, ctx)
+        percent = value.endswith("%") or number >= 1
+        share = number / _WHOLE if percent else number
+        if not 0 <= share <= 1:
+            self.fail(f"{value!r} is not between 0% and 100%", param, ctx)
+        return share
+
+
+@dataclass(frozen=True)
+class Wan:
+    """The emulated network between the nodes, as asked for."""
+
+    delay_ms: float
+    loss: float
+    rate_mbit: float | None
+
+    def sentence(self) -> str:
+        """What was understood."""
+        rate = f", {self.rate_mbit:g} Mb/s" if self.rate_mbit else ""
+        loss = f"{_WHOLE * self.loss:g} % loss"
+        return f"between the nodes: {self.delay_ms:g} ms and {loss} in each direction{rate}"
+
+
+@click.group("lab")
+def lab_group() -> None:
+    """Run several nodes on this host, for trying and testing."""
+
+
+lab_group.add_command(demo)
+
+
+@lab_group.command("up")
+@click.option(
+    "--nodes", type=click.IntRange(1, _NODES_MAX), default=3, show_default=True, help="How many."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One line of JSON on standard output when all are up."
+)
+@click.option(
+    "--namespaces", is_flag=True, help="Each in a network namespace, with a WAN between (as root)."
+)
+@click.option("--delay-ms", type=click.FloatRange(0, 10_000), help="Delay of the WAN, each way.")
+@click.option("--loss", type=_Loss(), help="Loss of the WAN, each way: 1% or 0.01.")
+@click.option("--rate-mbit", type=click.FloatRange(0.01, 100_000), help="Rate of the WAN in Mb/s.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.")
+@click.pass_context
+def up(
+    context: click.Context,
+    /,
+    *,
+    nodes: int,
+    as_json: bool,
+    namespaces: bool,
+    quiet: bool,
+    **network: float | None,
+) -> None:
+    """Start nodes with a database each and serve until Ctrl-C; nothing is left behind."""
+    progress = Progress(quiet=quiet)
+    try:
+        wan = wan_of(namespaces=namespaces, **network)
+        if wan is not None:
+            progress.note(wan.sentence())
+        lab = _made(nodes, wan)
+        context.exit(asyncio.run(with_lab(lab, progress, lambda: _serve(lab, as_json=as_json))))
+    except ParleyError as error:
+        progress.clear()
+        context.exit(report(error, context.ensure_object(Invocation)))
+
+
+def wan_of(*, namespaces: bool, **network: float | None) -> Wan | None:
+    """The network that was asked for; ``None`` for plain loopback.
+
+    :raises NotAllowed: namespaces need root.
+    """
+    given = {name: value for name, value in network.items() if value is not None}
+    if not namespaces:
+        if given:
+            option = "--" + next(iter(given)).replace("_", "-")
+            msg = f"{option} needs --namespaces: loopback has no delay, loss or rate to set"
+            raise click.UsageError(msg)
+        return None
+    if os.geteuid() != 0:
+        msg = "--namespaces needs root; run it with sudo, or leave --namespaces out"
+        raise NotAllowed(msg)
+    return Wan(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
+
+
+def _made(nodes: int, wan: Wan | None) -> Lab:
+    from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
+
+    return RealLab(nodes, namespaces=None if wan is None else _settings(wan))
+
+
+def _settings(wan: Wan) -> WanSettings:
+    from node.lab.supervisor import WanSettings
+
+    return WanSettings(delay_ms=wan.delay_ms, loss=wan.loss, rate_mbit=wan.rate_mbit)
+
+
+async def _serve(lab: Lab, *, as_json: bool) -> int:
+    click.echo(ready_line(lab) if as_json else ready_text(lab))
+    if not as_json:
+        say("Serving until Ctrl-C.")
+    await asyncio.Event().wait()
+    return 0
+
+
+def ready_line(lab: Lab) -> str:
+    """All that a program needs to speak to the nodes, on one line."""
+    names = ("name", "url", "token", "dsn", "address")
+    nodes = [{name: getattr(node, name) for name in names} for node in lab.nodes]
+    return json.dumps({"nodes": nodes})
+
+
+def ready_text(lab: Lab) -> str:
+    """The nodes and how to use them, for a person."""
+    first = lab.nodes[0]
+    rows = [("node", "API and page", "measurement address")]
+    rows += [(node.name, node.url, node.address) for node in lab.nodes]
+    last = lab.nodes[-1]
+    return "\n".join(
+        [
+            aligned(rows),
+            "",
+            f"The page of {first.name}: {first.url}/",
+            "In another terminal:",
+            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}",
+            f"  parley latency {last.name}",
+        ]
+    )

@@ -1,0 +1,45 @@
+"""Long lists: page after page up to a limit, and a word when there is more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from node.cli.session import Session
+    from node.client.users import Page
+
+Item = TypeVar("Item")
+
+_PAGE = 200
+_USUAL = 50
+
+limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=_USUAL,
+    show_default=True,
+    help="Show at most so many.",
+)
+
+
+async def collect(
+    page: Callable[[int, str | None], Awaitable[Page[Item]]], limit: int
+) -> tuple[list[Item], bool]:
+    """At most ``limit`` items of a list, and whether there are more."""
+    found: list[Item] = []
+    cursor: str | None = None
+    while True:
+        part = await page(min(_PAGE, limit - len(found)), cursor)
+        found.extend(part.items)
+        cursor = part.next
+        if cursor is None or len(found) >= limit:
+            return found[:limit], cursor is not None or len(found) > limit
+
+
+def shortened(session: Session, *, more: bool) -> None:
+    """Say that the list goes on."""
+    if more:
+        session.progress.note("There are more; --limit shows them.")

@@ -1,0 +1,112 @@
+"""The entry point ``parley``: names every command and loads the one that is called, and only that.
+
+``parley --help`` must come at once, so the commands' one-line helps stand here and their modules,
+with all they import, are loaded when they are used. A test holds these lines and theirs together.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from node.cli.invocation import global_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": (
+        "node.cli.services:up",
+        "Run one node here: API, page, lead, and a private Postgres unless --dsn is given.",
+    ),
+    "lab": ("node.cli.lab:lab_group", "Run several nodes on this host, for trying and testing."),
+    "rtt": ("node.cli.shortcuts:rtt", "Measure round-trip time and loss to HOST, any host."),
+    "latency": (
+        "node.cli.shortcuts:latency",
+        "Measure delay, loss and jitter each way between nodes A (this one unless said) and B.",
+    ),
+    "throughput": (
+        "node.cli.shortcuts:throughput",
+        "Measure how many bits per second get from node A (this one unless said) to node B.",
+    ),
+    "task": ("node.cli.tasks:task_group", "Create, list, show and cancel tasks."),
+    "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
+    "schedule": (
+        "node.cli.schedule:schedule",
+        "Show what ran, runs and will run on the node, in the order of starts.",
+    ),
+    "explain": (
+        "node.cli.explain:explain",
+        "Say why a task or a run is where it is, or is not at all.",
+    ),
+    "node": (
+        "node.cli.nodes:node_group",
+        "List, show, add and remove the nodes that this node knows.",
+    ),
+    "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
+    "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
+    "completion": (
+        "node.cli.completion:completion",
+        "Print the script that completes words in a shell.",
+    ),
+}
+"""Name → where the click command is, and its help in one line; in the order of the help page."""
+
+_EPILOG = """\b
+Ids may be shortened to their first digits; @-1 is the newest task or run.
+Exit codes: 0 done, 1 measured but failed, 2 usage, 3 refused, 4 no time,
+5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
+With -o json an error is a problem document on the last line of standard error.
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command itself."""
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, name = place[0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The help page's list, without loading anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+_CONTEXT: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.command(cls=LazyGroup, context_settings=dict(_CONTEXT), epilog=_EPILOG)
+@global_options
+@click.version_option(package_name="parley", message="parley %(version)s")
+def parley() -> None:
+    """Agree with other nodes on a time to measure, measure, and show the result."""
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        _never_fail_on_a_letter(stream)
+    parley(prog_name="parley")
+
+
+def _never_fail_on_a_letter(stream: TextIO) -> None:
+    """On a terminal without UTF-8 an arrow becomes a question mark, not a traceback."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+if __name__ == "__main__":
+    main()

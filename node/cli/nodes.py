@@ -1,0 +1,186 @@
+"""``parley node``, ``test`` and ``tool``: who takes part, what can be measured, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
+from node.cli.session import Session, asks_node
+from node.cli.times import local
+from node.model.errors import NotFound
+
+
+def _reached(node: Record) -> str:
+    if node["is_self"]:
+        return "here"
+    if node["unreachable_since"]:
+        return f"unreachable since {local(node['unreachable_since'])}: {node['last_error'] or ''}"
+    return local(node["seen_at"]) or "not yet"
+
+
+NODE = Kind(
+    columns=(
+        Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
+        Column("address", lambda node: node["address"]),
+        Column("url", lambda node: node["url"]),
+        Column("seen", _reached),
+        Column("version", lambda node: node["version"]),
+    ),
+    fields=("name", "url", "address", "identity", "is_self", "seen_at", "unreachable_since"),
+    empty="No nodes. Make one known: parley node add http://HOST:8642",
+    key="name",
+)
+
+TEST = Kind(
+    columns=(
+        Column("test", lambda test: test["name"], whole=True),
+        Column("title", lambda test: test["title"]),
+        Column("tools here", lambda test: " ".join(test["tools"]) or "none: see parley tool list"),
+    ),
+    fields=("name", "title", "tools"),
+    empty="This node knows no tests.",
+    key="name",
+)
+
+TOOL = Kind(
+    columns=(
+        Column("tool", lambda tool: tool["name"], whole=True),
+        Column("for", lambda tool: " ".join(tool["tests"])),
+        Column("here", lambda tool: "yes" if tool["available"] else "no", whole=True),
+        Column("what is missing", lambda tool: tool["reason"] or ""),
+    ),
+    fields=("name", "tests", "available", "reason"),
+    empty="This node knows no tools.",
+    key="name",
+)
+
+
+@click.group("node")
+def node_group() -> None:
+    """List, show, add and remove the nodes that this node knows."""
+
+
+@node_group.command("list")
+@asks_node
+async def list_nodes(session: Session) -> None:
+    """List the nodes that this node knows, itself included."""
+    session.output.many(records_of((await session.client.nodes()).items), NODE)
+
+
+@node_group.command("show")
+@click.argument("name", required=False)
+@asks_node
+async def show(session: Session, name: str | None) -> None:
+    """Show a node; without NAME this one, with the identity to give to others."""
+    known = (await session.client.nodes()).items
+    found = [node for node in known if (node.is_self if name is None else node.name == name)]
+    if not found:
+        msg = f"no node is called {name}; known are: {', '.join(node.name for node in known)}"
+        raise NotFound(msg)
+    session.output.one(found[0].model_dump(mode="json"), NODE, node_view)
+
+
+@node_group.command("add")
+@click.argument("url")
+@click.option("--identity", metavar="ed25519:KEY", help="The key to expect, told by its owner.")
+@asks_node
+async def add(session: Session, url: str, identity: str | None) -> None:
+    """Make a node known by the URL of its API; its key is pinned.
+
+    Without --identity the key that is found there is trusted: compare it with what
+    'parley node show' says over there.
+    """
+    from pydantic import ValidationError  # slow to load
+
+    from node.model.errors import InvalidDocument
+    from node.model.wire.nodes import NodeAddition
+    from node.model.wire.problems import faults_of
+
+    whole = url if "://" in url else f"http://{url}"
+    try:
+        addition = NodeAddition(url=whole.rstrip("/"), identity=identity)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error)) from error
+    node = await session.client.add_node(addition)
+    session.output.one(node.model_dump(mode="json"), NODE, node_view)
+    if identity is None:
+        session.progress.note(f"Trusted the key found at {url}; compare it with its owner.")
+
+
+@node_group.command("remove")
+@click.argument("name")
+@asks_node
+async def remove(session: Session, name: str) -> None:
+    """Forget a node; nothing is planned with it any more."""
+    await session.client.remove_node(name)
+    session.progress.note(f"{name} is forgotten.")
+
+
+def node_view(node: Record) -> str:
+    """A node for a person."""
+    return pairs(
+        (
+            ("node", node["name"]),
+            ("identity", node["identity"]),
+            ("url", node["url"]),
+            ("address", node["address"]),
+            ("version", node["version"]),
+            ("known since", local(node["added_at"])),
+            ("seen", _reached(node)),
+            ("last error", node["last_error"]),
+        )
+    )
+
+
+@click.group("test")
+def test_group() -> None:
+    """List and show what can be measured."""
+
+
+@test_group.command("list")
+@asks_node
+async def list_tests(session: Session) -> None:
+    """List the tests and the tools for them on this node."""
+    session.output.many(records_of((await session.client.tests()).items), TEST)
+
+
+@test_group.command("show")
+@click.argument("name")
+@asks_node
+async def show_test(session: Session, name: str) -> None:
+    """Show a test: the fields of its spec, their defaults and what they mean."""
+    test = await session.client.test(name)
+    session.output.one(test.model_dump(mode="json"), TEST, test_view)
+
+
+def test_view(test: Record) -> str:
+    """A test for a person."""
+    spec = test["spec"]
+    needed = spec.get("required", ())
+    rows = [
+        (f"  {name}", _default(name, field, needed), printable(field.get("description", "")))
+        for name, field in spec.get("properties", {}).items()
+    ]
+    head = f"{test['name']}: {test['title']}\ntools here: {' '.join(test['tools']) or 'none'}"
+    return "\n".join([head, "spec:", aligned(rows)]) if rows else head
+
+
+def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> str:
+    if name in needed:
+        return "required"
+    return flat(field.get("default")) or "-"
+
+
+@click.group("tool")
+def tool_group() -> None:
+    """List the programs that measure."""
+
+
+@tool_group.command("list")
+@asks_node
+async def list_tools(session: Session) -> None:
+    """List the tools; one that is missing is named with the package that brings it."""
+    session.output.many(records_of((await session.client.tools()).items), TOOL)

@@ -1,0 +1,206 @@
+"""Where answers go: a table on a terminal, JSON in a pipe, and nothing else on standard output.
+
+Progress and errors go to standard error (``node.cli.progress``, ``node.cli.failures``), so that
+standard output is always one document, one table, or lines of one kind. Records are the API's own
+JSON objects; what a table shows of them is said by a :class:`Kind`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Record = Mapping[str, Any]
+Cell = Callable[[Record], str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its heading and what it shows of a record."""
+
+    heading: str
+    cell: Cell
+    whole: bool = False
+    """Never shortened, such as an id that will be typed again."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of record is shown."""
+
+    columns: tuple[Column, ...]
+    fields: tuple[str, ...]
+    """The fields of a CSV line, unless others are asked for."""
+    empty: str
+    """What to say instead of an empty table: what to do next."""
+    key: str = "id"
+
+
+def harmless(line: str) -> str:
+    """A line from elsewhere, without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
+
+
+def printable(value: object) -> str:
+    """A value from elsewhere as harmless text on one line."""
+    return harmless(" ".join(str(value).split()))
+
+
+def pick(record: Record, path: str) -> Any:
+    """The value at a dotted path; ``None`` where there is nothing."""
+    value: Any = record
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def flat(value: object) -> str:
+    """A value in a cell: text as it is, lists joined, the rest as JSON; nothing for null."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def records_of(models: Iterable[BaseModel]) -> list[dict[str, Any]]:
+    """Wire models as the API's own JSON objects."""
+    return [model.model_dump(mode="json") for model in models]
+
+
+class Output:
+    """Standard output in the chosen format."""
+
+    def __init__(
+        self, chosen: str | None, fields: Sequence[str] = (), stream: TextIO | None = None
+    ) -> None:
+        """``chosen`` is ``None`` for a table on a terminal and JSON elsewhere."""
+        self._stream = stream or sys.stdout
+        self.terminal = self._stream.isatty()
+        self.format = chosen or ("table" if self.terminal else "json")
+        self._fields = tuple(fields)
+
+    def many(self, records: Sequence[Record], kind: Kind) -> None:
+        """A list."""
+        if self.format == "json":
+            self._json([self._picked(record) for record in records], indent=2)
+        elif self.format == "table":
+            self._table(records, kind)
+        else:
+            self._lines(records, kind)
+
+    def one(self, record: Record, kind: Kind, view: Callable[[Record], str]) -> None:
+        """A single record; ``view`` writes what a person sees of it."""
+        if self.format == "json":
+            self._json(self._picked(record), indent=2)
+        elif self.format == "table":
+            self.text(view(record) if not self._fields else pairs(self._picked(record).items()))
+        else:
+            self._lines([record], kind)
+
+    def raw(self, document: object) -> None:
+        """A document as JSON whatever the format: indented, or on one line for ``jsonl``."""
+        self._json(document, indent=None if self.format == "jsonl" else 2)
+
+    def text(self, text: str) -> None:
+        """Text for a person."""
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _picked(self, record: Record) -> Record:
+        if not self._fields:
+            return record
+        return {path: pick(record, path) for path in self._fields}
+
+    def _json(self, document: object, indent: int | None) -> None:
+        ascii_only = (self._stream.encoding or "").lower().replace("-", "") != "utf8"
+        self.text(json.dumps(document, indent=indent, ensure_ascii=ascii_only))
+
+    def _lines(self, records: Sequence[Record], kind: Kind) -> None:
+        if self.format == "jsonl":
+            for record in records:
+                self._json(self._picked(record), indent=None)
+        elif self.format == "ids":
+            for record in records:
+                self.text(str(record[kind.key]))
+        else:
+            fields = self._fields or kind.fields
+            writer = csv.writer(self._stream, lineterminator="\n")
+            writer.writerow(fields)
+            writer.writerows([flat(pick(record, path)) for path in fields] for record in records)
+            self._stream.flush()
+
+    def _table(self, records: Sequence[Record], kind: Kind) -> None:
+        columns = kind.columns
+        if self._fields:
+            columns = tuple(Column(path, _at(path), whole=True) for path in self._fields)
+        if not records:
+            self.text(kind.empty)
+        elif self.terminal:
+            self._rich_table(records, columns)
+        else:
+            rows = [[printable(column.cell(record)) for column in columns] for record in records]
+            self.text(aligned([[column.heading for column in columns], *rows]))
+
+    def _rich_table(self, records: Sequence[Record], columns: Sequence[Column]) -> None:
+        from rich.console import Console  # slow to load, needed on terminals only
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.heading, no_wrap=column.whole, overflow="fold")
+        for record in records:
+            cells = (printable(column.cell(record)) for column in columns)
+            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+        Console(file=self._stream, highlight=False, no_color=not colour_wanted()).print(table)
+
+
+_STYLES = {
+    "running": "bold cyan",
+    "merging": "cyan",
+    "finished": "green",
+    "failed": "bold red",
+    "missed": "bold red",
+    "unplaced": "red",
+    "refused": "red",
+    "displaced": "yellow",
+    "waiting": "yellow",
+    "cancelled": "dim",
+}
+"""Words that have a colour of their own wherever they fill a cell."""
+
+
+def colour_wanted() -> bool:
+    """Whether colours may be used (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _at(path: str) -> Cell:
+    return lambda record: flat(pick(record, path))
+
+
+def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Rows of cells as text in columns, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "\n".join(indent + line for line in lines)
+
+
+def pairs(items: Iterable[tuple[str, object]], indent: str = "") -> str:
+    """Names and values in two columns; what has no value is left out."""
+    rows = [(name, printable(flat(value))) for name, value in items if flat(value)]
+    return aligned(rows, indent) if rows else ""

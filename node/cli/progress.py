@@ -1,0 +1,55 @@
+"""What is going on, on standard error: a status line on a terminal, else a line for each change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from node.cli.output import harmless, printable
+
+_FALLBACK_COLUMNS = 80
+
+
+class Progress:
+    """Tells a waiting person what is being waited for; ``quiet`` tells nothing."""
+
+    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        """Write to ``stream``, standard error unless said."""
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self.terminal = self._stream.isatty()
+        self._shown = ""
+
+    def status(self, text: str, phase: str) -> None:
+        """What is going on now: replaces the status line, or says each new phase on a line."""
+        if self._quiet:
+            return
+        if self.terminal:
+            self._write("\r\x1b[2K" + printable(text)[: self._columns() - 1])
+            self._shown = text
+        elif phase != self._shown:
+            self._write(printable(text) + "\n")
+            self._shown = phase
+
+    def note(self, text: str) -> None:
+        """Something to keep on the screen."""
+        if not self._quiet:
+            self.clear()
+            self._write("".join(harmless(line) + "\n" for line in text.splitlines()))
+
+    def clear(self) -> None:
+        """Take the status line away."""
+        if self.terminal and self._shown:
+            self._write("\r\x1b[2K")
+        self._shown = ""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _FALLBACK_COLUMNS
+        except OSError:
+            return _FALLBACK_COLUMNS

@@ -1,0 +1,213 @@
+"""``parley run``: what was measured, what is being measured, what did not happen and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import say
+from node.cli.follow import PENDING, follow_run, follow_task, verdict
+from node.cli.listing import collect, limit_option, shortened
+from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
+from node.cli.references import find_either, find_run, find_task, route, short
+from node.cli.results import in_order, result_view
+from node.cli.session import Session, asks_node
+from node.cli.times import MOMENT, Moment, local
+from node.model.errors import NotFound
+
+if TYPE_CHECKING:
+    from node.client.users import Page
+    from node.model.wire.runs import Run
+
+RUN = Kind(
+    columns=(
+        Column("run", lambda run: short(run["id"]), whole=True),
+        Column("state", lambda run: run["state"], whole=True),
+        Column("test", lambda run: run["test"], whole=True),
+        Column("start", lambda run: local(run["starts_at"]), whole=True),
+        Column("participants", lambda run: route(run["participants"])),
+        Column("result or reason", lambda run: run["summary"] or run["reason"] or ""),
+    ),
+    fields=(
+        "id", "task", "test", "tool", "state", "starts_at", "ends_at", "participants", "summary",
+        "reason",
+    ),
+    empty=(
+        "No such runs. Measure something: parley rtt HOST, "
+        "or see what is to come: parley run list --upcoming"
+    ),
+)  # fmt: skip
+
+_MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
+
+
+@click.group("run")
+def run_group() -> None:
+    """List, follow and cancel runs, and read their results."""
+
+
+@run_group.command("list")
+@click.option("--state", metavar="A,B", help="Only in these states, such as failed,missed.")
+@click.option("--test", help="Only of this test.")
+@click.option("--task", "written", metavar="TASK", help="Only of this task.")
+@click.option("--from", "starts", type=MOMENT, help="Only from this time on (-1h, RFC 3339).")
+@click.option("--to", "ends", type=MOMENT, help="Only before this time.")
+@click.option("--upcoming", is_flag=True, help="Those to come, the next one first.")
+@click.option("--oldest-first", is_flag=True, help="Instead of the newest first.")
+@limit_option
+@asks_node
+async def list_runs(
+    session: Session,
+    /,
+    *,
+    state: str | None,
+    test: str | None,
+    written: str | None,
+    starts: Moment | None,
+    ends: Moment | None,
+    upcoming: bool,
+    oldest_first: bool,
+    limit: int,
+) -> None:
+    """List the runs that have begun, newest first, each with its result or the reason why not.
+
+    Runs to come are listed with --upcoming, or when --state, --from or --to ask for them.
+    """
+    now = session.clock.now()
+    task = (await find_task(session, written)).id if written else None
+    states = tuple((state or "").replace(",", " ").split())
+    if upcoming:
+        states, starts, oldest_first = states or PENDING, starts or Moment(), True
+    elif not (states or starts or ends):
+        ends = Moment()
+
+    async def page(size: int, cursor: str | None) -> Page[Run]:
+        return await session.client.runs(
+            states=states,
+            test=test,
+            task=task,
+            starts=starts.at(now) if starts else None,
+            ends=ends.at(now) if ends else None,
+            oldest_first=oldest_first,
+            limit=size,
+            cursor=cursor,
+        )
+
+    found, more = await collect(page, limit)
+    session.output.many(records_of(found), RUN)
+    shortened(session, more=more)
+
+
+@run_group.command("show")
+@click.argument("run")
+@asks_node
+async def show(session: Session, run: str) -> None:
+    """Show everything about a run; with -o json also what each program printed."""
+    found = await find_run(session, run)
+    await show_run(session, await session.client.run(found.id))
+
+
+@run_group.command("follow")
+@click.argument("run", metavar="RUN|TASK")
+@asks_node
+async def follow(session: Session, run: str) -> int:
+    """Follow a run, or the next run of a task, to its end; the exit code says how it went."""
+    from node.model.wire.tasks import Task  # loads pydantic
+
+    found = await find_either(session, run)
+    if isinstance(found, Task):
+        return await conclude(session, await follow_task(session, found))
+    return await conclude(session, await follow_run(session, found))
+
+
+@run_group.command("result")
+@click.argument("run")
+@asks_node
+async def result(session: Session, run: str) -> int:
+    """Print the result alone: JSON in a pipe, a table of its values on a terminal."""
+    found = await find_run(session, run)
+    if found.result is None:
+        because = f": {found.reason}" if found.reason else ""
+        say(f"✗ run {short(found.id)} is {found.state} and has no result{because}")
+        return verdict(found)
+    if session.output.format == "table":
+        shown = await _readable(session, found)
+        session.output.text(result_view(shown["result"], indent=""))
+    else:
+        session.output.raw(found.result)
+    return 0
+
+
+@run_group.command("cancel")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@asks_node
+async def cancel(session: Session, runs: tuple[str, ...]) -> None:
+    """Cancel runs; one that is being measured is stopped on all its participants."""
+    found = [await find_run(session, written) for written in runs]
+    cancelled = [await session.client.cancel_run(run.id) for run in found]
+    session.output.many(records_of(cancelled), RUN)
+
+
+async def conclude(session: Session, run: Run) -> int:
+    """Show a run that was followed to its end; the exit code."""
+    await show_run(session, run)
+    return verdict(run)
+
+
+async def show_run(session: Session, run: Run) -> None:
+    """Show one run."""
+    session.output.one(await _readable(session, run), RUN, run_view)
+
+
+async def _readable(session: Session, run: Run) -> dict[str, Any]:
+    """The run's document; for a person, with the result in the order of the test's schema."""
+    record = run.model_dump(mode="json")
+    if session.output.format == "table" and run.result is not None:
+        try:
+            schema = (await session.client.test(run.test)).result
+        except NotFound:  # another node's test, of a newer version
+            return record
+        record["result"] = in_order(run.result, schema)
+    return record
+
+
+def run_view(run: Record) -> str:
+    """A run for a person: how it went first, then the figures, then the particulars."""
+    mark = _MARKS.get(run["state"], "·")
+    head = printable(run["summary"] or run["reason"] or run["state"])
+    lines = [f"{mark} {run['test']} {printable(route(run['participants']))}: {head}"]
+    if run["summary"] and run["reason"]:
+        lines.append(f"  {printable(run['reason'])}")
+    if run["result"]:
+        lines.append(result_view(run["result"]))
+    particulars = (
+        ("run", run["id"]),
+        ("task", run["task"]),
+        ("state", run["state"]),
+        ("tool", run["tool"]),
+        ("class", _class_and_priority(run)),
+        ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
+        ("started", local(run["started_at"])),
+        ("attempt", "" if run["attempt"] == 1 else run["attempt"]),
+        ("lead", run["lead"]),
+        ("displaced by", run["displaced_by"]),
+    )
+    lines += ["", pairs(particulars, indent="  "), *_parts(run)]
+    return "\n".join(lines)
+
+
+def _class_and_priority(run: Record) -> str:
+    priority = f", priority {run['priority']}" if run["priority"] else ""
+    return f"{run['scheduling_class']}{priority}"
+
+
+def _parts(run: Record) -> list[str]:
+    """What the participants did, where there is more to tell than the result."""
+    lines = []
+    for part in run["parts"] or ():
+        said = "gave its part" if part["reason"] is None else part["reason"]
+        lines.append(f"  {printable(part['name'])}: {printable(said)}")
+        if part["command"]:
+            lines.append(f"    {printable(flat(part['command']))}")
+    return ["", *lines] if lines else []

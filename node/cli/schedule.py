@@ -1,0 +1,69 @@
+"""``parley schedule``: the node's time line, as a picture on a terminal and as a list anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from node.cli.lanes import LEGEND, Bar, Frame, lanes
+from node.cli.output import Column, Kind, records_of
+from node.cli.references import route, short
+from node.cli.session import Session, asks_node
+from node.cli.times import MOMENT, Moment, local
+
+if TYPE_CHECKING:
+    from node.client.users import TimeSpan
+
+ENTRY = Kind(
+    columns=(
+        Column("run", lambda entry: short(entry["run"]), whole=True),
+        Column("state", lambda entry: entry["state"], whole=True),
+        Column("class", lambda entry: entry["scheduling_class"], whole=True),
+        Column("test", lambda entry: entry["test"], whole=True),
+        Column("start", lambda entry: local(entry["starts_at"]), whole=True),
+        Column("end", lambda entry: local(entry["ends_at"])[11:], whole=True),
+        Column("participants", lambda entry: route(entry["participants"])),
+        Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
+    ),
+    fields=(
+        "run", "task", "test", "state", "scheduling_class", "priority", "starts_at", "ends_at",
+        "participants", "summary", "reason",
+    ),
+    empty=(
+        "Nothing in this time. Look further: parley schedule --from -1d --to +1d, "
+        "or measure something: parley rtt HOST"
+    ),
+    key="run",
+)  # fmt: skip
+
+_MARGIN = 20
+_NARROWEST = 20
+
+
+@click.command("schedule")
+@click.option("--from", "starts", type=MOMENT, help="Beginning; an hour ago unless said.")
+@click.option("--to", "ends", type=MOMENT, help="End; in six hours unless said.")
+@asks_node
+async def schedule(session: Session, starts: Moment | None, ends: Moment | None) -> None:
+    """Show what ran, runs and will run on the node, in the order of starts."""
+    now = session.clock.now()
+    span = await session.client.schedule(
+        starts.at(now) if starts else None, ends.at(now) if ends else None
+    )
+    if session.output.terminal and session.output.format == "table" and span.entries:
+        session.output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
+    session.output.many(records_of(span.entries), ENTRY)
+    if not span.complete:
+        session.progress.note("There are more; a shorter time (--from, --to) shows them all.")
+
+
+def picture(span: TimeSpan, columns: int) -> list[str]:
+    """The lanes of a stretch of time, as wide as the terminal."""
+    bars = [
+        Bar(entry.scheduling_class, entry.state, entry.starts_at, entry.ends_at)
+        for entry in span.entries
+    ]
+    frame = Frame(span.starts_at, span.ends_at, max(_NARROWEST, columns - _MARGIN))
+    return [*lanes(bars, frame, span.now), LEGEND]

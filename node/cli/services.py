@@ -1,0 +1,300 @@
+"""The services: ``parley up`` (node and lead in one process), ``parley-node``, ``parley-lead``.
+
+This is the only place where node and lead meet in code: what the lead needs of its node is handed
+to it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import click
+import structlog
+from aiohttp import web
+from pydantic import ValidationError
+
+from node.api.app import ROUTES, application
+from node.api.openapi import describe
+from node.clock import SystemClock
+from node.model.errors import HostError, ParleyError
+from node.postgres.binaries import ExternalServer, locate
+from node.postgres.cluster import PrivateCluster, existing_major
+from node.service import Node, assemble, prepare_directory, program_version
+from node.settings import Settings
+from node.web.routes import routes as page_routes
+
+_WATCHDOG_S = 10.0
+
+log = structlog.get_logger()
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
+        sentence = str(first["msg"]).removeprefix("Value error, ")
+        msg = f"--{name}: {sentence}"
+        raise click.UsageError(msg) from None
+
+
+_OPTIONS = (
+    click.option("--name", help="What this node calls itself."),
+    click.option("--listen", help="HOST:PORT of the API and the page."),
+    click.option("--url", help="How other nodes reach the API."),
+    click.option("--address", help="The address measurements use."),
+    click.option("--dsn", help="Postgres; a private one is made if none is given."),
+    click.option("--state-dir", help="Where key, token and the private Postgres are kept."),
+    click.option("--allow-remote", is_flag=True, help="Listen beyond loopback."),
+    click.option("--horizon", help="How far ahead runs are booked, such as P1D."),
+    click.option("--workers", type=int, help="Planning workers of the lead."),
+)
+
+
+def _with_options(command: Any) -> Any:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("up")
+@_with_options
+def up(**options: Any) -> None:
+    """Run one node here: API, page, lead, and a private Postgres unless --dsn is given."""
+    _run(_settings(options), node=True, lead=True)
+
+
+@click.command("parley-node")
+@_with_options
+def _node(**options: Any) -> None:
+    """The node's service: API, page, launcher. Its lead runs as parley-lead."""
+    _run(_settings(options), node=True, lead=False)
+
+
+@click.command("parley-lead")
+@_with_options
+def _lead(**options: Any) -> None:
+    """The lead's service: plans the tasks created on this host's node."""
+    _run(_settings(options), node=False, lead=True)
+
+
+def node_main() -> None:
+    """Entry point of ``parley-node``."""
+    _node(prog_name="parley-node")
+
+
+def lead_main() -> None:
+    """Entry point of ``parley-lead``."""
+    _lead(prog_name="parley-lead")
+
+
+def _run(settings: Settings, *, node: bool, lead: bool) -> None:
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=False)
+            if sys.stderr.isatty()
+            else structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        asyncio.run(_serve(settings, with_node=node, with_lead=lead))
+    except ParleyError as error:
+        click.echo(f"✗ {error.detail}", err=True)
+        sys.exit(error.exit_code)
+
+
+async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if with_node:
+        _check_listen(settings)
+    prepare_directory(settings.state_dir)
+    clock = SystemClock()
+    async with (
+        _database(settings) as dsn,
+        aiohttp.ClientSession(auto_decompress=False) as session,
+    ):
+        node = await assemble(settings, clock, dsn, session)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                if with_node:
+                    await stack.enter_async_context(_serving(node))
+                if with_lead:
+                    await stack.enter_async_context(_leading(node, own_process=not with_node))
+                _ready(node, with_node=with_node)
+                watchdog = asyncio.create_task(_watch(node))
+                await stop.wait()
+                watchdog.cancel()
+                _notify("STOPPING=1")
+        finally:
+            await node.database.close()
+
+
+@contextlib.asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[str]:
+    """The DSN given, else that of a private cluster which runs as long as this service does."""
+    directory = settings.state_dir / "postgres"
+    found = locate(settings.dsn, major=existing_major(directory))
+    if isinstance(found, ExternalServer):
+        yield found.dsn
+        return
+    cluster = await PrivateCluster.create(directory, found)
+    await cluster.start()
+    try:
+        await cluster.create_database("parley")
+        yield cluster.dsn("parley")
+    finally:
+        await cluster.stop()
+
+
+def _check_listen(settings: Settings) -> None:
+    try:
+        local = ipaddress.ip_address(settings.listen_host).is_loopback
+    except ValueError:
+        local = settings.listen_host == "localhost"
+    if not local and not settings.allow_remote:
+        msg = (
+            f"{settings.listen} is reachable from other hosts; if that is meant, add --allow-remote "
+            "(users then need the token also for reading)"
+        )
+        raise HostError(msg)
+
+
+@contextlib.asynccontextmanager
+async def _serving(node: Node) -> AsyncIterator[None]:
+    node.openapi = describe(ROUTES, program_version())
+    runner = web.AppRunner(
+        application(node, page_routes()),
+        access_log=None,
+        shutdown_timeout=2.0,
+        handle_signals=False,
+    )
+    await runner.setup()
+    await node.start()
+    try:
+        site = web.TCPSite(
+            runner, node.settings.listen_host, node.settings.listen_port, backlog=1024
+        )
+        await site.start()
+    except OSError as error:
+        await node.stop()
+        await runner.cleanup()
+        msg = f"cannot listen on {node.settings.listen}: {error.strerror}; choose another with --listen"
+        raise HostError(msg) from error
+    try:
+        yield
+    finally:
+        await node.stop()
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.negotiation import Terms  # noqa: PLC0415 - node meets lead only here, and lazily
+    from lead.planning.agenda import Limits  # noqa: PLC0415
+    from lead.service import Lead, Powers  # noqa: PLC0415
+
+    settings = node.settings
+
+    def choose_tool(
+        test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: dict[str, Any]
+    ) -> tuple[str, int]:
+        tool = node.capabilities.choose(test, preferred, offers)
+        parsed = node.capabilities.spec(node.capabilities.test(test), spec)
+        return tool.name, tool.duration(parsed)
+
+    lead = Lead(
+        node.database,
+        node.clock,
+        Limits(settings.horizon, settings.start_margin, settings.batch),
+        Terms(settings.hold_life, settings.clock_limit),
+        Powers(
+            participant_of=node.participant,
+            others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
+            choose_tool=choose_tool,
+            refuse_task=node.ending.refuse_task,
+            lose_run=node.ending.lose_run,
+            drop_run=node.ending.drop_run,
+        ),
+        owner=f"{socket.gethostname()}:{os.getpid()}",
+        workers=settings.workers,
+        lease=settings.lease,
+        rng=random.Random(),  # noqa: S311 - jitter, no secrets
+    )
+    listening: asyncio.Task[None] | None = None
+    if own_process:
+        await _await_node(node)
+        listening = asyncio.create_task(node.listen(lead.heard))
+    else:
+        node.also_tell(lead.heard)
+    await lead.start()
+    try:
+        yield
+    finally:
+        await lead.stop()
+        if listening is not None:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _await_node(node: Node) -> None:
+    """A lead of its own process starts beside its node, whose card it needs; it may be the first."""
+    while node.card.identity not in {known.identity for known in node.directory.all}:
+        await node.directory.refresh()
+        await node.clock.sleep(0.2)
+
+
+def _ready(node: Node, *, with_node: bool) -> None:
+    _notify("READY=1")
+    if not with_node or not sys.stderr.isatty():
+        log.info("ready", node=node.card.name, identity=node.card.identity, url=node.card.url)
+        return
+    missing = [
+        f"{name} ✗ ({reason})" if (reason := node.capabilities.missing(tool)) else f"{name} ✓"
+        for name, tool in sorted(node.capabilities.tools.items())
+    ]
+    click.echo(f"Node      {node.card.name}, {node.card.identity}", err=True)
+    click.echo(f"API, page {node.card.url}", err=True)
+    click.echo(f"Token     {node.settings.state_dir / 'token'}", err=True)
+    click.echo(f"Tools     {'  '.join(missing)}", err=True)
+    click.echo("Try       parley rtt HOST     (Ctrl-C here stops the node)", err=True)
+
+
+async def _watch(node: Node) -> None:
+    """Tell the service manager that the event loop turns and the database answers."""
+    while True:
+        with contextlib.suppress(ParleyError):
+            await node.check()
+        _notify("WATCHDOG=1")
+        await node.clock.sleep(_WATCHDOG_S)
+
+
+def _notify(state: str) -> None:
+    """sd_notify(3): one datagram to the service manager, if there is one."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, contextlib.suppress(OSError):
+        notify.connect(address)
+        notify.sendall(state.encode())

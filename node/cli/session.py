@@ -1,0 +1,126 @@
+"""One command's conversation with a node: run the coroutine, turn its end into an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+from node.cli.failures import INTERRUPTED, report, report_timeout, say
+from node.cli.invocation import Invocation, global_options
+from node.cli.output import Output
+from node.cli.progress import Progress
+from node.cli.times import spoken
+from node.model import times
+from node.model.errors import ParleyError
+
+if TYPE_CHECKING:
+    from node.client.users import UserClient
+    from node.clock import Clock
+
+Given = ParamSpec("Given")
+
+
+@dataclass
+class Session:
+    """What a command works with."""
+
+    client: UserClient
+    clock: Clock
+    output: Output
+    progress: Progress
+    followed: str | None = None
+    """What is being followed, such as ``run 7c1e90ab``: to be named if the person walks away."""
+
+
+def asks_node(
+    command: Callable[Concatenate[Session, Given], Coroutine[Any, Any, int | None]],
+) -> Callable[Given, None]:
+    """Make a coroutine that takes a :class:`Session` into a click callback with global options.
+
+    What it returns is the exit code; ``None`` is 0.
+    """
+
+    @global_options
+    @functools.wraps(command)
+    def callback(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        context = click.get_current_context()
+        invocation = context.ensure_object(Invocation)
+        server, token = invocation.server_url(), invocation.access_token()
+        context.exit(
+            _converse(invocation, server, token, lambda session: command(session, *args, **kwargs))
+        )
+
+    return callback
+
+
+def _converse(
+    invocation: Invocation,
+    server: str,
+    token: str | None,
+    command: Callable[[Session], Coroutine[Any, Any, int | None]],
+) -> int:
+    from node.client.users import UserClient  # loads aiohttp: only to speak
+    from node.clock import SystemClock
+
+    clock = SystemClock()
+    session = Session(
+        client=UserClient(server, token, clock),
+        clock=clock,
+        output=Output(invocation.output, invocation.picked),
+        progress=Progress(quiet=invocation.quiet),
+    )
+    seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND
+    try:
+        return asyncio.run(_limited(session, seconds, command)) or 0
+    except _TimedOutError:
+        session.progress.clear()
+        detail = f"not done within {spoken(invocation.timeout or 0)}"
+        return report_timeout(detail, _way_on(session), invocation)
+    except ParleyError as error:
+        session.progress.clear()
+        return report(error, invocation)
+    except KeyboardInterrupt:
+        session.progress.clear()
+        say(_farewell(session))
+        return INTERRUPTED
+
+
+class _TimedOutError(Exception):
+    """``--timeout`` was over."""
+
+
+async def _limited(
+    session: Session,
+    seconds: float | None,
+    command: Callable[[Session], Coroutine[Any, Any, int | None]],
+) -> int | None:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit, session.client:
+            return await command(session)
+    except TimeoutError:
+        if limit.expired():
+            raise _TimedOutError from None
+        raise
+
+
+def _farewell(session: Session) -> str:
+    if session.followed is None:
+        return "interrupted"
+    return f"{session.followed} goes on without you" + _way_on(session)
+
+
+def _way_on(session: Session) -> str:
+    """How to follow again, and how to cancel, what was being followed."""
+    if session.followed is None:
+        return ""
+    noun, _, identifier = session.followed.partition(" ")
+    return (
+        f"\n  follow it again:  parley run follow {identifier}"
+        f"\n  cancel it:        parley {noun} cancel {identifier}"
+    )

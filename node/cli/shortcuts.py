@@ -1,0 +1,159 @@
+"""``parley rtt``, ``latency``, ``throughput``: plan, create, follow, print, in one go.
+
+A shortcut is a task with the common fields of its test as options; what is not here is said with
+``parley task create TEST --spec KEY=VALUE``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from node.cli.documents import label_options, schedule_options, with_plan
+from node.cli.follow import follow_task
+from node.cli.references import short
+from node.cli.runs import conclude
+from node.cli.session import Session, asks_node
+from node.cli.tasks import announce, schedule_text
+from node.cli.times import DURATION
+from node.model import times
+
+_RATE = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,3})?) ?(?P<factor>[kKMG]?)(?:bit/s|b/s|bps)?")
+_FACTORS = {"": 1, "k": 1_000, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+class _Rate(click.ParamType[int]):
+    """Bits per second: ``50M``, ``1.5G``, ``64000``."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _RATE.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r} is not a rate; write 50M for 50 Mb/s", param, ctx)
+        return round(float(match["number"]) * _FACTORS[match["factor"]])
+
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+_DURATIONS = frozenset({"interval", "timeout", "duration", "omit"})
+
+
+def _address_options(command: AnyCommand) -> AnyCommand:
+    for version in (6, 4):
+        option = click.option(
+            f"-{version}", "ip_version", type=int, flag_value=version, default=None,
+            help=f"Over IPv{version}.",
+        )  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyCommand], AnyCommand]:
+    """The options of tests that send numbered packets, with the defaults that the test has."""
+
+    def add(command: AnyCommand) -> AnyCommand:
+        for option in (
+            click.option("--length", type=int, help=f"Bytes in each packet [{length}]."),
+            click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s]."),
+            click.option("--interval", type=DURATION, help=f"From packet to packet [{interval}]."),
+            click.option("--count", type=click.IntRange(1), help=f"Packets [{count}]."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command("rtt")
+@click.argument("dest", metavar="HOST")
+@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@_packet_options(10, "200ms", 56)
+@click.option("--ttl", type=click.IntRange(1, 255), help="Hop limit [the host's].")
+@_address_options
+@schedule_options
+@label_options
+@asks_node
+async def rtt(session: Session, /, **given: Any) -> int:
+    """Measure round-trip time and loss to HOST, any host."""
+    return await _measure(session, "rtt", given)
+
+
+@click.command("latency")
+@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_packet_options(100, "100ms", 44)
+@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_address_options
+@schedule_options
+@label_options
+@asks_node
+async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
+    """Measure delay, loss and jitter each way between nodes A (this one unless said) and B."""
+    return await _measure(session, "latency", {**given, **_ends(hosts)})
+
+
+@click.command("throughput")
+@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@click.option("--duration", type=DURATION, help="How long to measure, whole seconds [10s].")
+@click.option("--omit", type=DURATION, help="Left out at the beginning [a fifth, at most 2s].")
+@click.option("--udp", "protocol", flag_value="udp", help="UDP instead of TCP.")
+@click.option("--streams", type=click.IntRange(1, 64), help="Parallel streams [1].")
+@click.option("--rate", "rate_bps", type=_Rate(), help="Per stream, such as 50M [all; UDP 1M].")
+@click.option("--congestion", help="TCP's congestion control [cubic].")
+@click.option("--reverse", is_flag=True, default=None, help="B sends to A.")
+@click.option("--window-bytes", type=int, help="Socket buffers [the kernel's choice].")
+@_address_options
+@schedule_options
+@label_options
+@asks_node
+async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
+    """Measure how many bits per second get from node A (this one unless said) to node B."""
+    return await _measure(session, "throughput", {**given, **_ends(hosts)})
+
+
+_FIELDS = {
+    "rtt": ("source", "dest", "count", "interval", "timeout", "length", "ttl", "ip_version"),
+    "latency": ("source", "dest", "count", "interval", "timeout", "length", "port", "ip_version"),
+    "throughput": (
+        "source", "dest", "duration", "omit", "protocol", "streams", "rate_bps", "congestion",
+        "reverse", "window_bytes", "ip_version",
+    ),
+}  # fmt: skip
+
+
+def _ends(hosts: tuple[str, ...]) -> dict[str, str | None]:
+    """Source and dest out of ``[A] B``."""
+    if len(hosts) > len(("source", "dest")):
+        msg = f"two hosts at most, not {len(hosts)}"
+        raise click.UsageError(msg)
+    return {"source": hosts[0] if len(hosts) > 1 else None, "dest": hosts[-1]}
+
+
+def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The test's spec as the options have it; what was not given is not in it."""
+    # --timeout already means how long to wait for the run, so a packet's has another name.
+    values = {**given, "timeout": given.get("packet_timeout")}
+    return {
+        name: times.format_duration(values[name]) if name in _DURATIONS else values[name]
+        for name in _FIELDS[test]
+        if values[name] is not None
+    }
+
+
+async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
+    document = with_plan(session, {"test": {"type": test, "spec": spec_of(test, given)}}, given)
+    task = await session.client.create_task(document)
+    announce(session, task)
+    exit_code = await conclude(session, await follow_task(session, task))
+    if given["repeat"] is not None or given["cron"]:
+        session.progress.note(
+            f"It goes on, {schedule_text(task.schedule.model_dump(mode='json'))}:\n"
+            f"  results:  parley run list --task {short(task.id)}\n"
+            f"  cancel:   parley task cancel {short(task.id)}"
+        )
+    return exit_code

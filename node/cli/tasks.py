@@ -1,0 +1,193 @@
+"""``parley task``: ask for measurements, look at what was asked, take it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.documents import document_options, task_document
+from node.cli.failures import say
+from node.cli.follow import follow_task
+from node.cli.listing import collect, limit_option, shortened
+from node.cli.output import Column, Kind, Record, pairs, printable, records_of
+from node.cli.references import find_task, route, short
+from node.cli.runs import conclude
+from node.cli.session import Session, asks_node
+from node.cli.times import local
+from node.model.errors import RefusedByParticipant
+
+if TYPE_CHECKING:
+    from node.client.users import Page
+    from node.model.wire.tasks import Task
+
+
+def schedule_text(schedule: Record) -> str:
+    """When, in a few words: ``every PT5M until …``."""
+    words = ["once"]
+    if schedule["repeat"]:
+        words = [f"every {schedule['repeat']}"]
+    elif schedule["cron"]:
+        words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
+    if schedule["start"]:
+        words.append(f"from {local(schedule['start'])}")
+    if schedule["until"]:
+        words.append(f"until {local(schedule['until'])}")
+    if schedule["max_runs"]:
+        words.append(f"at most {schedule['max_runs']} runs")
+    return " ".join(words)
+
+
+def _names(task: Record) -> str:
+    return route(participant["name"] for participant in task["participants"])
+
+
+def _counts(task: Record) -> str:
+    return ", ".join(f"{count} {state}" for state, count in task["runs"].items() if count)
+
+
+TASK = Kind(
+    columns=(
+        Column("task", lambda task: short(task["id"]), whole=True),
+        Column("state", lambda task: task["state"], whole=True),
+        Column("test", lambda task: task["test"]["type"], whole=True),
+        Column("when", lambda task: schedule_text(task["schedule"])),
+        Column("participants", _names),
+        Column("next run", lambda task: local(task["next_run_at"]), whole=True),
+        Column("runs or reason", lambda task: task["reason"] or _counts(task)),
+    ),
+    fields=(
+        "id", "state", "test.type", "tool", "schedule.repeat", "schedule.cron", "priority",
+        "campaign", "lead", "next_run_at", "created_at", "reason",
+    ),
+    empty=(
+        "No such tasks. Create one: parley rtt HOST --repeat 5m, "
+        "or: parley task create rtt --spec dest=HOST --repeat 5m"
+    ),
+)  # fmt: skip
+
+
+@click.group("task")
+def task_group() -> None:
+    """Create, list, show and cancel tasks."""
+
+
+@task_group.command("create")
+@document_options
+@click.option(
+    "--wait/--no-wait",
+    default=None,
+    help="Follow the first run to its end, or not even wait for the first planning. "
+    "Unless said: wait until planned.",
+)
+@asks_node
+async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
+    """Create a task that measures TEST.
+
+    \b
+      parley task create rtt --spec dest=192.0.2.7 --spec count=5
+      parley task create throughput --spec source=a --spec dest=b --repeat 1h --slip 10m
+      parley task create --file task.json
+    """  # noqa: D301 - click's mark for lines to keep
+    document = await task_document(session, given)
+    task = await session.client.create_task(document)
+    if wait:
+        announce(session, task)
+        return await conclude(session, await follow_task(session, task))
+    if wait is None and not task.planned:
+        session.followed = f"task {short(task.id)}"
+        session.progress.status("asking the participants for a time", "planning")
+        task = await session.client.until_planned(task.id)
+        session.progress.clear()
+    session.output.one(task.model_dump(mode="json"), TASK, task_view)
+    if task.state == "refused":
+        say(f"✗ {task.reason}")
+        return RefusedByParticipant.exit_code
+    if task.planned and task.next_run_at is None:
+        await _say_why_waiting(session, task)
+    return 0
+
+
+async def _say_why_waiting(session: Session, task: Task) -> None:
+    waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
+    for run in waiting.items:
+        session.progress.note(f"no time yet, it is tried again: {printable(run.reason)}")
+
+
+@task_group.command("list")
+@click.option("--state", help="Only in this state, such as active.")
+@click.option("--test", help="Only of this test.")
+@limit_option
+@asks_node
+async def list_tasks(session: Session, state: str | None, test: str | None, limit: int) -> None:
+    """List tasks, newest first."""
+
+    async def page(size: int, cursor: str | None) -> Page[Task]:
+        return await session.client.tasks(state=state, test=test, limit=size, cursor=cursor)
+
+    found, more = await collect(page, limit)
+    session.output.many(records_of(found), TASK)
+    shortened(session, more=more)
+
+
+@task_group.command("show")
+@click.argument("task")
+@asks_node
+async def show(session: Session, task: str) -> None:
+    """Show everything about a task."""
+    found = await find_task(session, task)
+    session.output.one(found.model_dump(mode="json"), TASK, task_view)
+
+
+@task_group.command("cancel")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@asks_node
+async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
+    """Cancel tasks with all their runs; what is being measured is stopped everywhere."""
+    found = [await find_task(session, written) for written in tasks]
+    cancelled = [await session.client.cancel_task(task.id) for task in found]
+    session.output.many(records_of(cancelled), TASK)
+
+
+def announce(session: Session, task: Task) -> None:
+    """Say what was created, while its run is being followed."""
+    when = schedule_text(task.schedule.model_dump(mode="json"))
+    session.progress.note(f"task {short(task.id)}: {task.test.type} {when}")
+
+
+def task_view(task: Record) -> str:
+    """A task for a person."""
+    head = f"{task['test']['type']} {printable(_names(task))}: {task['state']}"
+    reason = f", {printable(task['reason'])}" if task["reason"] else ""
+    spec = [(f"  {name}", value) for name, value in task["test"]["spec"].items()]
+    particulars = (
+        ("task", task["id"]),
+        ("when", schedule_text(task["schedule"])),
+        ("slip", _slip(task["schedule"])),
+        ("next run", local(task["next_run_at"])),
+        ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
+        ("runs", _counts(task)),
+        ("tool", task["tool"]),
+        ("class", task["scheduling_class"]),
+        ("takes", task["duration"]),
+        ("priority", task["priority"] or ""),
+        ("campaign", task["campaign"]),
+        ("reference", task["reference"]),
+        ("lead", task["lead"]),
+        ("created", local(task["created_at"])),
+        ("ended", local(task["ended_at"])),
+        *spec,
+    )
+    lines = [head + reason, pairs(particulars, indent="  ")]
+    lines += [
+        f"  {printable(participant['name'])}: {printable(participant['reason'])}"
+        for participant in task["participants"]
+        if participant["reason"]
+    ]
+    return "\n".join(lines)
+
+
+def _slip(schedule: Record) -> str:
+    if not schedule["slip"]:
+        return ""
+    return f"{schedule['slip']}{', at random' if schedule['slip_random'] else ''}"

@@ -1,0 +1,146 @@
+"""Times as people type and read them.
+
+Typed: ``5m``, ``1h30m``, ``PT5M`` for a duration; RFC 3339, ``now``, ``+1h`` or ``-30m`` for an
+instant. Read: instants in the zone of the terminal with their offset, which can be typed again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from node.model import times
+
+_UNITS = {
+    "w": 7 * times.DAY,
+    "d": times.DAY,
+    "h": times.HOUR,
+    "m": times.MINUTE,
+    "min": times.MINUTE,
+    "s": times.SECOND,
+    "ms": times.MILLISECOND,
+}
+_PIECE = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>ms|min|w|d|h|m|s)", re.ASCII)
+_PIECES = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})? ?(?:ms|min|w|d|h|m|s) ?)+", re.ASCII)
+_HINT = "write 30s, 5m, 1h30m, 2d or PT5M"
+
+
+def parse_duration(text: str) -> int:
+    """``5m``, ``1h30m`` or ``PT5M`` as microseconds; :class:`ValueError` says what to write."""
+    text = text.strip()
+    if text.startswith("P"):
+        return times.parse_duration(text)
+    if not _PIECES.fullmatch(text):
+        why = "has no unit" if text.replace(".", "", 1).isdecimal() else "is not a duration"
+        msg = f"{text!r} {why}; {_HINT}"
+        raise ValueError(msg)
+    total = sum(
+        round(float(piece["number"]) * _UNITS[piece["unit"]]) for piece in _PIECE.finditer(text)
+    )
+    if total > times.LONGEST:
+        msg = f"{text!r} is longer than 366 days"
+        raise ValueError(msg)
+    return total
+
+
+def looks_like_duration(text: str) -> bool:
+    """Whether this is a duration in the short form, such as ``5m``."""
+    return _PIECES.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An instant as typed: fixed, or so much before or after now."""
+
+    instant: int | None = None
+    offset: int = 0
+
+    def at(self, now: int) -> int:
+        """The instant that is meant."""
+        return now + self.offset if self.instant is None else self.instant
+
+
+def parse_moment(text: str) -> Moment:
+    """``now``, ``+1h``, ``-30m`` or RFC 3339; :class:`ValueError` says what to write."""
+    text = text.strip()
+    if text == "now":
+        return Moment()
+    if text[:1] in {"+", "-"}:
+        sign = -1 if text[0] == "-" else 1
+        return Moment(offset=sign * parse_duration(text[1:]))
+    try:
+        return Moment(times.parse_instant(text))
+    except ValueError as error:
+        msg = f"{text!r}: {error}, or +10m for ten minutes from now"
+        raise ValueError(msg) from None
+
+
+class _Duration(click.ParamType[int]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Seconds(_Duration):
+    """A duration where a bare number means seconds, as in other programs' ``--timeout``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        bare = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
+        return super().convert(f"{value}s" if bare else value, param, ctx)
+
+
+class _Moment(click.ParamType[Moment]):
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Moment:
+        if isinstance(value, Moment):
+            return value
+        try:
+            return parse_moment(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Duration()
+SECONDS = _Seconds()
+MOMENT = _Moment()
+
+
+def local(instant: int | str | None) -> str:
+    """An instant in the terminal's zone: ``2026-12-01 01:00:00+01:00``; nothing for ``None``."""
+    if instant is None:
+        return ""
+    if isinstance(instant, str):
+        instant = times.parse_instant(instant)
+    moment = times.to_datetime(instant).astimezone().replace(microsecond=0)
+    return moment.isoformat(" ").replace("+00:00", "Z")
+
+
+def clock_time(instant: int) -> str:
+    """Only the time of day, where the day goes without saying."""
+    return times.to_datetime(instant).astimezone().strftime("%H:%M:%S")
+
+
+def spoken(duration: int) -> str:
+    """A duration in words short enough for a status line: ``4 s``, ``12 min``, ``3 h 5 min``."""
+    seconds = round(abs(duration) / times.SECOND)
+    for size, name, smaller_size, smaller in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = seconds % size // smaller_size
+            return f"{seconds // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{seconds} s"

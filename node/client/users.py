@@ -1,0 +1,378 @@
+"""The typed client of a node's HTTP API, for people and their programs.
+
+Every method returns the wire model that the API documents, or raises the :class:`ParleyError` that
+the node's problem document was made of. Nothing here retries for long: a request whose connection
+was lost is sent once more, which is safe because every POST carries an idempotency key and
+everything else is idempotent by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+from yarl import URL
+
+from node.model import times
+from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
+from node.model.wire.nodes import (
+    ClockState,
+    Node,
+    NodeAddition,
+    NodeCard,
+    TestDescription,
+    ToolDescription,
+)
+from node.model.wire.problems import Problem, error_of, faults_of
+from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.model.wire.tasks import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
+    from uuid import UUID
+
+    from node.clock import Clock
+
+Model = TypeVar("Model", bound=BaseModel)
+Record = TypeVar("Record")
+
+_CONNECT_S = 5
+_POLL_S = 20
+_PAUSE_S = 0.1
+_SOON = 5 * times.SECOND
+_SERVER_FAULT = 500
+_REFUSED = 400
+_REDIRECTED = 300
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class Page(Generic[Record]):
+    """Part of a list, and the cursor of the next part; ``None`` at the end."""
+
+    items: tuple[Record, ...]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class TimeSpan:
+    """A stretch of a node's time line, and the node's time when it was asked."""
+
+    now: int
+    starts_at: int
+    ends_at: int
+    entries: tuple[ScheduleEntry, ...]
+    complete: bool
+    """Whether these are all; a node shows some thousands at most."""
+
+
+class UserClient:
+    """A session with one node; use it as an asynchronous context manager."""
+
+    def __init__(
+        self, server: str, token: str | None, clock: Clock, *, patience_s: float = 30
+    ) -> None:
+        """Speak to ``server`` (scheme, host and port); wait ``patience_s`` for an answer."""
+        self.server = server
+        self._token = token
+        self._clock = clock
+        self._patience_s = patience_s
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the connections."""
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        self._http = aiohttp.ClientSession(headers=headers)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close them."""
+        if self._http is not None:
+            await self._http.close()
+
+    # Tasks
+
+    async def create_task(self, document: Mapping[str, Any]) -> Task:
+        """Post a task document; the node judges it, field by field."""
+        return _read(Task, await self._ask("POST", "/tasks", body=document))
+
+    async def tasks(
+        self,
+        *,
+        state: str | None = None,
+        test: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Task]:
+        """Tasks, newest first."""
+        query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
+        return _page(Task, await self._ask("GET", "/tasks", query=query))
+
+    async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
+        """One task; with ``wait_s`` the answer comes once planning was tried."""
+        return _read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
+
+    async def cancel_task(self, task: UUID) -> Task:
+        """Cancel a task with all its runs; doing it twice changes nothing."""
+        return _read(Task, await self._ask("DELETE", f"/tasks/{task}"))
+
+    async def explain_task(self, task: UUID) -> Explanation:
+        """Why the task is as it is."""
+        return _read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
+
+    # Runs
+
+    async def runs(  # noqa: PLR0913 - the API's filters, each by name
+        self,
+        *,
+        states: Iterable[str] = (),
+        test: str | None = None,
+        task: UUID | None = None,
+        prefix: str | None = None,
+        starts: int | None = None,
+        ends: int | None = None,
+        oldest_first: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+        wait_s: int = 0,
+    ) -> Page[Run]:
+        """Runs, newest first unless said; with ``wait_s`` it waits for the list not to be empty."""
+        query = {
+            "state": ",".join(states) or None,
+            "test": test,
+            "task": task,
+            "prefix": prefix,
+            "from": _instant(starts),
+            "to": _instant(ends),
+            "order": "asc" if oldest_first else None,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return _page(Run, await self._ask("GET", "/runs", query=query, wait_s=wait_s))
+
+    async def run(self, run: UUID, *, wait_s: int = 0) -> Run:
+        """One run with its parts; with ``wait_s`` the answer comes once it is over."""
+        return _read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
+
+    async def cancel_run(self, run: UUID) -> Run:
+        """Cancel one run; if it is running it is stopped on every participant."""
+        return _read(Run, await self._ask("DELETE", f"/runs/{run}"))
+
+    async def explain_run(self, run: UUID) -> Explanation:
+        """Why the run is where it is, or is not at all."""
+        return _read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
+
+    async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
+        """The node's time line, in the order of starts."""
+        query = {"from": _instant(starts), "to": _instant(ends)}
+        body = await self._ask("GET", "/schedule", query=query)
+        try:
+            return TimeSpan(
+                now=times.parse_instant(body["now"]),
+                starts_at=times.parse_instant(body["from"]),
+                ends_at=times.parse_instant(body["to"]),
+                entries=_page(ScheduleEntry, body).items,
+                complete=bool(body.get("complete", True)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"the node's schedule cannot be read: {error!r}"
+            raise PeerAnswered(msg) from error
+
+    # Nodes, tests, tools
+
+    async def nodes(self) -> Page[Node]:
+        """The nodes that this node knows, itself included."""
+        return _page(Node, await self._ask("GET", "/nodes"))
+
+    async def own_card(self) -> NodeCard:
+        """What the node says of itself."""
+        return _read(NodeCard, await self._ask("GET", "/nodes/self"))
+
+    async def add_node(self, addition: NodeAddition) -> Node:
+        """Make another node known; its key is pinned."""
+        body = addition.model_dump(mode="json", exclude_none=True)
+        return _read(Node, await self._ask("POST", "/nodes", body=body))
+
+    async def remove_node(self, name: str) -> None:
+        """Forget a node."""
+        await self._ask("DELETE", f"/nodes/{quote(name, safe='')}")
+
+    async def tests(self) -> Page[TestDescription]:
+        """What can be measured."""
+        return _page(TestDescription, await self._ask("GET", "/tests"))
+
+    async def test(self, name: str) -> TestDescription:
+        """One test, with the schema of its spec."""
+        return _read(TestDescription, await self._ask("GET", f"/tests/{quote(name, safe='')}"))
+
+    async def tools(self) -> Page[ToolDescription]:
+        """The tools the program knows, and whether the node's host has them."""
+        return _page(ToolDescription, await self._ask("GET", "/tools"))
+
+    async def clock(self) -> ClockState:
+        """The node's clock."""
+        return _read(ClockState, await self._ask("GET", "/clock"))
+
+    # Waiting, as long as it takes: who wants a limit sets one around the call
+
+    async def until_planned(self, task: UUID) -> Task:
+        """The task once planning was tried, or as it is if that is not going to be soon or here."""
+        found = await self.task(task, wait_s=_POLL_S)
+        while self._is_about_to_be_planned(found):
+            await self._clock.sleep(_PAUSE_S)
+            found = await self.task(task, wait_s=_POLL_S)
+        return found
+
+    def _is_about_to_be_planned(self, task: Task) -> bool:
+        if task.planned or task.state != "active" or not task.led_here:
+            return False
+        return task.plan_at is not None and task.plan_at <= self._clock.now() + _SOON
+
+    async def until_run(self, task: UUID, states: Iterable[str] = ()) -> Run | None:
+        """The task's first run in one of the states; ``None`` if it ended without one."""
+        wanted, wait_s = tuple(states), 0
+        while True:
+            page = await self.runs(
+                task=task, states=wanted, oldest_first=True, limit=1, wait_s=wait_s
+            )
+            if page.items:
+                return page.items[0]
+            if (await self.task(task)).state != "active":
+                return None
+            await self._clock.sleep(_PAUSE_S)
+            wait_s = _POLL_S
+
+    # The exchange of messages
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, Any] | None = None,
+        wait_s: int = 0,
+    ) -> Any:
+        """One request and what came of it, sent again once if the connection was lost."""
+        given = {**(query or {}), "wait": wait_s or None}
+        url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
+            {key: str(value) for key, value in given.items() if value is not None}
+        )
+        headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        timeout = aiohttp.ClientTimeout(
+            total=self._patience_s + wait_s, sock_connect=min(_CONNECT_S, self._patience_s)
+        )
+
+        async def send() -> Any:
+            return await self._send(
+                method, url, json=body, headers=headers, timeout=timeout, allow_redirects=False
+            )
+
+        try:
+            return await _twice(send)
+        except TimeoutError as error:
+            cause = f"no answer within {timeout.total:g} s"
+            raise self._unreachable(cause) from error
+        except aiohttp.ClientError as error:
+            raise self._unreachable(_cause(error)) from error
+
+    async def _send(self, method: str, url: URL, **options: Any) -> Any:
+        if self._http is None:
+            msg = "a UserClient is used as an asynchronous context manager"
+            raise RuntimeError(msg)
+        async with self._http.request(method, url, **options) as response:
+            return self._answer(response, await response.read())
+
+    def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
+        """The document in an answer, or the error that it stands for."""
+        try:
+            document = json.loads(raw) if raw else None
+        except ValueError:
+            raise self._not_ours(response, raw) from None
+        if response.status < _REDIRECTED:
+            return document
+        if response.status < _REFUSED or not isinstance(document, dict):
+            raise self._not_ours(response, raw)
+        known = {key: document[key] for key in Problem.model_fields if key in document}
+        try:
+            problem = Problem.model_validate(known)
+        except ValidationError:
+            raise self._not_ours(response, raw) from None
+        raise error_of(problem)
+
+    def _not_ours(self, response: aiohttp.ClientResponse, raw: bytes) -> ParleyError:
+        """The error for what no node answers: a proxy, a crash, another service."""
+        shown = " ".join(raw.decode(errors="replace").split())[:_SHOWN_CHARACTERS]
+        said = (
+            f"{response.status} {response.reason} ({response.content_type}): {shown or 'nothing'}"
+        )
+        if response.status >= _SERVER_FAULT:
+            msg = f"{self.server} failed with {said}; look into the node's log"
+            return ParleyError(msg)
+        msg = f"{self.server} does not answer like a node but with {said}; name one with --server"
+        return PeerAnswered(msg)
+
+    def _unreachable(self, cause: str) -> PeerUnreachable:
+        msg = (
+            f"no node answers at {self.server}: {cause}; "
+            "start one with 'parley up' or name another with --server"
+        )
+        return PeerUnreachable(msg)
+
+
+async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
+    """Once more if the connection was lost on the way, not if there was none in the first place."""
+    try:
+        return await send()
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        return await send()
+
+
+def _cause(error: aiohttp.ClientError) -> str:
+    """What the system said, without what the sentence around it says already."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name is not known"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return os.strerror(error.errno).lower() if error.errno else str(error.os_error)
+    return str(error) or type(error).__name__
+
+
+def _instant(instant: int | None) -> str | None:
+    return None if instant is None else times.format_instant(instant)
+
+
+def _read(model: type[Model], document: object) -> Model:
+    """A document as a model; what does not fit is the node's fault and is named."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = faults_of(error)[0]
+        msg = (
+            f"the node's answer is not the {model.__name__} this program knows: "
+            f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"
+        )
+        raise PeerAnswered(msg) from error
+
+
+def _page(model: type[Model], document: object) -> Page[Model]:
+    """A list document; its cursor may be missing."""
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        msg = "the node's answer is not a list; do the versions of node and program differ?"
+        raise PeerAnswered(msg)
+    items = tuple(_read(model, item) for item in document["items"])
+    return Page(items, document.get("next"))

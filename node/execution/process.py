@@ -1,0 +1,440 @@
+"""Starting and ending programs. The only module that does; nothing else imports ``subprocess``.
+
+A program gets an argv (never a shell), a small environment, and a session of its own. The session
+makes it the leader of a process group, and the group is what is ended: everything the program
+forked, unless it left the group on purpose (then only a cgroup helps; the systemd unit has one).
+
+Three things keep a signal from hitting a stranger who was given a freed number:
+
+* The leader is reaped last. Until then it is a zombie that keeps its number, hence the number of
+  its group, from being used again.
+* Exits are awaited on pidfds, which name a process and not a number.
+* After a restart of the service a recorded process is recognised by its number *and* the tick of
+  the machine at which it started (:func:`.proctable.identity`).
+
+When this service is killed outright, the kernel kills the program (``setpriv --pdeathsig``). Three
+holes remain. A service that dies within a millisecond of the start, before ``setpriv`` has called
+``prctl``, leaves the program behind. So does one that is not root and started a program with file
+capabilities, because the kernel clears the death signal there (Debian's ``ping`` is such). And the
+signal goes to the leader alone. The systemd unit, which kills the whole cgroup, closes all three;
+without it :func:`kill_leftover` ends what was recorded. Code of ours between ``fork`` and ``exec``
+would close the first, but it costs 7 ms per start instead of 1, and in a program with threads it
+can hang the whole service: a worse bargain.
+The death signal follows the *thread* that forks, so :func:`start` belongs in the event loop's
+thread, never in a worker thread that ends earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from node.execution import proctable
+from node.model.errors import HostError
+
+OUTPUT_BYTES_MAX = 10_000_000
+PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+DRAIN_S = 1.0
+"""How long a stream may stay open after the leader's exit, held by someone the leader forked."""
+
+GONE_S = 10.0
+"""How long a killed group may take to disappear; longer means it hangs in the kernel."""
+
+_CHUNK = 65_536  # what a pipe holds by default
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a program. ``exit_code`` is negative where a signal ended it: minus its number.
+
+    ``truncated``: at least one stream was longer than what was kept of it.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+
+
+class _Stream:
+    """One output stream, read as it comes; what goes beyond ``kept_max`` bytes is discarded."""
+
+    def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
+        self.kept = bytearray()
+        self.truncated = False
+        self.grew = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._pipe = pipe
+        self._kept_max = kept_max
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(pipe.fileno(), False)
+        self._loop.add_reader(pipe.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self.close()
+            return
+        room = self._kept_max - len(self.kept)
+        self.kept += chunk[:room]
+        self.truncated = self.truncated or len(chunk) > room
+        self.grew.set()
+
+    def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        if not self._pipe.closed:
+            self._loop.remove_reader(self._pipe.fileno())
+            self._pipe.close()
+        self.ended.set()
+        self.grew.set()
+
+
+class Running:
+    """A started program. Its output is collected and its exit noticed whether or not one waits.
+
+    ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
+    when the kernel had taken the program, or 0 when no clock was given.
+    """
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], name: str, started_at: int, output_bytes_max: int
+    ) -> None:
+        """Take over a program that has just been started; called by :func:`start` only."""
+        self.pid = popen.pid
+        self.started_at = started_at
+        self._name = name
+        self._popen = popen
+        self._stdout = _Stream(popen.stdout, output_bytes_max) if popen.stdout else None
+        self._stderr = _Stream(popen.stderr, output_bytes_max) if popen.stderr else None
+        self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
+        self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
+
+    @functools.cached_property
+    def started_ticks(self) -> int:
+        """What :func:`kill_leftover` needs beside ``pid``: the start tick, see :mod:`.proctable`.
+
+        Read when first asked for: right after the start the kernel is still loading the program,
+        and the answer would hold up the event loop for a millisecond.
+        """
+        return proctable.identity(self.pid)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program and its group are gone."""
+        return self._supervision.done()
+
+    async def wait(self) -> Finished:
+        """The outcome, once the program has exited; giving up the wait does not end the program.
+
+        Whoever of its group outlives the leader is killed: at once, or up to ``DRAIN_S`` later
+        while it holds an output stream open.
+
+        :raises HostError: the group did not go away although it was killed.
+        """
+        return await asyncio.shield(self._supervision)
+
+    async def printed(self, text: bytes) -> None:
+        """Return as soon as ``text`` has appeared on the standard output.
+
+        :raises HostError: the program ended, or closed the stream, without printing it.
+        """
+        stream = self._stdout
+        while stream is not None and text not in stream.kept:
+            if stream.ended.is_set():
+                break
+            stream.grew.clear()
+            await stream.grew.wait()
+        if stream is None or text not in stream.kept:
+            finished = await self.wait()
+            raise HostError(
+                f"{self._name} ended with exit code {finished.exit_code} before it was ready: "
+                f"{tail(finished.stderr) or 'it said nothing'}"
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the leader alone; nothing happens when it is gone."""
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+
+    async def end(self, grace_s: float) -> None:
+        """TERM to the whole group, KILL after ``grace_s`` seconds; returns when all are gone.
+
+        Safe to call twice, and at the same time. A cancelled call kills at once.
+
+        :raises HostError: the group did not go away although it was killed.
+        """
+        self._signal_group(signal.SIGTERM)
+        try:
+            await asyncio.wait({self._supervision}, timeout=grace_s)
+        finally:
+            self._signal_group(signal.SIGKILL)
+        done, _ = await asyncio.wait({self._supervision}, timeout=2 * GONE_S)
+        if not done:
+            raise HostError(
+                f"{self._name} (process {self.pid}) does not go away although it was killed: "
+                "it hangs in the kernel, often in a device or a network file system. "
+                "Look at its state with ps, and restart the host if it stays"
+            )
+        await self.wait()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        # Not reaped, so the number is still ours. A group that is another user's as a whole
+        # cannot be signalled; the bound on the wait then tells.
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def _supervise(self) -> Finished:
+        try:
+            await proctable.exits([self.pid])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    for stream in self._streams:
+                        await stream.ended.wait()
+            self._signal_group(signal.SIGKILL)
+            _ = self.started_ticks  # the last moment at which it can be read
+            exit_code = self._popen.wait()
+            await self._group_gone()
+        finally:
+            for stream in self._streams:
+                stream.close()
+            if self._popen.returncode is None:  # the event loop is being closed under us
+                self._signal_group(signal.SIGKILL)
+                self._popen.wait()
+        return Finished(
+            exit_code,
+            bytes(self._stdout.kept) if self._stdout else b"",
+            bytes(self._stderr.kept) if self._stderr else b"",
+            any(stream.truncated for stream in self._streams),
+        )
+
+    async def _group_gone(self) -> None:
+        """Return when no living process is left in the group, which has been killed."""
+        try:
+            async with asyncio.timeout(GONE_S):
+                while members := proctable.living_members(self.pid):
+                    await proctable.exits(members)
+        except TimeoutError:
+            raise HostError(
+                f"{self._name} left processes behind that do not go away although they were "
+                f"killed: {proctable.living_members(self.pid)}. Look at them with ps"
+            ) from None
+
+
+async def start(  # noqa: PLR0913 - each says one thing about the program, all but argv by name
+    argv: Sequence[str],
+    *,
+    now: Callable[[], int] | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    output_bytes_max: int = OUTPUT_BYTES_MAX,
+    user: str | None = None,
+    log: Path | None = None,
+    owner_death: signal.Signals = signal.SIGKILL,
+) -> Running:
+    """Start a program in its own session and return while it runs.
+
+    ``env`` comes on top of PATH, LANG and HOME. ``output_bytes_max`` is kept of each stream, or
+    both streams are appended to the file ``log``. ``user`` is the account to run as (from root).
+    ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
+
+    :raises HostError: the program is not there, or cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        output: int | IO[bytes] = subprocess.PIPE
+        if log is not None:
+            output = stack.enter_context(_open_log(log))
+        options = _options(argv, env, cwd, user)
+        popen = _spawn(
+            [*_setpriv(user, owner_death), *argv],
+            options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
+        )
+        started_at = now() if now else 0
+    return Running(popen, Path(argv[0]).name, started_at, output_bytes_max)
+
+
+async def finish(
+    argv: Sequence[str], *, timeout_s: float, cwd: Path | None = None, user: str | None = None
+) -> Finished:
+    """Run a short program to its end and return its output, whatever its exit code.
+
+    :raises HostError: the program is not there, or was killed because it took too long.
+    """
+    running = await start(argv, cwd=cwd, user=user)
+    try:
+        return await asyncio.wait_for(running.wait(), timeout_s)
+    except TimeoutError:
+        raise _too_long(argv, timeout_s) from None
+    finally:
+        await running.end(0)
+
+
+def run(  # noqa: PLR0913 - as for start
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    user: str | None = None,
+) -> Finished:
+    """The same as :func:`finish` where there is no event loop to serve. Blocks.
+
+    :raises HostError: the program is not there, or was killed because it took too long.
+    """
+    options = _options(argv, env, cwd, user)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    popen = _spawn([*_setpriv(user, None), *argv], options | pipes)
+    with popen:
+        try:
+            stdout, stderr = popen.communicate(stdin, timeout=timeout_s)
+        except BaseException as fault:
+            _kill_group(popen.pid)
+            if not isinstance(fault, subprocess.TimeoutExpired):
+                raise
+            raise _too_long(argv, timeout_s) from None
+    return Finished(popen.returncode, stdout, stderr)
+
+
+def kill_leftover(pid: int, started_ticks: int) -> bool:
+    """Kill the process group recorded before a restart, if ``pid`` is still that very process.
+
+    Returns whether it was there. Blocks until all of it is gone, usually for a few milliseconds.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The pidfd is taken before the comparison: what is compared is what the pidfd names.
+        if proctable.identity(pid) != started_ticks:
+            return False
+        _kill_group(pid)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def tail(output: bytes, lines: int = 5) -> str:
+    """The last few lines of what a program printed, for an error message."""
+    return "\n".join(output.decode(errors="replace").strip().splitlines()[-lines:])
+
+
+def tail_of(log: Path, lines: int = 5) -> str:
+    """The last few lines of a log; nothing if there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _CHUNK))
+            return tail(file.read(), lines)
+    except FileNotFoundError:
+        return ""
+
+
+def _too_long(argv: Sequence[str], timeout_s: float) -> HostError:
+    return HostError(
+        f"{Path(argv[0]).name} was killed because it did not finish within {timeout_s:g} s"
+    )
+
+
+def _options(
+    argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, user: str | None
+) -> dict[str, Any]:
+    account = pwd.getpwnam(user) if user is not None else None
+    home = account.pw_dir if account else os.environ.get("HOME", "/")
+    path = os.environ.get("PATH", PATH_DEFAULT)
+    environment = {"PATH": path, "LANG": "C.UTF-8", "HOME": home, **(env or {})}
+    if shutil.which(argv[0], path=environment["PATH"]) is None:
+        raise HostError(
+            f"the program {argv[0]} is not there (looked in {environment['PATH']}). "
+            "Install it, or add its directory to PATH"
+        )
+    options: dict[str, Any] = {"env": environment, "cwd": cwd, "start_new_session": True}
+    if account is not None and _setpriv_path() is None:
+        groups = os.getgrouplist(account.pw_name, account.pw_gid)
+        options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    return options
+
+
+def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:
+    """What to put before an argv. setpriv replaces itself by the program: same number, same group.
+
+    It is also quicker than Popen's own ``user=``, which rules out ``vfork``.
+    """
+    setpriv = _setpriv_path()
+    if setpriv is None or (user is None and death is None):
+        return []
+    words = [setpriv]
+    if user is not None:
+        gid = pwd.getpwnam(user).pw_gid
+        words += ["--reuid", user, "--regid", str(gid), "--init-groups"]
+    if death is not None:
+        words += ["--pdeathsig", death.name.removeprefix("SIG")]
+    return [*words, "--"]
+
+
+@functools.cache
+def _setpriv_path() -> str | None:
+    """Where util-linux's setpriv is; other setprivs know no death signal."""
+    found = shutil.which("setpriv", path=PATH_DEFAULT)
+    if found is None:
+        return None
+    answer = _spawn(
+        [found, "--help"],
+        {"env": {}, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+    ).communicate()[0]
+    return found if b"--pdeathsig" in answer else None
+
+
+def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(argv, **options)  # noqa: S603 - an argv list, and no shell
+    except OSError as fault:
+        raise HostError(f"{argv[0]} cannot be started: {fault.strerror or fault}") from fault
+
+
+def _input(content: bytes, stack: contextlib.ExitStack) -> int:
+    """A descriptor from which the program reads ``content``: a file in memory, so nobody blocks."""
+    if not content:
+        return subprocess.DEVNULL
+    descriptor = os.memfd_create("stdin")
+    stack.callback(os.close, descriptor)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _kill_group(group: int) -> None:
+    """Kill a group whose leader is not reaped yet, and wait until nobody of it runs."""
+    os.killpg(group, signal.SIGKILL)
+    for member in proctable.living_members(group):
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(member)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(GONE_S * 1_000)
+            os.close(pidfd)
+
+
+def _open_log(log: Path) -> IO[bytes]:
+    log.touch(mode=0o600)
+    return log.open("ab", buffering=0)

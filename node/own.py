@@ -1,0 +1,49 @@
+"""This node as a participant of the tasks it leads itself: the same port, without HTTP."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from node.booking import TimeLine
+from node.consent import Consent
+from node.model.wire.participants import (
+    CommitAnswer,
+    CommitRequest,
+    HoldAnswer,
+    HoldRequest,
+    Introduction,
+    IntroductionAnswer,
+    Proposal,
+    ProposalRequest,
+)
+
+
+class OwnNode:
+    """Calls the time line directly."""
+
+    def __init__(self, identity: str, name: str, time_line: TimeLine, consent: Consent) -> None:
+        """``identity`` and ``name`` are this node's."""
+        self.identity = identity
+        self.name = name
+        self._time_line = time_line
+        self._consent = consent
+
+    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
+        """Whether this host does its own part."""
+        return await self._consent.consider(self.identity, introduction)
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Free ranges in the windows."""
+        return await self._time_line.propose(request)
+
+    async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
+        """Book for now."""
+        return await self._time_line.hold(exchange, self.identity, request)
+
+    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
+        """Keep these runs."""
+        return await self._time_line.commit(exchange, request)
+
+    async def release(self, exchange: UUID, task: UUID) -> None:
+        """Drop the hold."""
+        await self._time_line.release(exchange, task)

@@ -1,0 +1,60 @@
+"""Field types shared by the specs and results of tests. Pure.
+
+Limits on durations live here because pydantic's own would speak of bare microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from node.model import times
+from node.model.wire.fields import Duration
+
+IpVersion = Literal[4, 6]
+"""The version of the Internet Protocol."""
+
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""A part of a whole, 0 to 1."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+"""Any number but infinities and NaN."""
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A finite number not below zero."""
+
+Counted = Annotated[int, Field(ge=0)]
+"""A number of things."""
+
+Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]
+"""A UDP or TCP port that needs no privilege."""
+
+
+def between(least: int, most: int) -> AfterValidator:
+    """Refuse durations (microseconds) outside ``[least, most]`` in a sentence with ISO 8601."""
+
+    def check(value: int) -> int:
+        if not least <= value <= most:
+            limits = f"{times.format_duration(least)} to {times.format_duration(most)}"
+            raise ValueError(f"{times.format_duration(value)} is outside {limits}")
+        return value
+
+    return AfterValidator(check)
+
+
+def duration_field(default: int, description: str) -> Any:
+    """A duration's default (microseconds), written as ISO 8601 in the JSON schema."""
+    shown = {"default": times.format_duration(default)}
+    return Field(default=default, description=description, json_schema_extra=shown)
+
+
+def whole_seconds(value: int) -> int:
+    """Refuse a duration (microseconds) that is not a whole number of seconds."""
+    if value % times.SECOND:
+        raise ValueError(f"{times.format_duration(value)} is not a whole number of seconds")
+    return value
+
+
+WholeSeconds = Annotated[Duration, AfterValidator(whole_seconds)]
+"""A duration for programs that count in seconds."""

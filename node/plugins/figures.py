@@ -1,0 +1,100 @@
+"""Statistics of delays, and numbers as people read them. Pure.
+
+Delays are milliseconds everywhere here. One-way delays may be negative when the clocks of the two
+hosts differ; nothing here minds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from node.model.wire.fields import Document
+from node.plugins.fields import Finite, NonNegative
+
+_DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
+_NANOSECONDS_PER_MS = 1e6
+
+
+class DelayFigures(Document):
+    """The distribution of delays in milliseconds."""
+
+    min: Finite = Field(description="The smallest delay, in milliseconds.")
+    median: Finite = Field(description="The median delay, in milliseconds.")
+    mean: Finite = Field(description="The arithmetic mean of the delays, in milliseconds.")
+    p95: Finite = Field(description="The 95th percentile (nearest rank), in milliseconds.")
+    max: Finite = Field(description="The largest delay, in milliseconds.")
+    stdev: NonNegative = Field(description="The population standard deviation, in milliseconds.")
+
+
+def delay_figures(delays_ms: Sequence[float]) -> DelayFigures | None:
+    """The figures of a set of delays; ``None`` if it is empty."""
+    if not delays_ms:
+        return None
+    ordered = sorted(delays_ms)
+    rank = math.ceil(0.95 * len(ordered))  # nearest rank: an observed value, also in small sets
+    mean = math.fsum(ordered) / len(ordered)
+    return DelayFigures(
+        min=round(ordered[0], _DECIMALS),
+        median=round(statistics.median(ordered), _DECIMALS),
+        mean=round(mean, _DECIMALS),
+        p95=round(ordered[rank - 1], _DECIMALS),
+        max=round(ordered[-1], _DECIMALS),
+        stdev=round(_deviation(ordered, mean), _DECIMALS),
+    )
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+
+
+def jitter(delays_ms: Mapping[int, float]) -> float | None:
+    """The mean absolute delay variation of consecutive packets, in milliseconds.
+
+    ``delays_ms`` maps sequence numbers to delays. This is the inter-packet delay variation of
+    RFC 3393 with RFC 5481's section 4.1 selection (each packet against the one sent just before
+    it), averaged without sign; pairs with a lost packet do not count. An offset between the clocks
+    cancels out. ``None`` without a single pair.
+    """
+    steps = [
+        abs(delay - delays_ms[sequence - 1])
+        for sequence, delay in delays_ms.items()
+        if sequence - 1 in delays_ms
+    ]
+    return round(math.fsum(steps) / len(steps), _DECIMALS) if steps else None
+
+
+def milliseconds(nanoseconds: int) -> float:
+    """Nanoseconds as milliseconds."""
+    return nanoseconds / _NANOSECONDS_PER_MS
+
+
+def share(part: int, whole: int) -> float:
+    """``part`` of ``whole`` as a fraction within 0 to 1; 0 of nothing is 0."""
+    return min(1.0, max(0.0, part / whole)) if whole else 0.0
+
+
+def delay_text(delay_ms: float) -> str:
+    """``20.41 ms``."""
+    return f"{delay_ms:.2f} ms"
+
+
+def percent_text(fraction: float) -> str:
+    """``1 %``, ``0.25 %``."""
+    return f"{100 * fraction:.3g} %"
+
+
+def rate_text(rate_bps: float) -> str:
+    """Bits per second with three digits and a decimal unit: ``47.4 Mb/s``."""
+    for factor, unit in ((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
+        if rate_bps >= factor:
+            return f"{_three_digits(rate_bps / factor)} {unit}"
+    return f"{rate_bps:.0f} b/s"
+
+
+def _three_digits(value: float) -> str:
+    whole_digits = len(str(int(value)))
+    return f"{value:.{max(0, 3 - whole_digits)}f}"

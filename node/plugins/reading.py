@@ -1,0 +1,73 @@
+"""What every tool checks of a program's output before it reads it. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from node.model.errors import ToolOutputError
+from node.plugins.contracts import Output
+from node.plugins.participation import first_fault
+
+BYTES_MAX = 10_000_000
+"""More output than this is no result of any tool here: the largest, iperf3's, stays below 6 MB."""
+
+_LONGEST_CAUSE = 300
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def text_of(output: Output, program: str) -> str:
+    """Standard output as text.
+
+    :raises ToolOutputError: it is too long, or not UTF-8.
+    """
+    if len(output.stdout) > BYTES_MAX:
+        raise ToolOutputError(f"{program} printed {len(output.stdout)} bytes, too many to read")
+    try:
+        return output.stdout.decode()
+    except UnicodeDecodeError as fault:
+        raise ToolOutputError(f"{program} printed bytes that are not UTF-8: {fault}") from None
+
+
+def document_of(output: Output, program: str, model: type[Model]) -> Model:
+    """Standard output as the JSON document ``model``.
+
+    :raises ToolOutputError: it ended badly, or printed something else.
+    """
+    text = text_of(output, program)
+    if not text.strip():
+        raise failure(output, program, "it printed nothing")
+    try:
+        return model.model_validate_json(text, strict=True)
+    except ValidationError as fault:
+        raise failure(output, program, first_fault(fault)) from None
+
+
+def failure(output: Output, program: str, otherwise: str) -> ToolOutputError:
+    """The error for an output without a result, cause first.
+
+    The cause is that the launcher had to end the program, else what it said on standard error, else
+    ``otherwise`` with the exit code.
+    """
+    said = complaint(output, program)
+    if output.ended_by != "itself":
+        late = f"{program} had not finished at the end of the run"
+        return ToolOutputError(f"{late}: {said}" if said else late)
+    if said:
+        return ToolOutputError(f"{program}: {said}")
+    return ToolOutputError(f"{program}: {otherwise} (exit code {output.exit_code})")
+
+
+def complaint(output: Output, program: str) -> str:
+    """The telling line on standard error, without the program's name; empty if there is none.
+
+    That is the first line, but the last one of a Python traceback.
+    """
+    text = output.stderr[:BYTES_MAX].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    telling = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return telling.removeprefix(f"{program}: ")[:_LONGEST_CAUSE]

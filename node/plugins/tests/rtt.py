@@ -1,0 +1,132 @@
+"""Round-trip time and loss from one participant to any host, by ICMP echo. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from node.model.classes import SchedulingClass
+from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Part, Result
+from node.plugins.fields import (
+    Counted,
+    Fraction,
+    IpVersion,
+    NonNegative,
+    between,
+    duration_field,
+)
+from node.plugins.figures import DelayFigures, delay_text, percent_text
+from node.plugins.participation import fill, part_of
+
+_LONGEST = HOUR
+
+
+class RttSpec(Document):
+    """Whom to ask, how often, and how long to wait for the answer."""
+
+    source: Host | None = Field(
+        default=None, description="The host that asks; left out, the lead itself."
+    )
+    dest: Host = Field(description="The host that answers; any host, not only a node.")
+    count: int = Field(
+        default=10, ge=1, le=10_000, strict=True, description="The number of packets."
+    )
+    interval: Annotated[Duration, between(2 * MILLISECOND, MINUTE)] = duration_field(
+        200 * MILLISECOND,
+        # ping refuses unprivileged users anything below 2 ms.
+        "The time from one packet to the next, PT0.002S to PT1M.",
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        SECOND, "A packet not answered after this is lost, PT0.01S to PT1M."
+    )
+    length: int = Field(
+        default=56,
+        ge=16,  # below, ping has no room for its time stamp and prints no time
+        le=8952,
+        strict=True,
+        description="The data bytes of each packet; with the ICMP header, eight more.",
+    )
+    ttl: int | None = Field(
+        default=None, ge=1, le=255, strict=True, description="The hop limit; left out, the host's."
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what dest's address is."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> RttSpec:
+        if self.count * self.interval > _LONGEST:
+            took = format_duration(self.count * self.interval)
+            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        return self
+
+
+class RttResult(Document):
+    """Round-trip times and loss."""
+
+    address: str = Field(max_length=253, description="The address that was asked.")
+    sent: Counted = Field(description="Packets sent.")
+    received: Counted = Field(description="Different packets answered in time.")
+    late: Counted = Field(description="Answers after the timeout; they are lost.")
+    loss: Fraction = Field(description="Packets not answered in time, as a fraction, 0 to 1.")
+    rtt_ms: DelayFigures | None = Field(description="Round-trip times in milliseconds.")
+    jitter_ms: NonNegative | None = Field(
+        description="Mean absolute variation of consecutive packets (RFC 3393), milliseconds."
+    )
+    duplicates: Counted = Field(description="Answers that came more than once.")
+    reordered: Counted = Field(description="Answers that came out of order (RFC 4737).")
+    errors: tuple[Annotated[str, Field(max_length=300)], ...] = Field(
+        max_length=10, description="What routers or the host said instead of an answer."
+    )
+
+
+class RttTest:
+    """Round-trip time and loss."""
+
+    name = "rtt"
+    title = "Round-trip time and loss"
+    spec_model: type[Document] = RttSpec
+    result_model: type[Document] = RttResult
+
+    def scheduling_class(self, spec: RttSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
+        """Background: a few packets disturb nobody."""
+        return SchedulingClass.BACKGROUND
+
+    def participants(self, spec: RttSpec) -> tuple[str | None, ...]:
+        """Source alone; dest does not know that it takes part."""
+        return (spec.source,)
+
+    def with_participants(self, spec: RttSpec, names: Sequence[str]) -> RttSpec:
+        """The spec with source filled in.
+
+        :raises ValueError: more than one, or at odds with the spec.
+        """
+        return fill(spec, self.name, ("source",), names)
+
+    def hosts(self, spec: RttSpec) -> tuple[str, ...]:
+        """Source, where given, and dest."""
+        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
+
+    def merge(self, spec: RttSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+        """The one part is the result."""
+        part, reason = part_of(parts, 0, RttResult)
+        return Merged(part.model_dump(mode="json") if part else None, reason)
+
+    def summary(self, result: Result) -> str:
+        """``20.41 ms, loss 1 %, jitter 0.20 ms``."""
+        figures = RttResult.model_validate(result)
+        loss = f"loss {percent_text(figures.loss)}"
+        if figures.rtt_ms is None:
+            said = f" ({figures.errors[0]})" if figures.errors else ""
+            return f"no answer, {loss}{said}"
+        text = f"{delay_text(figures.rtt_ms.median)}, {loss}"
+        if figures.jitter_ms is not None:
+            text += f", jitter {delay_text(figures.jitter_ms)}"
+        return text
+
+
+TEST = RttTest()

@@ -1,0 +1,259 @@
+"""How many bits per second get from one participant to another, by TCP or UDP. Pure.
+
+Participant 0 (``source``) is the client and participant 1 (``dest``) the server. Data flows from
+source to dest, with ``reverse`` from dest to source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from node.model.classes import SchedulingClass
+from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Part, Result
+from node.plugins.fields import (
+    Counted,
+    Fraction,
+    IpVersion,
+    NonNegative,
+    WholeSeconds,
+    between,
+    duration_field,
+)
+from node.plugins.figures import delay_text, percent_text, rate_text
+from node.plugins.participation import fill, joined, part_of
+
+UDP_RATE_BPS = 1_000_000
+_OMIT_USUAL_MOST = 2 * SECOND
+_OMIT_USUAL_SHARE = 5
+
+
+class ThroughputSpec(Document):
+    """How to fill the path, and for how long."""
+
+    source: Host | None = Field(
+        default=None, description="The client, which sends; left out, the lead itself."
+    )
+    dest: Host | None = Field(
+        default=None, description="The server, which receives; needed here or in `participants`."
+    )
+    duration: Annotated[WholeSeconds, between(SECOND, HOUR)] = duration_field(
+        10 * SECOND, "How long to measure, in whole seconds, PT1S to PT1H."
+    )
+    omit: Annotated[WholeSeconds, between(0, MINUTE)] | None = Field(
+        default=None,
+        description="How long to send before measuring, to leave slow start out, in whole seconds "
+        "up to PT1M; left out, a fifth of the duration, at most PT2S.",
+    )
+    protocol: Literal["tcp", "udp"] = Field(default="tcp", description="The transport protocol.")
+    streams: int = Field(
+        default=1, ge=1, le=64, strict=True, description="The number of parallel streams."
+    )
+    rate_bps: int | None = Field(
+        default=None,
+        ge=1_000,
+        le=1_000_000_000_000,
+        strict=True,
+        description="The rate to send at, per stream, in bits per second; left out, as fast as TCP "
+        "can, or 1000000 with UDP.",
+    )
+    congestion: str = Field(
+        default="cubic",
+        pattern=r"^[a-z][a-z0-9_]{0,14}$",
+        description="TCP's congestion control; the result depends on it by an order of magnitude.",
+    )
+    reverse: bool = Field(default=False, strict=True, description="Whether dest sends to source.")
+    window_bytes: int | None = Field(
+        default=None,
+        ge=1_024,
+        le=536_870_912,
+        strict=True,
+        description="The socket buffers in bytes; left out, the kernel tunes them.",
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what dest's address is."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> ThroughputSpec:
+        if self.source is not None and self.source == self.dest:
+            raise ValueError(f"source and dest are the same host, {self.source}")
+        return self
+
+    @property
+    def omitted(self) -> int:
+        """How long to send before measuring, in microseconds (whole seconds)."""
+        if self.omit is not None:
+            return self.omit
+        usual = min(_OMIT_USUAL_MOST, self.duration // _OMIT_USUAL_SHARE)
+        return usual - usual % SECOND
+
+
+class Interval(Document):
+    """A stretch of the measurement, all streams together."""
+
+    start_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
+    end_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
+    rate_bps: NonNegative = Field(description="Bits per second.")
+    retransmits: Counted | None = Field(description="TCP segments sent again; null if not known.")
+    omitted: bool = Field(description="Whether it lies before the measurement proper.")
+
+
+class Sent(Document):
+    """What went in."""
+
+    bytes: Counted = Field(description="Payload bytes.")
+    duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
+    rate_bps: NonNegative = Field(description="Bits per second.")
+    retransmits: Counted | None = Field(description="TCP segments sent again; null with UDP.")
+
+
+class Received(Document):
+    """What came out."""
+
+    bytes: Counted = Field(description="Payload bytes.")
+    duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
+    rate_bps: NonNegative = Field(description="Bits per second.")
+
+
+class Datagrams(Document):
+    """What UDP's receiver counted."""
+
+    packets: Counted = Field(description="Packets expected from their numbers.")
+    lost: Counted = Field(description="Packets that did not arrive.")
+    loss: Fraction = Field(description="Lost packets as a fraction, 0 to 1.")
+    jitter_ms: NonNegative = Field(
+        description="The smoothed interarrival jitter of RFC 3550 section 6.4.1, milliseconds."
+    )
+    out_of_order: Counted = Field(description="Packets that arrived out of order.")
+
+
+class TcpRtt(Document):
+    """The round-trip time as the sending kernel estimated it, in milliseconds."""
+
+    min: NonNegative = Field(description="The least.")
+    mean: NonNegative = Field(description="The mean.")
+    max: NonNegative = Field(description="The largest.")
+
+
+class ThroughputPart(Document):
+    """What one participant saw; what its end cannot know is null."""
+
+    sent: Sent | None
+    received: Received | None
+    datagrams: Datagrams | None
+    rtt_ms: TcpRtt | None
+    congestion: str | None = Field(max_length=32)
+    cpu: Fraction | None
+    intervals: tuple[Interval, ...]
+
+
+class Cpu(Document):
+    """How busy the measuring processes were, as fractions of one processor."""
+
+    source: Fraction | None = Field(description="At source.")
+    dest: Fraction | None = Field(description="At dest.")
+
+
+class ThroughputResult(Document):
+    """What went in and what came out."""
+
+    protocol: Literal["tcp", "udp"] = Field(description="The transport protocol.")
+    reverse: bool = Field(description="Whether dest sent to source.")
+    streams: Counted = Field(description="The number of parallel streams.")
+    congestion: str | None = Field(
+        description="The congestion control that TCP's sender really used; null with UDP."
+    )
+    omitted_ms: Counted = Field(description="How long was sent before measuring, milliseconds.")
+    rate_bps: NonNegative = Field(description="What came out, in bits per second.")
+    sent: Sent | None = Field(description="What went in.")
+    received: Received = Field(description="What came out.")
+    datagrams: Datagrams | None = Field(description="Loss and jitter; null with TCP.")
+    rtt_ms: TcpRtt | None = Field(description="TCP's own round-trip times; null with UDP.")
+    cpu: Cpu = Field(description="How busy the measuring processes were.")
+    intervals: tuple[Interval, ...] = Field(description="The course of it, as the client saw it.")
+
+
+class ThroughputTest:
+    """Bits per second from one participant to another."""
+
+    name = "throughput"
+    title = "Throughput by TCP or UDP"
+    spec_model: type[Document] = ThroughputSpec
+    result_model: type[Document] = ThroughputResult
+
+    def scheduling_class(self, spec: ThroughputSpec) -> SchedulingClass:  # noqa: ARG002 - all same
+        """Exclusive: it fills the path, and is wrong if anything else does."""
+        return SchedulingClass.EXCLUSIVE
+
+    def participants(self, spec: ThroughputSpec) -> tuple[str | None, ...]:
+        """Source and dest."""
+        return (spec.source, spec.dest)
+
+    def with_participants(self, spec: ThroughputSpec, names: Sequence[str]) -> ThroughputSpec:
+        """The spec with source and dest filled in.
+
+        :raises ValueError: not two, at odds with the spec, or no dest in either.
+        """
+        filled = fill(spec, self.name, ("source", "dest"), names)
+        if filled.dest is None:
+            raise ValueError("throughput needs dest, in the spec or as the second of participants")
+        return filled
+
+    def hosts(self, spec: ThroughputSpec) -> tuple[str, ...]:
+        """Source and dest, where given."""
+        return tuple(host for host in (spec.source, spec.dest) if host is not None)
+
+    def merge(self, spec: ThroughputSpec, parts: Sequence[Part]) -> Merged:
+        """Each end's own figures; the client's alone is a partial result, for it asks the server.
+
+        The client comes first in the reason: why it failed is most often why the server did.
+        """
+        client, client_reason = part_of(parts, 0, ThroughputPart)
+        server, server_reason = part_of(parts, 1, ThroughputPart)
+        result = _result(spec, client, server) if client else None
+        lacking = "no end says what was received" if client and not result else None
+        reason = joined(client_reason, server_reason, lacking)
+        return Merged(result.model_dump(mode="json") if result else None, reason)
+
+    def summary(self, result: Result) -> str:
+        """``47.4 Mb/s, 12 retransmits (cubic)``; UDP: ``9.9 Mb/s, loss 1 %, jitter 0.06 ms``."""
+        figures = ThroughputResult.model_validate(result)
+        text = rate_text(figures.rate_bps)
+        if figures.datagrams:
+            jitter = delay_text(figures.datagrams.jitter_ms)
+            return f"{text}, loss {percent_text(figures.datagrams.loss)}, jitter {jitter}"
+        if figures.sent and figures.sent.retransmits is not None:
+            text += f", {figures.sent.retransmits} retransmits"
+        return f"{text} ({figures.congestion})" if figures.congestion else text
+
+
+def _result(
+    spec: ThroughputSpec, client: ThroughputPart, server: ThroughputPart | None
+) -> ThroughputResult | None:
+    """Prefer what an end saw itself to what it heard from the other over the control channel."""
+    sender, receiver = (server, client) if spec.reverse else (client, server)
+    received = (receiver and receiver.received) or client.received
+    if received is None:
+        return None
+    return ThroughputResult(
+        protocol=spec.protocol,
+        reverse=spec.reverse,
+        streams=spec.streams,
+        congestion=(sender and sender.congestion) or client.congestion,
+        omitted_ms=spec.omitted // MILLISECOND,
+        rate_bps=received.rate_bps,
+        sent=(sender and sender.sent) or client.sent,
+        received=received,
+        datagrams=(receiver and receiver.datagrams) or client.datagrams,
+        rtt_ms=(sender and sender.rtt_ms) or client.rtt_ms,
+        cpu=Cpu(source=client.cpu, dest=server.cpu if server else None),
+        intervals=client.intervals,
+    )
+
+
+TEST = ThroughputTest()

@@ -1,0 +1,260 @@
+"""Throughput by iperf3, 3.12 or newer: the server at dest, the client at source. Pure.
+
+What its JSON does that one would not expect (all recorded in ``tests/golden/tools/iperf3``): a
+failure has exit code 0 or 1 and an ``error`` key; a server whose client went away before measuring
+says nothing at all; a server's ``sum_sent`` may hold numbers below zero as unsigned ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.contracts import Command, Output, Party, PartContext, Requirement, Result
+from node.plugins.fields import Counted, NonNegative
+from node.plugins.figures import share
+from node.plugins.reading import document_of, failure
+from node.plugins.tests.throughput import (
+    UDP_RATE_BPS,
+    Datagrams,
+    Interval,
+    Received,
+    Sent,
+    TcpRtt,
+    ThroughputPart,
+    ThroughputSpec,
+)
+
+_CLIENT = 0
+
+_CLIENT_DELAY = SECOND
+"""The client starts this much later than the server: it tries only once to connect, and the server
+may be late by the difference of the clocks (some 100 ms) and by a slow start."""
+_EXCHANGE = 2500 * MILLISECOND
+"""For iperf3's own exchange before and after (connecting, parameters, streams; results, goodbye):
+1.6 s were measured at a round-trip time of 200 ms. The launcher ends what still runs 250 ms before
+the booked end."""
+_CONNECT_TIMEOUT_MS = 2000
+_IDLE_TIMEOUT_S = 10
+"""Without a client for this long the server gives up, instead of blocking a long run's time."""
+_ENTRIES_MAX = 10_000
+"""Entries in the JSON's course (one per stream and interval, 450 bytes each)."""
+
+
+class _Lenient(BaseModel):
+    """A part of iperf3's JSON; versions add keys, so unknown ones are passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Sum(_Lenient):
+    start: float = Field(default=0, allow_inf_nan=False)
+    end: NonNegative = 0
+    seconds: NonNegative = 0
+    bytes: Counted = 0
+    bits_per_second: NonNegative = 0
+    retransmits: Counted | None = None
+    omitted: bool = False
+    jitter_ms: NonNegative | None = None
+    lost_packets: int = 0
+    packets: Counted = 0
+
+
+class _IntervalEntry(_Lenient):
+    sum: _Sum
+
+
+class _StreamSender(_Lenient):
+    min_rtt: NonNegative = 0
+    mean_rtt: NonNegative = 0
+    max_rtt: NonNegative = 0
+
+
+class _StreamUdp(_Lenient):
+    out_of_order: Counted = 0
+
+
+class _Stream(_Lenient):
+    sender: _StreamSender | None = None
+    udp: _StreamUdp | None = None
+
+
+class _Cpu(_Lenient):
+    host_total: NonNegative = 0
+
+
+class _ServerEnd(_Lenient):
+    streams: tuple[_Stream, ...] = ()
+    sum_received: _Sum | None = None
+    cpu_utilization_percent: _Cpu | None = None
+    sender_tcp_congestion: str | None = Field(default=None, max_length=32)
+
+
+class _End(_ServerEnd):
+    # Only where this end sent or asked the other: a receiving server's is rubbish.
+    sum_sent: _Sum | None = None
+
+
+class _ServerDocument(_Lenient):
+    error: str | None = None
+    intervals: tuple[_IntervalEntry, ...] = ()
+    end: _ServerEnd
+
+
+class _Document(_ServerDocument):
+    end: _End
+
+
+class Iperf3Tool:
+    """iperf3."""
+
+    name = "iperf3"
+    tests: tuple[str, ...] = ("throughput",)
+    preference = 0
+    requirement: Requirement | None = Requirement(program="iperf3", package="iperf3")
+
+    def duration(self, spec: ThroughputSpec) -> int:
+        """The client's delay, its exchange with the server and all it sends, in microseconds."""
+        return _CLIENT_DELAY + spec.omitted + spec.duration + _EXCHANGE
+
+    def needs_port(self, spec: ThroughputSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """The server's node gives out a port."""
+        return participant != _CLIENT
+
+    def command(self, part: PartContext) -> Command:
+        """``iperf3 -c …``, a second later than ``iperf3 -s -1 …`` at the other participant."""
+        client, server = part.parties
+        spec: ThroughputSpec = part.spec
+        shared = ["-J", "-p", str(int(server.data["port"])), "-i", str(_interval_s(spec))]
+        if part.participant == _CLIENT:
+            options = [*shared, *_bound(client), *_client_options(spec)]
+            return Command(("iperf3", "-c", server.address, *options), delay=_CLIENT_DELAY)
+        idle = ["--idle-timeout", str(_IDLE_TIMEOUT_S)]
+        return Command(("iperf3", "-s", "-1", *shared, *_bound(server), *idle))
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """What this end sent or received; the client also what the server told it.
+
+        :raises ToolOutputError: iperf3 failed, or printed something else; its own reason first.
+        """
+        spec: ThroughputSpec = part.spec
+        is_client = part.participant == _CLIENT
+        if not is_client and output.ended_by == "itself" and not output.stdout.strip():
+            raise failure(output, "iperf3", f"no client came within {_IDLE_TIMEOUT_S} s")
+        knows_sent = is_client or spec.reverse
+        document = document_of(output, "iperf3", _Document if knows_sent else _ServerDocument)
+        if document.error:
+            cause = document.error.removeprefix("error - ")[:300]
+            raise ToolOutputError(f"iperf3: {cause}")
+        sent = document.end.sum_sent if isinstance(document, _Document) else None
+        received = document.end.sum_received if is_client or not spec.reverse else None
+        if sent is None and received is None:
+            raise failure(output, "iperf3", "the other end went away before anything was measured")
+        return _part(spec, document, sent, received)
+
+
+def _bound(party: Party) -> list[str]:
+    """Use the address that was agreed, on a host with several; a name may mean another one here."""
+    try:
+        ipaddress.ip_address(party.address)
+    except ValueError:
+        return []
+    return ["-B", party.address]
+
+
+def _client_options(spec: ThroughputSpec) -> list[str]:
+    options = ["-t", str(spec.duration // SECOND), "-O", str(spec.omitted // SECOND)]
+    options += ["-P", str(spec.streams), "--connect-timeout", str(_CONNECT_TIMEOUT_MS)]
+    if spec.protocol == "udp":
+        options += ["-u", "-b", str(spec.rate_bps or UDP_RATE_BPS)]
+    else:
+        # Never the host's default: it differs between hosts, and the result with it.
+        options += ["-C", spec.congestion]
+        options += ["-b", str(spec.rate_bps)] if spec.rate_bps else []
+    options += ["-w", str(spec.window_bytes)] if spec.window_bytes else []
+    options += [f"-{spec.ip_version}"] if spec.ip_version else []
+    return [*options, "-R"] if spec.reverse else options
+
+
+def _interval_s(spec: ThroughputSpec) -> int:
+    """Every second, or less often where the output would grow too long to read; in seconds."""
+    entries = (spec.omitted + spec.duration) // SECOND * (spec.streams + 1)
+    return -(-entries // _ENTRIES_MAX)
+
+
+def _part(
+    spec: ThroughputSpec, document: _ServerDocument, sent: _Sum | None, received: _Sum | None
+) -> Result:
+    end = document.end
+    cpu = end.cpu_utilization_percent
+    part = ThroughputPart(
+        sent=_sent(sent) if sent else None,
+        received=_received(received) if received else None,
+        datagrams=_datagrams(received, end) if received and spec.protocol == "udp" else None,
+        rtt_ms=_rtt_ms(end.streams),
+        congestion=end.sender_tcp_congestion,
+        cpu=share(round(cpu.host_total * 1000), 100_000) if cpu else None,
+        intervals=tuple(_interval(entry.sum) for entry in document.intervals),
+    )
+    return part.model_dump(mode="json")
+
+
+def _sent(total: _Sum) -> Sent:
+    return Sent(
+        bytes=total.bytes,
+        duration_ms=_ms(total.seconds),
+        rate_bps=round(total.bits_per_second),
+        retransmits=total.retransmits,
+    )
+
+
+def _received(total: _Sum) -> Received:
+    return Received(
+        bytes=total.bytes,
+        duration_ms=_ms(total.seconds),
+        rate_bps=round(total.bits_per_second),
+    )
+
+
+def _datagrams(total: _Sum, end: _ServerEnd) -> Datagrams:
+    # Duplicates make iperf3 count fewer than none lost.
+    lost = max(0, total.lost_packets)
+    return Datagrams(
+        packets=total.packets,
+        lost=lost,
+        loss=share(lost, total.packets),
+        jitter_ms=round(total.jitter_ms or 0, 4),
+        out_of_order=sum(stream.udp.out_of_order for stream in end.streams if stream.udp),
+    )
+
+
+def _rtt_ms(streams: tuple[_Stream, ...]) -> TcpRtt | None:
+    """Over all streams; ``None`` at the receiving end, where iperf3 prints zeros."""
+    senders = [stream.sender for stream in streams if stream.sender and stream.sender.mean_rtt]
+    if not senders:
+        return None
+    return TcpRtt(
+        min=min(sender.min_rtt for sender in senders) / MILLISECOND,
+        mean=round(sum(sender.mean_rtt for sender in senders) / len(senders) / MILLISECOND, 3),
+        max=max(sender.max_rtt for sender in senders) / MILLISECOND,
+    )
+
+
+def _interval(entry: _Sum) -> Interval:
+    return Interval(
+        start_ms=_ms(max(0.0, entry.start)),
+        end_ms=_ms(entry.end),
+        rate_bps=round(entry.bits_per_second),
+        retransmits=entry.retransmits,
+        omitted=entry.omitted,
+    )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+TOOL = Iperf3Tool()

@@ -1,0 +1,50 @@
+"""Idling with the system's own ``sleep``. Pure."""
+
+from __future__ import annotations
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.reading import failure
+from node.plugins.tests.idle import IdlePart, IdleSpec
+
+_WRAP_UP = SECOND // 2
+"""The booked time is the spec's to the microsecond, so the sleep is this much shorter: it has ended
+by itself, also after a late start, when the launcher ends what still runs before the booked end."""
+
+
+class SleepTool:
+    """The system's ``sleep``."""
+
+    name = "sleep"
+    tests: tuple[str, ...] = ("idle",)
+    preference = 0
+    requirement: Requirement | None = Requirement(program="sleep", package="coreutils")
+
+    def duration(self, spec: IdleSpec) -> int:
+        """Exactly the time asked for, in microseconds."""
+        return spec.duration
+
+    def needs_port(self, spec: IdleSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """``sleep 179.5``."""
+        return Command(argv=("sleep", f"{_slept(part) / SECOND:.6f}"))
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """How long it slept, in milliseconds.
+
+        :raises node.model.errors.ToolOutputError: it did not sleep to the end.
+        """
+        if output.exit_code != 0 or output.ended_by != "itself":
+            raise failure(output, "sleep", "it did not sleep to the end")
+        return IdlePart(slept_ms=_slept(part) / MILLISECOND).model_dump(mode="json")
+
+
+def _slept(part: PartContext) -> int:
+    spec: IdleSpec = part.spec
+    return spec.duration - _WRAP_UP
+
+
+TOOL = SleepTool()

@@ -1,0 +1,376 @@
+"""One node, put together: everything its API serves and the loops that work beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import aiohttp
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from node.admission import Admission
+from node.booking import HoldKeeper, TimeLine
+from node.capabilities import Capabilities
+from node.client.peers import Peer, Peers
+from node.clock import Clock
+from node.consent import Consent
+from node.ending import Ending
+from node.events import Hub
+from node.execution.launcher import Launcher
+from node.execution.parts import Collector
+from node.model import times
+from node.model.errors import (
+    Conflict,
+    FieldFault,
+    HostError,
+    InvalidDocument,
+    NotFound,
+    ParleyError,
+    PeerError,
+)
+from node.model.wire.nodes import NodeAddition, NodeCard
+from node.model.wire.participants import (
+    CommitRequest,
+    Introduction,
+    IntroductionAnswer,
+    PartMessage,
+    RunEnd,
+    TaskEnd,
+)
+from node.outbox import Outbox
+from node.own import OwnNode
+from node.peers import Directory
+from node.settings import Settings
+from node.store import nodes, runs
+from node.store.bookings import HeldTask
+from node.store.database import Database, Notice
+from node.store.nodes import KnownNode
+from node.store.outbox import Kind, Message
+from node.trust.keys import NodeKey
+from node.trust.signatures import Verifier, new_nonce, sign
+from node.trust.tokens import digest, new_token, write_token
+
+KEEP_FINISHED = 30 * times.DAY
+KEEP_FAILED = 90 * times.DAY
+_OWNER = "owner"
+
+log = structlog.get_logger()
+
+
+def program_version() -> str:
+    """The installed version, for cards and descriptions."""
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"
+
+
+class Node:
+    """This host's node. Made by :func:`assemble`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        database: Database,
+        key: NodeKey,
+        session: aiohttp.ClientSession,
+    ) -> None:
+        """Put the parts together; nothing runs before :meth:`start`."""
+        self.settings = settings
+        self.clock = clock
+        self.database = database
+        self.started = clock.now()
+        self.stopping = False
+        self.openapi: dict[str, Any] = {}
+        self.card = NodeCard(
+            identity=key.identity,
+            name=settings.name,
+            url=settings.public_url,
+            address=settings.measurement_address,
+            version=program_version(),
+        )
+        self._tokens: set[str] = set()
+        self.directory = Directory(database)
+        self.capabilities = Capabilities()
+        self.hub = Hub(clock)
+        self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
+        self.verifier = Verifier(key.identity, self.started, self.directory.knows)
+        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())  # noqa: S311 - ports, no secrets
+        self.consent = Consent(database, self.capabilities, key.identity)
+        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
+        self.collector = Collector(database, clock, self.capabilities, key.identity)
+        self.ending = Ending(database, clock, key.identity, settings.name)
+        self.admission = Admission(
+            database,
+            clock,
+            self.capabilities,
+            self.directory,
+            self._introduce,
+            uuid4,
+            settings.horizon,
+        )
+        self.launcher = Launcher(database, clock, self.capabilities, self.collector)
+        self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
+        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END)
+        self.outbox = Outbox(database, clock, kinds, self._deliver)
+        self._scheduler = AsyncIOScheduler(timezone="UTC")
+        self._loops: list[asyncio.Task[None]] = []
+        self._listeners: list[Callable[[Notice], None]] = [
+            self.hub.heard,
+            self.launcher.heard,
+            self.outbox.heard,
+        ]
+
+    def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
+        def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
+            created = self.clock.now() // times.SECOND
+            nonce = new_nonce(secrets.token_bytes)
+            return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
+
+        return signed
+
+    def _needs_port(self, task: HeldTask, tool: str) -> bool:
+        return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Write this node's card and token, mark what was missed, start the loops.
+
+        Signatures are dated in whole seconds and those from before the start are refused, so it
+        first lets the second of its start pass: a peer's first request must not fail by that.
+        """
+        await self.clock.sleep_until((self.started // times.SECOND + 1) * times.SECOND)
+        async with self.database.transaction() as connection:
+            known = await nodes.own_identity(connection)
+            if known not in (None, self.card.identity):
+                msg = (
+                    f"this database belongs to the node {known}, and the key in "
+                    f"{self.settings.state_dir} is another; use the state directory it was made "
+                    "with, or an empty database"
+                )
+                raise HostError(msg)
+            await nodes.keep_self(connection, self.card, self.clock.now())
+            await self._first_token(connection)
+        await self.directory.refresh()
+        await self.launcher.recover()
+        self._loops = [
+            asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
+            asyncio.create_task(self.launcher.run(), name="launcher"),
+            asyncio.create_task(self.outbox.run(), name="outbox"),
+        ]
+        self._house_keeping()
+
+    async def _first_token(self, connection: Any) -> None:
+        path = self.settings.state_dir / "token"
+        if path.exists() and await nodes.has_token(connection, digest(path.read_text().strip())):
+            return
+        token = new_token(secrets.token_bytes)
+        write_token(path, token)
+        await nodes.keep_token(connection, digest(token), _OWNER, self.clock.now())
+
+    def _house_keeping(self) -> None:
+        every = self._scheduler.add_job
+        every(
+            self._quietly(self.holds.run_once),
+            "interval",
+            seconds=1,
+            max_instances=1,
+            coalesce=True,
+        )
+        every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
+        every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
+        self._scheduler.start()
+
+    def _quietly(self, action: Callable[[], Any]) -> Callable[[], Any]:
+        """A job whose failure is logged and does not end its repetition."""
+
+        async def job() -> None:
+            try:
+                await action()
+            except ParleyError as error:
+                log.warning("house-keeping failed", error=error.detail)
+
+        return job
+
+    async def _overdue(self) -> None:
+        await self.collector.give_up(self.clock.now() - self.settings.part_grace)
+        await self.ending.finish_tasks()
+
+    async def _purge(self) -> None:
+        now = self.clock.now()
+        async with self.database.transaction() as connection:
+            await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
+
+    def _heard(self, notice: Notice) -> None:
+        if notice.kind == "node":
+            self._loops.append(asyncio.create_task(self.directory.refresh()))
+        for listener in self._listeners:
+            listener(notice)
+
+    async def listen(self, listener: Callable[[Notice], None]) -> None:
+        """Where the node's own loops run in another process: hear notifications until cancelled."""
+
+        def heard(notice: Notice) -> None:
+            if notice.kind == "node":
+                self._loops.append(asyncio.create_task(self.directory.refresh()))
+            listener(notice)
+
+        await self.database.listen(heard, self.clock)
+
+    def also_tell(self, listener: Callable[[Notice], None]) -> None:
+        """Let another part of this process hear the notifications."""
+        self._listeners.append(listener)
+
+    async def stop(self) -> None:
+        """Stop the loops; running parts are ended and marked."""
+        self.stopping = True
+        self.hub.close()
+        with contextlib.suppress(Exception):
+            self._scheduler.shutdown(wait=False)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        with contextlib.suppress(ParleyError):
+            await self.outbox.run_once()
+
+    async def check(self) -> None:
+        """Whether it can work now.
+
+        :raises DatabaseUnavailable: the database does not answer.
+        """
+        async with self.database.connection() as connection:
+            await nodes.own_identity(connection)
+
+    # -- who may do what -----------------------------------------------------------------------------
+
+    async def knows_token(self, token_digest: str) -> bool:
+        """Whether a user's token was given out here; those seen before are not looked up again."""
+        if token_digest not in self._tokens:
+            async with self.database.connection() as connection:
+                if not await nodes.has_token(connection, token_digest):
+                    return False
+            self._tokens.add(token_digest)
+        return True
+
+    async def add_peer(self, addition: NodeAddition) -> KnownNode:
+        """Fetch a node's card and pin its key.
+
+        :raises PeerError: nobody answers at the URL.
+        :raises Conflict: its key is not the one expected, or its name is taken.
+        """
+        card = await self.peers.card(addition.url)
+        if addition.identity not in (None, card.identity):
+            msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
+            raise Conflict(msg)
+        taken = self.directory.find(card.name)
+        if taken is not None and taken.name == card.name and taken.identity != card.identity:
+            msg = f"another node named {card.name} is known already; remove it first"
+            raise Conflict(msg)
+        if card.identity == self.card.identity:
+            fault = FieldFault("/url", "is this node itself")
+            raise InvalidDocument([fault])
+        async with self.database.transaction() as connection:
+            await nodes.keep(connection, card, self.clock.now())
+            await nodes.notify(connection, card.name, "added")
+        await self.directory.refresh()
+        return self.directory.by_identity(card.identity)
+
+    async def remove_peer(self, name: str) -> None:
+        """Forget a node.
+
+        :raises NotFound: there is none of that name.
+        """
+        async with self.database.transaction() as connection:
+            if not await nodes.remove(connection, name):
+                msg = f"no other node named {name} is known here"
+                raise NotFound(msg)
+            await nodes.notify(connection, name, "removed")
+        await self.directory.refresh()
+
+    # -- other nodes -----------------------------------------------------------------------------------
+
+    def peer(self, identity: str) -> Peer:
+        """Another node, to speak to.
+
+        :raises NotFound: it is not known here.
+        """
+        known = self.directory.by_identity(identity)
+        return self.peers.to(known.identity, known.name, known.url)
+
+    def participant(self, identity: str) -> OwnNode | Peer:
+        """A participant of a task: this node directly, or another one over HTTP."""
+        return self.own if identity == self.card.identity else self.peer(identity)
+
+    async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
+        return await self.participant(known.identity).introduce(introduction)
+
+    async def _ask_decision(self, lead: str, exchange: UUID) -> CommitRequest | str | None:
+        try:
+            if lead == self.card.identity:
+                answered = await self.time_line.decision(exchange)
+            else:
+                answered = await self.peer(lead).decision(exchange)
+        except (PeerError, NotFound):
+            return None
+        return answered.commit if answered.commit is not None else answered.state
+
+    async def _deliver(self, message: Message) -> None:
+        """Hand one message of the outbox to its node, this one included."""
+        if message.node == self.card.identity:
+            await self._deliver_here(message)
+            return
+        peer = self.peer(message.node)
+        match message.kind:
+            case Kind.PART:
+                await peer.send_part(PartMessage.model_validate(message.body))
+            case Kind.RUN_END:
+                await peer.end_run(RunEnd.model_validate(message.body))
+            case Kind.TASK_END:
+                await peer.end_task(TaskEnd.model_validate(message.body))
+            case Kind.COMMIT | Kind.RELEASE:
+                pass  # the lead's own outbox delivers these
+
+    async def _deliver_here(self, message: Message) -> None:
+        if message.kind is Kind.PART:
+            await self.collector.receive(message.node, PartMessage.model_validate(message.body))
+        elif message.kind is Kind.RUN_END:
+            await self.ending.heard(message.node, RunEnd.model_validate(message.body))
+        elif message.kind is Kind.TASK_END:
+            await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
+
+
+async def assemble(
+    settings: Settings, clock: Clock, dsn: str, session: aiohttp.ClientSession
+) -> Node:
+    """Open the database and the key, and put a node together."""
+    prepare_directory(settings.state_dir)
+    key = NodeKey.load_or_create(settings.state_dir / "node.pem")
+    database = Database(dsn)
+    await database.open()
+    return Node(settings, clock, database, key, session)
+
+
+def prepare_directory(path: Path) -> None:
+    """Make the state directory, readable by its owner only.
+
+    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
+    run as root and must get to its own directory.
+
+    :raises HostError: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the state directory {path} cannot be made: {error.strerror}; choose another with --state-dir"
+        raise HostError(msg) from error

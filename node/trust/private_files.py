@@ -1,0 +1,113 @@
+"""Files that only the service may read: keys and tokens.
+
+They are written under another name and appear under their own in one step, so that a crash leaves
+the old file, the new one or none, never half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from node.model.errors import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OWNER_ONLY = 0o600
+_GROUP_OR_OTHERS = 0o077
+_LARGEST = 65_536
+
+
+def read_private(path: Path) -> bytes | None:
+    """What the file holds, ``None`` if there is no such file.
+
+    :raises HostError: it cannot be read, or others than its owner may read it.
+    """
+    try:
+        # Without O_NONBLOCK a pipe in the place of the file would stop the service for ever.
+        with _opened(path, os.O_RDONLY | os.O_NONBLOCK, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                msg = f"{path} is not a file"
+                raise HostError(msg)
+            if mode & _GROUP_OR_OTHERS:
+                raise HostError(_exposed(path, mode))
+            return file.read(_LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise HostError(msg) from error
+
+
+def create_private(path: Path, content: bytes) -> bool:
+    """Write the file, mode 0600, unless there is one; whether it was written.
+
+    :raises HostError: the folder does not take it.
+    """
+    try:
+        with _finished_copy(path, content) as copy:
+            path.hardlink_to(copy)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise HostError(_unwritable(path, error)) from error
+    return True
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Write the file, mode 0600, in the place of whatever is there.
+
+    :raises HostError: the folder does not take it.
+    """
+    try:
+        with _finished_copy(path, content) as copy:
+            copy.replace(path)
+    except OSError as error:
+        raise HostError(_unwritable(path, error)) from error
+
+
+@contextmanager
+def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
+    """A complete file beside ``path``; whatever the caller made of it, its name is gone after."""
+    copy = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
+            os.fchmod(file.fileno(), OWNER_ONLY)  # whatever the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield copy
+    finally:
+        copy.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
+    """The open file; ``flags`` are those of :func:`os.open`."""
+
+    def opener(name: str, _: int) -> int:
+        return os.open(name, flags, OWNER_ONLY)
+
+    return open(path, mode, opener=opener)  # Path.open takes no opener
+
+
+def _exposed(path: Path, mode: int) -> str:
+    return (
+        f"{path} is open to other users of this host (mode {stat.S_IMODE(mode):04o}), who could "
+        f"then pose as this node: chmod 600 {shlex.quote(str(path))}"
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be written: {error.strerror}"

@@ -1,0 +1,301 @@
+"""A stand-in for a node that only serves documents, and the real command as a process.
+
+It stands in for parsing and printing; what nodes really do is tested in tests/acceptance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+
+from node.model.errors import NotAuthenticated, NotFound, ParleyError
+from node.model.wire.problems import MEDIA_TYPE, problem_of
+
+ROOT = Path(__file__).parents[3]
+Document = dict[str, Any]
+START = "2026-12-01T10:00:00Z"
+
+
+def a_task(identifier: str, **changes: Any) -> Document:
+    """A task as the API shows it."""
+    participant = {"node": "ed25519:a", "url": "http://a:1", "address": "192.0.2.1"}
+    return {
+        "id": identifier,
+        "state": "active",
+        "reason": None,
+        "test": {"type": "rtt", "spec": {"dest": "b"}},
+        "tool": "ping",
+        "tools": [],
+        "schedule": {"repeat": "PT5M"},
+        "priority": 0,
+        "scheduling_class": "background",
+        "duration": "PT3S",
+        "participants": [{**participant, "name": "a", "accepted": True}],
+        "lead": "a",
+        "led_here": True,
+        "campaign": None,
+        "reference": None,
+        "created_at": START,
+        "ended_at": None,
+        "next_run_at": START,
+        "planned": True,
+        "runs": {"scheduled": 2},
+        **changes,
+    }
+
+
+def a_run(identifier: str, task: str, **changes: Any) -> Document:
+    """A run as the API shows it."""
+    return {
+        "id": identifier,
+        "task": task,
+        "test": "rtt",
+        "tool": "ping",
+        "state": "finished",
+        "reason": None,
+        "scheduling_class": "background",
+        "priority": 0,
+        "starts_at": START,
+        "ends_at": "2026-12-01T10:00:03Z",
+        "slot": START,
+        "attempt": 1,
+        "participants": ["a", "b"],
+        "participant": 0,
+        "lead": "a",
+        "started_at": START,
+        "finished_at": "2026-12-01T10:00:02Z",
+        "start_error_ms": 0.4,
+        "displaced_by": None,
+        "summary": "20.41 ms, loss 0 %",
+        "result": {"sent": 5, "loss": 0.0, "rtt_ms": {"median": 20.41, "max": 21.0}},
+        **changes,
+    }
+
+
+@dataclass
+class StandIn:
+    """What the stand-in serves, and what it was asked."""
+
+    url: str = ""
+    token: str = "secret"
+    tasks: list[Document] = field(default_factory=list)
+    runs: list[Document] = field(default_factory=list)
+    documents: dict[str, Any] = field(default_factory=dict)
+    """Path → what a GET of it answers."""
+    stories: dict[str, list[Document]] = field(default_factory=dict)
+    """Run → changes that each further GET of it brings."""
+    created: Document | ParleyError | None = None
+    """What a POST of a task answers."""
+    drop_posts: int = 0
+    """So many POSTs lose their connection after they have arrived."""
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    posted: list[tuple[Document, str]] = field(default_factory=list)
+    waited: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when somebody waits for a run that will not end."""
+    was_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every request."""
+
+    def add_task(self, identifier: str, **changes: Any) -> Document:
+        """Serve a task."""
+        self.tasks.append(a_task(identifier, **changes))
+        return self.tasks[-1]
+
+    def add_run(self, identifier: str, task: str, **changes: Any) -> Document:
+        """Serve a run."""
+        self.runs.append(a_run(identifier, task, **changes))
+        return self.runs[-1]
+
+
+STAND_IN = web.AppKey("stand_in", StandIn)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    node = request.app[STAND_IN]
+    node.asked.append((request.method, request.raw_path, dict(request.query)))
+    node.was_asked.set()
+    try:
+        if request.method != "GET":
+            given = request.headers.get("Authorization")
+            if given != f"Bearer {node.token}":
+                raise NotAuthenticated("this needs an access token")
+        return await handler(request)
+    except ParleyError as error:
+        problem = problem_of(error)
+        return web.Response(
+            text=problem.model_dump_json(), status=problem.status, content_type=MEDIA_TYPE
+        )
+
+
+def _listed(found: list[Document], request: web.Request) -> web.Response:
+    """One page of a list; the cursor is the number of the first item."""
+    query = request.query
+    prefix = query.get("prefix", "")
+    states = query.get("state", "").split(",") if query.get("state") else None
+    found = [
+        item
+        for item in found
+        if item["id"].startswith(prefix)
+        and (states is None or item["state"] in states)
+        and query.get("task", item.get("task")) == item.get("task")
+    ]
+    first, size = int(query.get("cursor", 0)), int(query.get("limit", 50))
+    after = first + size
+    page = found[first:after]
+    return web.json_response({"items": page, "next": str(after) if after < len(found) else None})
+
+
+def _by_id(found: list[Document], request: web.Request) -> Document:
+    for item in found:
+        if item["id"] == str(UUID(request.match_info["id"])):
+            return item
+    raise NotFound(f"there is no {request.path}")
+
+
+async def _list_tasks(request: web.Request) -> web.Response:
+    return _listed(request.app[STAND_IN].tasks, request)
+
+
+async def _list_runs(request: web.Request) -> web.Response:
+    return _listed(request.app[STAND_IN].runs, request)
+
+
+async def _task(request: web.Request) -> web.Response:
+    return web.json_response(_by_id(request.app[STAND_IN].tasks, request))
+
+
+async def _run(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    run = _by_id(node.runs, request)
+    story = node.stories.get(run["id"])
+    if story:
+        run.update(story.pop(0))
+    elif "wait" in request.query and story is not None:
+        node.waited.set()
+        await asyncio.Event().wait()
+    return web.json_response({**run, "parts": []})
+
+
+async def _create(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
+    if node.drop_posts:
+        node.drop_posts -= 1
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+    if isinstance(node.created, ParleyError):
+        raise node.created
+    return web.json_response(node.created, status=201)
+
+
+async def _cancel(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    found = _by_id(node.tasks if "/tasks/" in request.path else node.runs, request)
+    found.update(state="cancelled", reason="cancelled by its owner")
+    return web.json_response(found)
+
+
+async def _document(request: web.Request) -> web.Response:
+    documents = request.app[STAND_IN].documents
+    if request.path not in documents:
+        raise NotFound(f"there is no {request.path}")
+    return web.json_response(documents[request.path])
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[StandIn]:
+    """The stand-in, listening."""
+    stand_in = StandIn()
+    app = web.Application(middlewares=[_problems])
+    app[STAND_IN] = stand_in
+    app.router.add_get("/v1/tasks", _list_tasks)
+    app.router.add_post("/v1/tasks", _create)
+    app.router.add_get("/v1/runs", _list_runs)
+    app.router.add_get("/v1/tasks/{id}", _task)
+    app.router.add_get("/v1/runs/{id}", _run)
+    app.router.add_delete("/v1/{kind:tasks|runs}/{id}", _cancel)
+    app.router.add_get("/{path:.*}", _document)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    stand_in.url = f"http://{host}:{port}"
+    stand_in.documents["/v1/clock"] = {
+        "now": "2026-12-01T09:59:58Z",
+        "synchronised": True,
+        "error_bound_ms": 1.0,
+    }
+    yield stand_in
+    await runner.cleanup()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Parley:
+    """The command line as a process, with nothing of this user's own settings."""
+
+    def __init__(self, home: Path) -> None:
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+            "TZ": "UTC",
+        }
+
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, **more: str
+    ) -> asyncio.subprocess.Process:
+        """Start a command; ``more`` goes into its environment."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "node.cli.main",
+            *arguments,
+            env=self._environment | more,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ended:
+        """Run a command to its end."""
+        process = await self.start(*arguments, stdout=asyncio.subprocess.PIPE, **more)
+        out, err = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Ended(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Parley:
+    """The command without any server or token."""
+    return Parley(tmp_path)
+
+
+@pytest.fixture
+def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[Ended]]:
+    """The command with the stand-in as its node."""
+
+    async def run(*arguments: str, stdin: str = "", **more: str) -> Ended:
+        settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token} | more
+        return await bare(*arguments, stdin=stdin, **settings)
+
+    return run

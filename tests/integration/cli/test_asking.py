@@ -1,0 +1,261 @@
+"""Creating tasks: what the options become, how the first run is followed, what the end means."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from node.model.errors import FieldFault, InvalidDocument, RefusedByParticipant
+
+TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+RUN = "11111111-1111-4111-8111-111111111111"
+NEXT = "12222222-2222-4222-8222-222222222222"
+PENDING: dict[str, Any] = {
+    "state": "scheduled",
+    "summary": None,
+    "result": None,
+    "started_at": None,
+    "finished_at": None,
+}
+
+
+@pytest.fixture
+def planned(node: Any) -> Any:
+    """A node that takes a task and has planned its first run, which then runs and is measured."""
+    node.created = node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
+    run = node.add_run(RUN, TASK)
+    measured = dict(run)
+    run.update(PENDING)
+    node.stories[RUN] = [{"state": "running"}, {"state": "merging"}, measured]
+    node.tasks[0]["planned"] = True
+    return node
+
+
+async def test_a_shortcut_creates_follows_and_prints(parley: Any, planned: Any) -> None:
+    """A shortcut ends with the run on standard output and its progress on standard error."""
+    ended = await parley("rtt", "b", "--count", "5", "--interval", "20ms", "--packet-timeout", "2s")
+    assert ended.code == 0
+    run = json.loads(ended.out)
+    assert (run["id"], run["state"]) == (RUN, "finished")
+    document, key = planned.posted[0]
+    spec = {"dest": "b", "count": 5, "interval": "PT0.02S", "timeout": "PT2S"}
+    assert document == {"test": {"type": "rtt", "spec": spec}}
+    assert key
+    lines = ended.err.splitlines()
+    assert lines[0] == f"task {TASK[:8]}: rtt every PT5M"
+    phases = (
+        "rtt planned for 10:00:00 on a, b, start",
+        "rtt running on a, b",
+        "rtt: waiting for the parts of the other participants",
+        "rtt finished",
+    )
+    for line, phase in zip(lines[2:], phases, strict=True):
+        assert line.startswith(phase)
+        assert line.endswith(f"(run {RUN[:8]})")
+
+
+async def test_a_result_for_a_person(parley: Any, planned: Any) -> None:
+    """As a table the summary stands first, then each value with its unit."""
+    assert planned.created
+    ended = await parley("latency", "a", "b", "-o", "table", "-q")
+    lines = ended.out.splitlines()
+    assert lines[0] == "✓ rtt a → b: 20.41 ms, loss 0 %"
+    assert "  rtt median  20.41 ms" in lines
+    assert "  loss        0 %" in lines
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [("failed", 1), ("missed", 1), ("cancelled", 1), ("unplaced", 4), ("finished", 0)],
+)
+async def test_the_end_of_the_run_is_the_exit_code(
+    parley: Any, planned: Any, state: str, code: int
+) -> None:
+    """What was measured but failed is 1, what found no time is 4, and the reason is shown."""
+    end = {"state": state, "reason": "because of this"}
+    planned.stories[RUN] = [end]
+    ended = await parley("throughput", "b", "-o", "table")
+    assert ended.code == code
+    assert "because of this" in ended.out
+
+
+async def test_options_become_the_document(parley: Any, planned: Any) -> None:
+    """Options win over the file, and the whole schedule and every label find their place."""
+    base = {"test": {"type": "rtt", "spec": {"dest": "b", "count": 3}}, "priority": 1}
+    ended = await parley(
+        "task", "create", "--file", "-", "--spec", "count=10", "--spec-json", '{"length": 100}',
+        "--repeat", "5m", "--slip", "30s", "--slip-random", "--start", "2026-12-01T00:00:00Z",
+        "--until", "2027-01-01 00:00:00+01:00", "--max-runs", "9", "--priority", "7",
+        "--participant", "a", "--tool", "ping", "--tool", "fping", "--campaign", "ops",
+        "--reference", '{"ticket": 4711}', "-o", "ids",
+        stdin=json.dumps(base),
+    )  # fmt: skip
+    assert ended.out.strip() == TASK
+    assert planned.posted[0][0] == {
+        "test": {"type": "rtt", "spec": {"dest": "b", "count": 10, "length": 100}},
+        "schedule": {
+            "repeat": "PT5M",
+            "slip": "PT30S",
+            "slip_random": True,
+            "start": "2026-12-01T00:00:00Z",
+            "until": "2026-12-31T23:00:00Z",
+            "max_runs": 9,
+        },
+        "priority": 7,
+        "participants": ["a"],
+        "tools": ["ping", "fping"],
+        "campaign": "ops",
+        "reference": {"ticket": 4711},
+    }
+
+
+async def test_short_durations_in_the_spec(parley: Any, planned: Any) -> None:
+    """A short duration is written out where the test's schema has a duration, and only there."""
+    duration = {"anyOf": [{"type": "string", "format": "duration"}, {"type": "null"}]}
+    schema = {"properties": {"interval": duration, "dest": {"type": "string"}}}
+    planned.documents["/v1/tests/rtt"] = {
+        "name": "rtt", "title": "Round trip", "spec": schema, "result": {}, "tools": [],
+    }  # fmt: skip
+    ended = await parley(
+        "task", "create", "rtt", "--spec", "interval=20ms", "--spec", "dest=5m", "--no-wait"
+    )
+    assert ended.code == 0
+    assert planned.posted[0][0]["test"]["spec"] == {"interval": "PT0.02S", "dest": "5m"}
+
+
+async def test_wait_follows_and_no_wait_does_not(parley: Any, planned: Any) -> None:
+    """--wait ends with the run, --no-wait asks nothing after the task was taken."""
+    assert json.loads((await parley("task", "create", "rtt", "--wait")).out)["id"] == RUN
+    planned.asked.clear()
+    ended = await parley("task", "create", "rtt", "--no-wait")
+    assert json.loads(ended.out)["id"] == TASK
+    assert [method for method, _, _ in planned.asked] == ["POST"]
+
+
+async def test_a_repeating_shortcut_says_how_to_end_it(parley: Any, planned: Any) -> None:
+    """After the first result it says that the task goes on, and the way to cancel it."""
+    planned.created["schedule"] = {"repeat": "PT5M"}
+    ended = await parley("rtt", "b", "--repeat", "5m")
+    assert ended.code == 0
+    assert f"parley task cancel {TASK[:8]}" in ended.err
+
+
+async def test_a_task_without_time_says_why(parley: Any, node: Any) -> None:
+    """A task that was taken but found no time yet is no error, and the reason is told."""
+    node.created = node.add_task(TASK, next_run_at=None, runs={"waiting": 1})
+    node.add_run(RUN, TASK, **PENDING | {"state": "waiting", "reason": "b is busy until 14:00"})
+    ended = await parley("task", "create", "rtt")
+    assert ended.code == 0
+    assert "no time yet, it is tried again: b is busy until 14:00" in ended.err
+
+
+async def test_a_displaced_run_is_followed_to_its_new_place(parley: Any, planned: Any) -> None:
+    """A run that lost its time is followed as the next attempt of its slot."""
+    measured = planned.add_run(NEXT, TASK, attempt=2)
+    planned.stories[NEXT] = [dict(measured)]
+    measured.update(PENDING)
+    planned.stories[RUN] = [{"state": "displaced", "reason": "it gave way"}]
+    ended = await parley("run", "follow", "11")
+    assert ended.code == 0
+    assert json.loads(ended.out)["id"] == NEXT
+    assert "it gave way" in ended.err
+
+
+async def test_follow_takes_a_task(parley: Any, planned: Any) -> None:
+    """Following a task follows its next run, or shows the last one when none will come."""
+    assert json.loads((await parley("run", "follow", "aaaa")).out)["id"] == RUN
+    planned.tasks[0]["state"] = "finished"
+    assert json.loads((await parley("run", "follow", "aaaa")).out)["id"] == RUN
+
+
+async def test_refusals(parley: Any, node: Any) -> None:
+    """A refusal has code 3 whether it comes at once or is the task's state."""
+    node.created = RefusedByParticipant("b has no tool for throughput; apt install iperf3")
+    ended = await parley("throughput", "b")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == "✗ b has no tool for throughput\n  apt install iperf3\n"
+    node.created = node.add_task(TASK, state="refused", reason="b will not")
+    assert (await parley("throughput", "b")).code == 3
+    assert (await parley("task", "create", "rtt")).code == 3
+
+
+async def test_wrong_documents(parley: Any, node: Any) -> None:
+    """Every wrong field is named; code 2."""
+    faults = [FieldFault("/test/spec/dest", "is required"), FieldFault("/priority", "too much")]
+    node.created = InvalidDocument(faults)
+    ended = await parley("task", "create", "rtt")
+    assert (ended.code, ended.out) == (2, "")
+    assert "/test/spec/dest: is required" in ended.err
+    assert "/priority: too much" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("task", "create"), "parley test list"),
+        (("task", "create", "rtt", "--repeat", "P1M"), "vary in length"),
+        (("task", "create", "rtt", "--repeat", "5"), "no unit"),
+        (("task", "create", "rtt", "--start", "tomorrow"), "+10m"),
+        (("task", "create", "rtt", "--spec", "dest"), "KEY=VALUE"),
+        (("task", "create", "rtt", "--spec-json", "[1]"), "not a JSON object"),
+        (("task", "create", "rtt", "--reference", "{"), "not JSON"),
+        (("task", "create", "--file", "/nonexistent"), "cannot be read"),
+        (("throughput", "b", "--rate", "fast"), "50M"),
+        (("latency", "a", "b", "c"), "two hosts at most"),
+        (("run", "list", "--server", "ftp://x"), "not the address of a node"),
+    ],
+)
+async def test_usage(parley: Any, node: Any, arguments: tuple[str, ...], told: str) -> None:
+    """A wrong command line is refused with what to write, before anything is sent; code 2."""
+    ended = await parley(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in " ".join(ended.err.split())
+    assert node.posted == []
+
+
+async def test_walking_away(bare: Any, planned: Any) -> None:
+    """Ctrl-C while following says how to go on, cancels nothing, and has code 130."""
+    planned.stories[RUN] = []
+    settings = {"PARLEY_SERVER": planned.url, "PARLEY_TOKEN": planned.token}
+    process = await bare.start("rtt", "b", **settings)
+    await planned.waited.wait()
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    assert f"parley run follow {TASK[:8]}" in err.decode()
+    assert f"parley task cancel {TASK[:8]}" in err.decode()
+    assert not any(method == "DELETE" for method, _, _ in planned.asked)
+
+
+async def test_giving_up(parley: Any, planned: Any) -> None:
+    """--timeout ends the waiting with code 7 and says how to follow again."""
+    planned.stories[RUN] = []
+    ended = await parley("run", "follow", RUN, "--timeout", "0.5")
+    assert (ended.code, ended.out) == (7, "")
+    assert f"parley run follow {RUN[:8]}" in ended.err
+    ended = await parley("run", "follow", RUN, "--timeout", "0.5", "-q", "-o", "json")
+    assert json.loads(ended.err)["exit_code"] == 7
+
+
+async def test_cancelling(parley: Any, planned: Any) -> None:
+    """Tasks and runs are cancelled by shortened ids, several at once."""
+    planned.add_run(NEXT, TASK, state="running")
+    ended = await parley("run", "cancel", "11", "12")
+    assert [run["state"] for run in json.loads(ended.out)] == ["cancelled", "cancelled"]
+    assert json.loads((await parley("task", "cancel", "aa")).out)[0]["state"] == "cancelled"
+    ended = await parley("task", "cancel", "aa", PARLEY_TOKEN="wrong")
+    assert ended.code == 3
+    assert "--token" in ended.err
+
+
+async def test_results_alone(parley: Any, planned: Any) -> None:
+    """The result of a run is raw JSON in a pipe; a run without one says why."""
+    assert (await parley("run", "result", "11")).code == 1
+    planned.runs[0].update(state="finished", result={"loss": 0.5, "rtt_ms": None})
+    ended = await parley("run", "result", "11")
+    assert json.loads(ended.out) == {"loss": 0.5, "rtt_ms": None}
+    assert (await parley("run", "result", "11", "-o", "table")).out == "loss  50 %\n"

@@ -1,0 +1,130 @@
+"""The users' client against answers that are late, lost, or not a node's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+
+from node.client.users import UserClient
+from node.clock import SystemClock
+from node.model.errors import Conflict, NotFound, ParleyError, PeerAnswered, PeerUnreachable
+from node.model.wire.nodes import NodeAddition
+
+TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[str]]
+
+
+@pytest.fixture
+async def client(node: Any) -> AsyncIterator[UserClient]:
+    """A client of the stand-in."""
+    async with UserClient(node.url, node.token, SystemClock()) as client:
+        yield client
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serve every path by one handler; the address."""
+    runners = []
+
+    async def start(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def test_a_lost_post_is_sent_again_with_its_key(client: UserClient, node: Any) -> None:
+    """A POST whose connection breaks is repeated once, with the same idempotency key."""
+    node.created, node.drop_posts = node.add_task(TASK), 1
+    assert (await client.create_task({"test": {"type": "rtt"}})).id == UUID(TASK)
+    keys = [key for _, key in node.posted]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+    node.drop_posts = 2
+    with pytest.raises(PeerUnreachable, match="no node answers"):
+        await client.create_task({"test": {"type": "rtt"}})
+    assert len({key for _, key in node.posted}) == 2
+
+
+async def test_problems_are_the_errors_they_were_made_of(client: UserClient, node: Any) -> None:
+    """What the node raised is raised here."""
+    with pytest.raises(NotFound):
+        await client.task(UUID(TASK))
+    node.created = Conflict("the key was used for another document")
+    with pytest.raises(Conflict, match="another document"):
+        await client.create_task({})
+    card = NodeAddition(url="http://b.example:8642")
+    with pytest.raises(ParleyError):
+        await client.add_node(card)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (200, "<html>hello</html>", PeerAnswered),
+        (404, "Not Found", PeerAnswered),
+        (302, "", PeerAnswered),
+        (418, '{"teapot": true}', PeerAnswered),
+        (500, "Internal Server Error", ParleyError),
+        (200, '{"items": 1}', PeerAnswered),
+        (200, "", PeerAnswered),
+    ],
+)
+async def test_answers_of_others(
+    serve: Serve, status: int, body: str, error: type[ParleyError]
+) -> None:
+    """A page, a redirect, a crash: each is an error of Parley's own tree with the address."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=body, headers={"Location": "http://127.0.0.1:1"})
+
+    async with UserClient(await serve(answer), None, SystemClock()) as client:
+        with pytest.raises(error) as caught:
+            await client.tests()
+    assert type(caught.value) is error
+
+
+async def test_a_silent_server(serve: Serve) -> None:
+    """A server that takes the request and says nothing is unreachable after a while."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
+        with pytest.raises(PeerUnreachable, match=r"no answer within 0\.2 s"):
+            await client.tools()
+
+
+async def test_waiting_asks_again(client: UserClient, node: Any) -> None:
+    """Who waits for a plan asks again until there is one, unless it is far off or never comes."""
+    node.add_task(TASK, planned=False, plan_at="2020-01-01T00:00:00Z")
+    waiting = asyncio.create_task(client.until_planned(UUID(TASK)))
+    while len(node.asked) < 2:
+        await node.was_asked.wait()
+        node.was_asked.clear()
+    node.tasks[0]["planned"] = True
+    assert (await waiting).planned
+    node.tasks[0].update(planned=False, plan_at="2099-01-01T00:00:00Z")
+    assert not (await client.until_planned(UUID(TASK))).planned
+    node.tasks[0]["state"] = "refused"
+    assert await client.until_run(UUID(TASK), ("scheduled",)) is None
+
+
+async def test_names_are_kept_in_their_place(client: UserClient, node: Any) -> None:
+    """A node's name with a slash stays one segment of the path."""
+    with pytest.raises(ParleyError):
+        await client.remove_node("../tasks/x")
+    assert node.asked[-1][:2] == ("DELETE", "/v1/nodes/..%2Ftasks%2Fx")

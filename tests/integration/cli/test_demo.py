@@ -1,0 +1,96 @@
+"""The demonstration's course against a stand-in; the real one is what ``make demo`` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from node.cli.demo import WISHES, show
+from node.cli.progress import Progress
+from node.client.users import UserClient
+from node.clock import SystemClock
+
+TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+RUN = "11111111-1111-4111-8111-111111111111"
+
+
+@dataclass(frozen=True)
+class PlainNode:
+    """A node in name only."""
+
+    name: str
+    url: str
+    token: str = "secret"
+    dsn: str = ""
+    address: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class PlainLab:
+    """A lab that is up."""
+
+    nodes: list[PlainNode]
+
+    async def start(self, progress: Callable[[str], None]) -> None:
+        """Up already."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture
+def lab(node: Any) -> PlainLab:
+    """Three names for one stand-in whose only task has been measured."""
+    node.created = node.add_task(TASK, state="finished")
+    node.add_run(RUN, TASK)
+    tools = [
+        {"name": name, "tests": [test], "available": True, "reason": None}
+        for name, test in (("ping", "rtt"), ("stamp", "latency"), ("iperf3", "throughput"))
+    ]
+    node.documents["/v1/tools"] = {"items": tools, "next": None}
+    return PlainLab([PlainNode(name, node.url) for name in ("a", "b", "c")])
+
+
+async def demonstrate(lab: PlainLab) -> int:
+    """The check, quietly."""
+    first = lab.nodes[0]
+    async with UserClient(first.url, first.token, SystemClock()) as client:
+        return await show(lab, client, SystemClock(), Progress(), check=True)
+
+
+async def test_a_round(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The check creates the repeating tasks between the nodes and ends with its one line."""
+    assert await demonstrate(lab) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == "demo: 3 nodes, 3 runs finished, 0 failed"
+    assert "latency" in {document["test"]["type"] for document, _ in node.posted}
+    assert all(document["schedule"]["repeat"] for document, _ in node.posted)
+    between = [
+        (document["test"]["spec"]["source"], document["test"]["spec"]["dest"])
+        for document, _ in node.posted
+    ]
+    assert between == [("a", "b"), ("b", "c"), ("c", "a")]
+    assert any("a → b" in line and "20.41 ms" in line for line in out)
+    assert f"The page of a: {node.url}/" in out
+
+
+async def test_a_missing_tool(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test whose tool is not installed is left out, and the package to install is named."""
+    missing = node.documents["/v1/tools"]["items"][2]
+    missing.update(available=False, reason="iperf3 is not installed: apt install iperf3")
+    assert await demonstrate(lab) == 0
+    told = capsys.readouterr()
+    assert "throughput is left out: iperf3 is not installed: apt install iperf3" in told.err
+    assert told.out.endswith("demo: 3 nodes, 2 runs finished, 0 failed\n")
+
+
+async def test_a_failure(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that failed fails the check, with its reason."""
+    node.runs[0].update(state="failed", reason="ping: unknown host")
+    assert await demonstrate(lab) == 1
+    told = capsys.readouterr()
+    assert "ping: unknown host" in told.err
+    assert told.out.endswith(f"0 runs finished, {len(WISHES)} failed\n")

@@ -1,0 +1,211 @@
+"""Lists in every form, ids by their first digits, and what an empty list says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+from typing import Any
+
+import pytest
+
+ONE = "11111111-1111-4111-8111-111111111111"
+TWO = "12222222-2222-4222-8222-222222222222"
+TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+
+
+@pytest.fixture
+def runs(node: Any) -> list[dict[str, Any]]:
+    """One that was measured and one that was not."""
+    lost = {"state": "unplaced", "summary": None, "result": None, "tool": None}
+    reason = "b was busy with throughput 7c1e until 14:00"
+    node.add_task(TASK)
+    return [
+        node.add_run(ONE, TASK),
+        node.add_run(TWO, TASK, **lost, started_at=None, reason=reason),
+    ]
+
+
+async def test_a_pipe_gets_json(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """In a pipe a list is one JSON array of the API's own objects."""
+    ended = await parley("run", "list")
+    assert ended.code == 0
+    assert ended.err == ""
+    found = json.loads(ended.out)
+    assert [run["id"] for run in found] == [ONE, TWO]
+    assert found[0]["result"] == runs[0]["result"]
+
+
+async def test_a_table_has_the_reason_in_the_list(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """A run that did not happen says why in the list itself."""
+    ended = await parley("run", "list", "-o", "table")
+    lines = ended.out.splitlines()
+    assert lines[0].split()[:3] == ["run", "state", "test"]
+    assert lines[1].split()[:2] == [ONE[:8], "finished"]
+    assert lines[1].endswith("20.41 ms, loss 0 %")
+    assert lines[2].endswith(runs[1]["reason"])
+    assert "2026-12-01 10:00:00Z" in lines[1]
+
+
+async def test_other_forms(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """Ids are lines, jsonl is one object a line, csv has the fields asked for."""
+    assert len(runs) == 2
+    assert (await parley("run", "list", "-o", "ids")).out.split() == [ONE, TWO]
+    lines = (await parley("run", "list", "-o", "jsonl")).out.splitlines()
+    assert [json.loads(line)["state"] for line in lines] == ["finished", "unplaced"]
+    fields = "id,participants,result.rtt_ms.median,reason"
+    ended = await parley("run", "list", "-o", "csv", "--fields", fields)
+    rows = list(csv.reader(io.StringIO(ended.out)))
+    assert rows[0] == fields.split(",")
+    assert rows[1] == [ONE, "a b", "20.41", ""]
+    assert rows[2][2:] == ["", runs[1]["reason"]]
+
+
+async def test_options_go_before_and_after_the_verb(
+    parley: Any, runs: list[dict[str, Any]]
+) -> None:
+    """The global options are the same wherever they stand, and the last one wins."""
+    assert len(runs) == 2
+    before = await parley("-o", "ids", "run", "list")
+    after = await parley("-o", "json", "run", "list", "-o", "ids")
+    assert before.out == after.out
+
+
+async def test_filters_reach_the_node(parley: Any, node: Any, runs: list[dict[str, Any]]) -> None:
+    """State, test, task and time are the API's filters."""
+    assert len(runs) == 2
+    ended = await parley(
+        "run", "list", "--state", "failed,missed", "--test", "rtt", "--task", "aaaa",
+        "--from", "2026-12-01T00:00:00Z", "--oldest-first",
+    )  # fmt: skip
+    assert json.loads(ended.out) == []
+    query = node.asked[-1][2]
+    assert query["state"] == "failed,missed"
+    assert query["task"] == TASK
+    assert query["from"] == "2026-12-01T00:00:00Z"
+    assert query["order"] == "asc"
+
+
+async def test_runs_that_have_begun_or_will(parley: Any, node: Any) -> None:
+    """Unless asked for, runs to come are left out; --upcoming lists them, the next one first."""
+    await parley("run", "list")
+    assert set(node.asked[-1][2]) == {"to", "limit"}
+    await parley("run", "list", "--upcoming")
+    query = node.asked[-1][2]
+    assert set(query) == {"from", "order", "state", "limit"}
+    assert "scheduled" in query["state"]
+    await parley("run", "list", "--state", "scheduled")
+    assert set(node.asked[-1][2]) == {"state", "limit"}
+
+
+async def test_long_lists_take_several_pages(parley: Any, node: Any) -> None:
+    """A list follows the cursor up to its limit and says on standard error when there is more."""
+    for number in range(450):
+        node.add_run(f"{number:08x}-1111-4111-8111-111111111111", TASK)
+    ended = await parley("run", "list", "--limit", "420", "-o", "ids")
+    assert len(ended.out.split()) == 420
+    assert "--limit" in ended.err
+    assert len(node.asked) == 3
+
+
+async def test_empty_lists_say_what_to_do(parley: Any) -> None:
+    """An empty table names the next command; empty JSON is an empty array."""
+    assert "parley rtt HOST" in (await parley("run", "list", "-o", "table")).out
+    assert "parley task create" in (await parley("task", "list", "-o", "table")).out
+    assert (await parley("task", "list")).out.strip() == "[]"
+
+
+async def test_ids_may_be_shortened(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """A unique beginning of an id is the id, and @-1 is the newest."""
+    assert len(runs) == 2
+    for written in ("11", ONE, "11111111-1111", "@-1"):
+        assert json.loads((await parley("run", "show", written)).out)["id"] == ONE
+
+
+async def test_ambiguous_and_unknown_ids(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """A beginning of several ids lists them; none is not found; a word is a mistake."""
+    assert len(runs) == 2
+    ended = await parley("run", "show", "1")
+    assert ended.code == 2
+    assert ONE in ended.err
+    assert TWO in ended.err
+    ended = await parley("run", "show", "ff")
+    assert (ended.code, ended.out) == (6, "")
+    assert "parley run list" in ended.err
+    assert (await parley("run", "show", "hello")).code == 2
+    assert (await parley("explain", "ff")).code == 6
+
+
+async def test_task_list_and_show(parley: Any, node: Any) -> None:
+    """A task says when, between whom, and what its runs came to."""
+    node.add_task(TASK)
+    line = (await parley("task", "list", "-o", "table")).out.splitlines()[1]
+    assert "every PT5M" in line
+    assert "2 scheduled" in line
+    shown = (await parley("task", "show", "aa", "-o", "table")).out
+    assert shown.startswith("rtt a: active")
+    assert "dest" in shown
+
+
+async def test_text_from_elsewhere_cannot_command_the_terminal(parley: Any, node: Any) -> None:
+    """Control characters in a reason are shown as replacements."""
+    node.add_run(ONE, TASK, state="failed", summary=None, reason="\x1b[2Jgone\nnext")
+    ended = await parley("run", "list", "-o", "table")
+    assert "\x1b" not in ended.out
+    assert len(ended.out.splitlines()) == 2
+
+
+async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
+    """Nodes, tests and tools are lists like the others; a missing tool says what to install."""
+    card = {
+        "identity": "ed25519:" + "A" * 43,
+        "name": "a.example",
+        "url": "http://a.example:8642",
+        "address": "192.0.2.1",
+        "version": "0.1.0",
+        "is_self": True,
+        "added_at": "2026-12-01T00:00:00Z",
+        "seen_at": None,
+        "unreachable_since": None,
+        "last_error": None,
+    }
+    missing = "iperf3 is not installed: apt install iperf3"
+    tool = {"name": "iperf3", "tests": ["throughput"], "available": False, "reason": missing}
+    properties = {"dest": {"type": "string", "description": "Whom to ask."}}
+    test = {
+        "name": "rtt",
+        "title": "Round-trip time",
+        "spec": {"properties": properties, "required": ["dest"]},
+        "result": {},
+        "tools": ["ping"],
+    }
+    node.documents["/v1/nodes"] = {"items": [card], "next": None}
+    node.documents["/v1/tools"] = {"items": [tool], "next": None}
+    node.documents["/v1/tests"] = {"items": [test], "next": None}
+    node.documents["/v1/tests/rtt"] = test
+    assert (await parley("node", "list", "-o", "ids")).out.strip() == "a.example"
+    assert card["identity"] in (await parley("node", "show", "-o", "table")).out
+    assert (await parley("node", "show", "nobody")).code == 6
+    assert missing in (await parley("tool", "list", "-o", "table")).out
+    assert json.loads((await parley("test", "list")).out)[0]["name"] == "rtt"
+    shown = (await parley("test", "show", "rtt", "-o", "table")).out
+    assert "required" in shown
+    assert "Whom to ask." in shown
+
+
+async def test_a_terminal_gets_a_table(bare: Any, node: Any) -> None:
+    """On a terminal the default is a table, coloured unless NO_COLOR says no."""
+    node.add_run(ONE, TASK)
+    for more, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        controller, terminal = pty.openpty()
+        settings = {"PARLEY_SERVER": node.url, "TERM": "xterm-256color", "COLUMNS": "120"}
+        process = await bare.start("run", "list", stdout=terminal, **settings, **more)
+        os.close(terminal)
+        assert await process.wait() == 0
+        shown = os.read(controller, 65536).decode()
+        os.close(controller)
+        assert ONE[:8] in shown
+        assert not shown.startswith("[")
+        assert ("\x1b[32m" in shown) is coloured

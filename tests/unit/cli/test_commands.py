@@ -1,0 +1,155 @@
+"""The commands themselves: their helps, their tokens, the documents of shortcuts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from node.cli.failures import sentence
+from node.cli.invocation import DEFAULT_SERVER, Invocation
+from node.cli.lab import Wan, _Loss, wan_of
+from node.cli.main import COMMANDS, parley
+from node.cli.shortcuts import spec_of
+from node.model.errors import FieldFault, InvalidDocument, NotAllowed, NotAuthenticated
+
+OWN = [name for name in COMMANDS if name != "up"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_help_page_says_what_the_command_says(name: str) -> None:
+    """The line on the help page is the first sentence of the command's own help."""
+    context = click.Context(parley)
+    command = parley.get_command(context, name)
+    assert command is not None
+    assert command.get_short_help_str(limit=200) == COMMANDS[name][1]
+
+
+def _leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        return [
+            leaf
+            for name, child in command.commands.items()
+            for leaf in _leaves(child, f"{path} {name}")
+        ]
+    return [(path, command)]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_option_has_a_help(name: str) -> None:
+    """No option of any command is without a word on what it does."""
+    command = parley.get_command(click.Context(parley), name)
+    assert command is not None
+    for path, leaf in _leaves(command, name):
+        assert leaf.help, path
+        for parameter in leaf.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{path} {parameter.opts}"
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        (None, DEFAULT_SERVER),
+        ("127.0.0.1:8642", "http://127.0.0.1:8642"),
+        ("https://a.example/", "https://a.example"),
+        ("http://[::1]:8642", "http://[::1]:8642"),
+    ],
+)
+def test_servers(written: str | None, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is named by scheme, host and port; the scheme may be left out."""
+    monkeypatch.delenv("PARLEY_SERVER", raising=False)
+    assert Invocation(server=written).server_url() == url
+
+
+@pytest.mark.parametrize(
+    "written", ["ftp://a", "http://", "http://a/v1", "http://u:p@a", "http://a:99999", "http://[::"]
+)
+def test_what_is_no_server(written: str) -> None:
+    """Anything else is refused before anything is sent."""
+    with pytest.raises(click.BadParameter, match="address of a node"):
+        Invocation(server=written).server_url()
+
+
+@pytest.mark.parametrize(
+    ("server", "sent"),
+    [
+        ("http://127.0.0.1:1", "own"),
+        ("http://127.9.9.9", "own"),
+        ("http://[::1]:1", "own"),
+        ("http://localhost", "own"),
+        ("http://192.0.2.7:8642", None),
+        ("http://127.0.0.1.example", None),
+    ],
+)
+def test_this_hosts_token_stays_on_this_host(
+    server: str, sent: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token found in a file goes to loopback only; one that is given goes anywhere."""
+    (tmp_path / "token").write_text("own\n")
+    monkeypatch.setenv("PARLEY_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.delenv("PARLEY_TOKEN", raising=False)
+    assert Invocation(server=server).access_token() == sent
+    assert Invocation(server=server, token="given").access_token() == "given"
+    monkeypatch.setenv("PARLEY_TOKEN", "environment")
+    assert Invocation(server=server).access_token() == "environment"
+
+
+@pytest.mark.parametrize(
+    ("test", "given", "spec"),
+    [
+        ("rtt", {"dest": "b", "count": 5, "packet_timeout": 2_000_000}, {"timeout": "PT2S"}),
+        ("latency", {"source": "a", "dest": "b", "interval": 20_000}, {"interval": "PT0.02S"}),
+        ("throughput", {"dest": "b", "omit": 0, "rate_bps": 10**6}, {"omit": "PT0S"}),
+    ],
+)
+def test_specs_of_shortcuts(test: str, given: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Only what was given is in the spec, under the test's own names, durations as ISO 8601."""
+    names = (
+        "source", "dest", "count", "interval", "length", "ttl", "port", "ip_version", "duration",
+        "omit", "protocol", "streams", "rate_bps", "congestion", "reverse", "window_bytes",
+        "packet_timeout",
+    )  # fmt: skip
+    found = spec_of(test, dict.fromkeys(names) | given)
+    assert found.items() >= spec.items()
+    assert set(found) == {"timeout" if name == "packet_timeout" else name for name in given}
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("1%", 0.01), ("0.01", 0.01), ("1", 0.01), ("2.5", 0.025), ("0", 0.0)]
+)
+def test_losses(text: str, share: float) -> None:
+    """A percent sign or a number from 1 on means percent; below it is a fraction."""
+    assert _Loss().convert(text, None, None) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["101%", "-1%", "much", "nan"])
+def test_what_is_no_loss(text: str) -> None:
+    """Anything outside 0 % to 100 % is refused."""
+    with pytest.raises(click.BadParameter):
+        _Loss().convert(text, None, None)
+
+
+def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated network needs namespaces, namespaces need root, and both are said."""
+    assert wan_of(namespaces=False, delay_ms=None, loss=None) is None
+    with pytest.raises(click.UsageError, match="--delay-ms needs --namespaces"):
+        wan_of(namespaces=False, delay_ms=20.0)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(NotAllowed, match="root"):
+        wan_of(namespaces=True)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    wan = wan_of(namespaces=True, delay_ms=20.0, loss=0.01, rate_mbit=None)
+    assert wan == Wan(20, 0.01, None)
+    assert wan.sentence() == "between the nodes: 20 ms and 1 % loss in each direction"
+    assert Wan(0, 0, 50).sentence().endswith(", 50 Mb/s")
+
+
+def test_sentences() -> None:
+    """An error is the cause on one line and the mend on the next."""
+    assert sentence(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
+    assert sentence(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
+    assert "PARLEY_TOKEN" in sentence(NotAuthenticated("who are you"))

@@ -1,0 +1,103 @@
+"""Where a run is, in a line, and how it is told."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.cli.follow import OPEN, situation, verdict
+from node.cli.progress import Progress
+from node.model.classes import SchedulingClass
+from node.model.times import MINUTE, SECOND
+from node.model.wire.runs import Run
+
+NOON = 1_796_126_400 * SECOND
+
+
+def a_run(**changes: Any) -> Run:
+    """A run planned for noon."""
+    fields: dict[str, Any] = {
+        "id": UUID(int=1),
+        "task": UUID(int=2),
+        "test": "rtt",
+        "tool": None,
+        "state": "scheduled",
+        "reason": None,
+        "scheduling_class": SchedulingClass.BACKGROUND,
+        "priority": 0,
+        "starts_at": NOON,
+        "ends_at": NOON + MINUTE,
+        "slot": NOON,
+        "attempt": 1,
+        "participants": ("a", "b"),
+        "participant": 0,
+        "lead": "a",
+        "started_at": None,
+        "finished_at": None,
+        "start_error_ms": None,
+        "displaced_by": None,
+        "summary": None,
+        "result": None,
+    }
+    return Run(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("state", "before_noon", "told"),
+    [
+        ("scheduled", 90 * SECOND, "on a, b, starts in 1 min 30 s"),
+        ("held", 0, "on a, b, starting"),
+        ("set-aside", SECOND, "starts in 1 s"),
+        ("waiting", 0, "no time yet, because"),
+        ("running", -20 * SECOND, "running on a, b, 40 s left"),
+        ("running", -2 * MINUTE, "running on a, b"),
+        ("merging", 0, "waiting for the parts"),
+        ("failed", 0, "failed: because"),
+    ],
+)
+def test_situations(state: str, before_noon: int, told: str) -> None:
+    """Each state is said with what a waiting person wants to know next."""
+    assert told in situation(a_run(state=state, reason="because"), NOON - before_noon)
+
+
+def test_only_finished_is_success() -> None:
+    """Every other end of a run has an exit code of its own kind."""
+    ends = ("finished", "failed", "missed", "cancelled", "displaced", "unplaced")
+    assert [verdict(a_run(state=state)) for state in ends] == [0, 1, 1, 1, 4, 4]
+    assert not set(ends) & set(OPEN)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """As it says."""
+        return True
+
+
+def test_progress_on_a_terminal_is_one_line() -> None:
+    """The status line is overwritten, and taken away before anything else is said."""
+    stream = Terminal()
+    progress = Progress(stream=stream)
+    progress.status("in 2 s", "planned")
+    progress.status("in 1 s", "planned")
+    progress.note("done")
+    assert stream.getvalue() == "\r\x1b[2Kin 2 s\r\x1b[2Kin 1 s\r\x1b[2Kdone\n"
+
+
+def test_progress_elsewhere_is_a_line_for_each_phase() -> None:
+    """In a log each phase is said once, without control characters; quiet says nothing."""
+    stream = io.StringIO()
+    progress = Progress(stream=stream)
+    progress.status("in 2 s", "planned")
+    progress.status("in 1 s", "planned")
+    progress.status("measuring", "running")
+    progress.note("done\x07")
+    assert stream.getvalue() == "in 2 s\nmeasuring\ndone\ufffd\n"
+    silent = Progress(quiet=True, stream=stream)
+    silent.status("x", "x")
+    silent.note("x")
+    assert stream.getvalue().count("x") == 0

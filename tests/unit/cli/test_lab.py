@@ -1,0 +1,122 @@
+"""The lab's keeper and the demonstration, with a lab of plain objects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from node.cli.lab import ready_line, ready_text
+from node.cli.progress import Progress
+from node.cli.serving import with_lab
+from node.model.errors import DatabaseUnavailable
+
+
+@dataclass(frozen=True)
+class PlainNode:
+    """A node in name only."""
+
+    name: str
+    url: str = "http://127.0.0.1:1"
+    token: str = "secret"
+    dsn: str = "postgresql://x"
+    address: str = "127.0.0.1"
+
+
+@dataclass
+class PlainLab:
+    """A lab whose starting and stopping the test decides on."""
+
+    nodes: list[PlainNode] = field(default_factory=lambda: [PlainNode("a"), PlainNode("b")])
+    starting: Callable[[], Any] | None = None
+    stopping: Callable[[], None] | None = None
+    stopped: int = 0
+
+    async def start(self, progress: Callable[[str], None]) -> None:
+        """Start as the test has it."""
+        progress("starting a")
+        if self.starting is not None:
+            await self.starting()
+
+    async def stop(self) -> None:
+        """Count, and let the other tasks run as a real clean-up does."""
+        if self.stopping is not None:
+            self.stopping()
+        for _ in range(3):
+            await asyncio.get_running_loop().run_in_executor(None, os.getpid)
+        self.stopped += 1
+
+
+QUIET = Progress(quiet=True)
+
+
+async def forever() -> int:
+    """Work that has no end."""
+    await asyncio.Event().wait()
+    return 1
+
+
+async def test_work_that_ends() -> None:
+    """The code of the work is the code of the command, and the lab is stopped."""
+    lab = PlainLab()
+
+    async def work() -> int:
+        return 4
+
+    assert await with_lab(lab, QUIET, work) == 4
+    assert lab.stopped == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_serving(number: signal.Signals) -> None:
+    """A signal ends the work with 0, and a second one during the clean-up breaks nothing."""
+    lab = PlainLab(stopping=lambda: signal.raise_signal(number))
+
+    async def work() -> int:
+        signal.raise_signal(number)
+        return await forever()
+
+    assert await with_lab(lab, QUIET, work) == 0
+    assert lab.stopped == 1
+
+
+async def test_a_signal_while_starting() -> None:
+    """A signal before all nodes are up stops what has started; code 130."""
+
+    async def starting() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await forever()
+
+    lab = PlainLab(starting=starting)
+    assert await with_lab(lab, QUIET, forever) == 130
+    assert lab.stopped == 1
+
+
+async def test_a_start_that_fails() -> None:
+    """What went wrong is raised after the rest was taken down."""
+
+    async def starting() -> None:
+        raise DatabaseUnavailable("no Postgres here")
+
+    lab = PlainLab(starting=starting)
+    with pytest.raises(DatabaseUnavailable):
+        await with_lab(lab, QUIET, forever)
+    assert lab.stopped == 1
+
+
+def test_what_a_lab_says_when_it_is_up() -> None:
+    """One line of JSON for a program; names, addresses and the next command for a person."""
+    lab = PlainLab()
+    line = ready_line(lab)
+    assert "\n" not in line
+    first = json.loads(line)["nodes"][0]
+    assert sorted(first) == ["address", "dsn", "name", "token", "url"]
+    text = ready_text(lab)
+    assert "export PARLEY_SERVER=http://127.0.0.1:1 PARLEY_TOKEN=secret" in text
+    assert "parley latency b" in text

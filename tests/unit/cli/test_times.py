@@ -1,0 +1,138 @@
+"""Times as people type and read them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import click
+import pytest
+from hypothesis import given, strategies
+
+from node.cli.times import (
+    DURATION,
+    MOMENT,
+    SECONDS,
+    clock_time,
+    local,
+    looks_like_duration,
+    parse_duration,
+    parse_moment,
+    spoken,
+)
+from node.model import times
+from node.model.times import DAY, HOUR, LONGEST, MILLISECOND, MINUTE, SECOND
+
+
+@pytest.fixture(autouse=True)
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A terminal in Berlin."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("5m", 5 * MINUTE),
+        ("5min", 5 * MINUTE),
+        ("PT5M", 5 * MINUTE),
+        ("1h30m", 90 * MINUTE),
+        ("1 h 30 m", 90 * MINUTE),
+        ("1.5s", 1_500 * MILLISECOND),
+        ("250ms", 250 * MILLISECOND),
+        ("2d", 2 * DAY),
+        ("1w", 7 * DAY),
+        (" 10s ", 10 * SECOND),
+    ],
+)
+def test_durations(text: str, duration: int) -> None:
+    """Short and ISO 8601 forms mean the same."""
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "5M", "m", "-5m", "5 parsecs", "P1M", "367d", "5mm", "\u0665m"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    """What could be misread is refused with what to write instead."""
+    with pytest.raises(ValueError, match=r"write|longer|cron"):
+        parse_duration(text)
+
+
+@given(strategies.integers(0, LONGEST))
+def test_iso_is_accepted_as_it_is_written(duration: int) -> None:
+    """Every duration that is echoed can be typed again."""
+    assert parse_duration(times.format_duration(duration)) == duration
+
+
+@given(strategies.text(max_size=12))
+def test_any_text_is_a_duration_or_a_sentence(text: str) -> None:
+    """Whatever is typed ends in a duration or in a ValueError."""
+    with contextlib.suppress(ValueError):
+        assert 0 <= parse_duration(text) <= LONGEST
+
+
+def test_only_the_short_form_looks_like_a_duration() -> None:
+    """A host name is not mistaken for one, and ISO 8601 needs no translation."""
+    assert looks_like_duration("20ms")
+    assert not looks_like_duration("PT20S")
+    assert not looks_like_duration("m5.example")
+
+
+def test_moments() -> None:
+    """Relative moments count from now; RFC 3339 is what it says."""
+    assert parse_moment("now").at(7) == 7
+    assert parse_moment("+1h").at(7) == HOUR + 7
+    assert parse_moment("-30m").at(HOUR) == 30 * MINUTE
+    written = "2026-12-01T01:00:00+01:00"
+    assert parse_moment(written).at(7) == times.parse_instant("2026-12-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "2026-12-01 00:00", "+", "1h", ""])
+def test_what_is_no_moment(text: str) -> None:
+    """A time without an offset, or a word, is refused with what to write."""
+    with pytest.raises(ValueError, match="write"):
+        parse_moment(text)
+
+
+def test_option_types() -> None:
+    """As options they fail like click's own; only --timeout takes bare seconds."""
+    assert SECONDS.convert("1.5", None, None) == 1_500 * MILLISECOND
+    assert SECONDS.convert("2m", None, None) == 2 * MINUTE
+    assert DURATION.convert(5, None, None) == 5
+    assert MOMENT.convert(parse_moment("now"), None, None).at(3) == 3
+    for kind in (DURATION, MOMENT):
+        with pytest.raises(click.BadParameter):
+            kind.convert("soon", None, None)
+
+
+def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
+    """In summer and in winter the offset is right, and what is shown parses to the same instant."""
+    winter, summer = "2026-12-01T00:00:00Z", "2026-07-01T00:00:00Z"
+    assert local(winter) == "2026-12-01 01:00:00+01:00"
+    assert local(summer) == "2026-07-01 02:00:00+02:00"
+    assert local(None) == ""
+    assert parse_moment(local(winter)).at(0) == times.parse_instant(winter)
+    assert clock_time(times.parse_instant(winter)) == "01:00:00"
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (400 * MILLISECOND, "0 s"),
+        (4 * SECOND, "4 s"),
+        (-4 * SECOND, "4 s"),
+        (75 * SECOND, "1 min 15 s"),
+        (12 * MINUTE, "12 min"),
+        (3 * HOUR + 5 * MINUTE, "3 h 5 min"),
+        (2 * DAY + 3 * HOUR, "2 d 3 h"),
+    ],
+)
+def test_spoken(duration: int, text: str) -> None:
+    """Two units at most, and none that is zero."""
+    assert spoken(duration) == text

@@ -1,0 +1,125 @@
+"""Results, lanes and explanations as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.cli.explain import explanation_view
+from node.cli.lanes import Bar, Frame, lanes
+from node.cli.output import aligned, harmless, pairs, pick, printable
+from node.cli.results import in_order, result_view
+from node.model.times import HOUR, MINUTE
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        ({"jitter_ms": 0.2042}, "jitter  0.204 ms"),
+        (
+            {"rtt_ms": {"median": 20.4123, "max": 105.04}},
+            "rtt median  20.41 ms\nrtt max     105 ms",
+        ),
+        ({"delay_ms": {"forward": {"p95": 1.5}}}, "delay forward p95  1.5 ms"),
+        ({"rate_bps": 941_300_000.0}, "rate  941.3 Mb/s"),
+        ({"rate_bps": 900}, "rate  900 b/s"),
+        ({"sent": {"bytes": 1_500_000}}, "sent bytes  1.5 MB"),
+        ({"loss": {"forward": 0.0123}, "cpu": 0.5}, "loss forward  1.23 %\ncpu           50 %"),
+        ({"sent": 5, "late": 0}, "sent  5\nlate  0"),
+        ({"reverse": True, "congestion": "cubic"}, "reverse     yes\ncongestion  cubic"),
+        ({"errors": ["a", "b"], "hops": [1] * 20}, "errors  a, b\nhops    20 entries"),
+        ({"intervals": [{"rate_bps": 1.0}], "rtt_ms": None}, "intervals  1 entry"),
+        ({"offset_ms": -0.0}, "offset  0 ms"),
+        ({}, ""),
+    ],
+)
+def test_results_of_any_test(result: dict[str, Any], line: str) -> None:
+    """Units come from the names, inside nested fields too; what is null is left out."""
+    assert result_view(result, indent="") == line
+
+
+def test_results_come_in_the_order_of_their_schema() -> None:
+    """The order is the schema's, through references and "or null"; what it lacks comes last."""
+    figures: dict[str, Any] = {"properties": {"min": {}, "max": {}}}
+    optional = {"anyOf": [{"$ref": "#/$defs/Figures"}, {"type": "null"}]}
+    schema = {"properties": {"sent": {}, "rtt_ms": optional}, "$defs": {"Figures": figures}}
+    result = {"new": 1, "rtt_ms": {"max": 2, "min": 1}, "sent": 5}
+    ordered = in_order(result, schema)
+    assert ordered == result
+    assert list(ordered) == ["sent", "rtt_ms", "new"]
+    assert list(ordered["rtt_ms"]) == ["min", "max"]
+    assert in_order(result, {}) == result
+
+
+def test_lanes_stack_what_overlaps() -> None:
+    """Each class has its lanes, overlapping runs lie in different ones, and now is a line."""
+    frame = Frame(0, HOUR, 60)
+    bars = [
+        Bar("exclusive", "finished", 0, 10 * MINUTE),
+        Bar("exclusive", "scheduled", 40 * MINUTE, 60 * MINUTE),
+        Bar("normal", "running", 25 * MINUTE, 35 * MINUTE),
+        Bar("normal", "failed", 30 * MINUTE, 32 * MINUTE),
+    ]
+    scale, exclusive, normal, second = lanes(bars, frame, now=30 * MINUTE)
+    margin = len("exclusive") + 2
+    assert scale.split()[0].endswith(":00")
+    assert scale.index(scale.split()[1]) == margin + 10
+    assert exclusive == "exclusive  " + "█" * 10 + " " * 20 + "│" + " " * 9 + "░" * 20
+    assert normal == "normal     " + " " * 25 + "▓" * 10
+    assert second == " " * margin + " " * 30 + "✗✗"
+
+
+def test_lanes_keep_within_the_frame() -> None:
+    """Runs that reach beyond the frame are cut, and more than four at once share the last lane."""
+    frame = Frame(HOUR, 2 * HOUR, 30)
+    bars = [Bar("background", "finished", 0, 3 * HOUR)] * 9
+    lines = lanes(bars, frame, now=0)
+    assert len(lines) == 1 + 4
+    assert {len(line) for line in lines[1:]} == {len("background") + 2 + 30}
+    assert lanes([], frame, now=0)
+
+
+def test_an_explanation_survives_an_unknown_trace() -> None:
+    """What is not understood in a trace is passed over, never a crash."""
+    decision = {
+        "decided_at": "2026-12-01T10:00:00Z",
+        "outcome": "placed",
+        "sentence": "ok",
+        "asked": 2,
+        "placed": 2,
+        "trace": {
+            "windows": [[1, "x"], 3, None],
+            "offers": [
+                {"node": "a", "free": [[0, 1], [2, 3], [4, 5], [6, 7]]},
+                {"node": "c", "free": "everything", "free_displacing": []},
+                "b",
+            ],
+            "choices": [[0, 5_000_000, True], [2, 3], {"strange": 1}],
+            "refusals": {"b": "busy"},
+        },
+    }
+    explanation = {
+        "task": "a" * 36,
+        "run": None,
+        "state": "active",
+        "sentence": "Fine.",
+        "decisions": [decision],
+    }
+    text = explanation_view(explanation, 3)
+    assert text.startswith("Fine.\n(task aaaaaaaa, active)")
+    assert "and 1 more" in text
+    assert "5 s after its nominal start, displacing lower priorities" in text
+    assert "  refused  b: busy" in text
+    assert "free   everything" in text
+
+
+def test_pieces_of_tables() -> None:
+    """Columns are aligned, empty values are left out, dotted paths are followed."""
+    assert aligned([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
+    assert pairs([("a", None), ("b", ""), ("c", 0)]) == "c  0"
+    assert pairs([]) == ""
+    assert pick({"a": {"b": 1}}, "a.b") == 1
+    assert pick({"a": None}, "a.b") is None
+    assert printable("a\n\tb") == "a b"
+    assert harmless("\x1b[2J\u202e") == "\ufffd[2J\ufffd"
