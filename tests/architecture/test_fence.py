@@ -31,8 +31,10 @@ OPEN_TO_LEAD = (
     "node.clock",
     "node.plugins.contracts",
     "node.store.database",
-    # A decision and the messages that carry it out are written in one transaction.
+    # A decision and the messages that carry it out are written in one transaction, and leave the
+    # same way as the node's own.
     "node.store.outbox",
+    "node.outbox",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
 
