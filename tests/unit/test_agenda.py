@@ -152,7 +152,7 @@ def test_no_task_has_more_runs_than_it_may(lead: Lead, late: int) -> None:
 @patient
 @given(leads())
 def test_every_slot_is_asked_for_in_time(lead: Lead) -> None:
-    """If nodes say yes, a slot is asked for as it enters the horizon, or an eighth of that later."""
+    """If nodes say yes, a slot is asked for as it enters the horizon or an eighth of it later."""
     lead.luck = 1.0
     start = START - 2 * lead.limits.horizon
     end = start + 4 * lead.limits.horizon
