@@ -236,7 +236,9 @@ class Planner:
     def _following(self, attempt: Attempt, unplaced: Sequence[Slot], now: int) -> Following:
         claimed, asked = attempt.claimed, attempt.asked
         again = try_again_at(unplaced, claimed.duration, claimed.failures, now, self._rng)
-        regular = plan_next_at(attempt.recurrence, claimed.duration, asked, self._limits, now)
+        regular = plan_next_at(
+            attempt.recurrence, claimed.duration, asked, self._limits, len(unplaced), now
+        )
         nominals = [slot.nominal for slot in unplaced]
         if asked.next_slot is not None:
             nominals.append(asked.next_slot)
