@@ -1,0 +1,68 @@
+// Reads the node's API. Every request carries the token, if one was given; errors come as words.
+
+const TOKEN_KEY = "parley-token";
+
+/** Something the node, or the way to it, would not do: a sentence for the reader. */
+export class ApiError extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** The API of this origin; `askToken(again)` is called when the node wants to know who reads. */
+export class Api {
+  #askToken;
+  #asking = null;
+
+  constructor(askToken) {
+    this.#askToken = askToken;
+  }
+
+  /** A document of the API. */
+  async get(path) {
+    const response = await this.open(path, { Accept: "application/json" });
+    return response.json();
+  }
+
+  /** An answer whose body is still to be read; asks for a token as often as it takes. */
+  async open(path, headers, signal) {
+    for (let again = false; ; again = true) {
+      const token = sessionStorage.getItem(TOKEN_KEY);
+      const response = await this.#fetch(path, headers, token, signal);
+      if (response.ok) return response;
+      if (response.status !== 401) throw await problemOf(response);
+      await this.#newToken(token, again || token !== null);
+    }
+  }
+
+  async #fetch(path, headers, token, signal) {
+    const authorization = token ? { Authorization: `Bearer ${token}` } : {};
+    try {
+      return await fetch(path, { headers: { ...headers, ...authorization }, signal });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new ApiError("The node cannot be reached.");
+    }
+  }
+
+  // Several requests may be refused at once: the reader is asked once for all of them.
+  async #newToken(refused, again) {
+    if (sessionStorage.getItem(TOKEN_KEY) !== refused) return;
+    this.#asking ??= this.#askToken(again).then((token) => {
+      sessionStorage.setItem(TOKEN_KEY, token);
+      this.#asking = null;
+    });
+    await this.#asking;
+  }
+}
+
+async function problemOf(response) {
+  try {
+    const problem = await response.json();
+    const detail = problem.detail && problem.detail !== problem.title ? `: ${problem.detail}` : "";
+    return new ApiError(`${problem.title}${detail}`, response.status);
+  } catch {
+    return new ApiError(`The node answered ${response.status} ${response.statusText}.`, response.status);
+  }
+}

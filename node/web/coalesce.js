@@ -1,0 +1,40 @@
+// Many wishes, few requests: an action that runs soon after it is asked for, but never too often.
+
+const GATHER = 60;
+
+/**
+ * Returns a function that asks for `action`. Wishes made before it starts are served by one call;
+ * calls are at least `gap` milliseconds apart, and longer where the action itself takes long, so
+ * that a slow node is never kept busy by its own page.
+ */
+export function coalesced(action, gap) {
+  let timer = 0;
+  let running = false;
+  let wished = false;
+  let notBefore = 0;
+
+  function plan() {
+    if (running || timer) return;
+    timer = setTimeout(run, Math.max(GATHER, notBefore - performance.now()));
+  }
+
+  async function run() {
+    timer = 0;
+    running = true;
+    wished = false;
+    const began = performance.now();
+    try {
+      await action();
+    } finally {
+      const took = performance.now() - began;
+      notBefore = performance.now() + Math.max(gap, 3 * took);
+      running = false;
+      if (wished) plan();
+    }
+  }
+
+  return () => {
+    wished = true;
+    plan();
+  };
+}

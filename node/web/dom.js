@@ -1,0 +1,75 @@
+// Small tools to build the page: elements, icons, and lists that keep their rows.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with attributes (functions become listeners) and children (text or nodes). */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) {
+      made.setAttribute(name, String(value));
+    }
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** An icon of the sprite in index.html; always beside a word, so hidden from screen readers. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", `#icon-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** Text that may break after dots, so that long host names wrap where a reader expects it. */
+export function breakable(text) {
+  const pieces = text.split(/(?<=[.:])/u);
+  return pieces.flatMap((piece, index) => (index ? [document.createElement("wbr"), piece] : [piece]));
+}
+
+/** Sets an element's text only if it differs: untouched text is not read out again. */
+export function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+/**
+ * Makes `parent` hold one child per item, in order, reusing the child of a key whose signature is
+ * unchanged. A row that is rebuilt while it has the focus gets it back.
+ */
+export function reconcile(parent, items, { key, signature, build }) {
+  const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const focusedKey = focused?.closest("[data-key]")?.dataset.key;
+  const children = items.map((item) => {
+    const name = key(item);
+    const sign = signature(item);
+    const old = known.get(name);
+    if (old?.dataset.signature === sign) return old;
+    const child = build(item);
+    child.dataset.key = name;
+    child.dataset.signature = sign;
+    if (old) child.classList.add("changed");
+    return child;
+  });
+  place(parent, children);
+  if (focused && !focused.isConnected) {
+    children.find((child) => child.dataset.key === focusedKey)?.querySelector("a, button")?.focus();
+  }
+}
+
+// Moves only what is not already in its place: moving a row would take the focus from it.
+function place(parent, children) {
+  const wanted = new Set(children);
+  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, index) => {
+    if (parent.children[index] !== child) parent.insertBefore(child, parent.children[index] ?? null);
+  });
+}

@@ -1,0 +1,112 @@
+// The event stream of the node, by fetch: EventSource could not send the token.
+
+const PAUSE_FIRST = 1_000;
+const PAUSE_LONGEST = 15_000;
+// A stream that is silent for so long may be dead without either side knowing: it is opened anew.
+const SILENCE_LONGEST = 120_000;
+
+/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(retryAt)`. */
+export class Stream {
+  #api;
+  #handlers;
+  #lastId = null;
+  #pause = PAUSE_FIRST;
+  #wake = null;
+
+  constructor(api, handlers) {
+    this.#api = api;
+    this.#handlers = handlers;
+  }
+
+  async start() {
+    for (;;) {
+      await this.#follow();
+      const pause = this.#pause * (0.75 + Math.random() / 2);
+      this.#pause = Math.min(PAUSE_LONGEST, this.#pause * 2);
+      this.#handlers.onDown(Date.now() + pause);
+      await this.#rest(pause);
+    }
+  }
+
+  /** Ends the pause before the next try: there is reason to think that the node is back. */
+  retry() {
+    this.#wake?.();
+  }
+
+  #rest(pause) {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+      setTimeout(resolve, pause);
+    });
+  }
+
+  async #follow() {
+    const abort = new AbortController();
+    let watchdog = 0;
+    try {
+      const resume = this.#lastId === null ? {} : { "Last-Event-ID": this.#lastId };
+      const headers = { Accept: "text/event-stream", ...resume };
+      const response = await this.#api.open("/v1/events", headers, abort.signal);
+      this.#pause = PAUSE_FIRST;
+      this.#handlers.onOpen();
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      const parser = new EventParser((event) => this.#take(event));
+      for (;;) {
+        clearTimeout(watchdog);
+        watchdog = setTimeout(() => abort.abort(), SILENCE_LONGEST);
+        const { value, done } = await reader.read();
+        if (done) return;
+        parser.feed(value);
+      }
+    } catch {
+      // Whatever ended it, the answer is the same: say so and try again.
+    } finally {
+      clearTimeout(watchdog);
+    }
+  }
+
+  #take({ id, type, data }) {
+    if (id !== null) this.#lastId = id;
+    try {
+      this.#handlers.onEvent(type, JSON.parse(data));
+    } catch (error) {
+      console.warn("An event could not be read:", data, error);
+    }
+  }
+}
+
+/** Takes text as it comes and calls back with each whole event (WHATWG HTML, section 9.2.6). */
+export class EventParser {
+  #buffer = "";
+  #id = null;
+  #type = "message";
+  #data = [];
+  #emit;
+
+  constructor(emit) {
+    this.#emit = emit;
+  }
+
+  feed(text) {
+    this.#buffer += text;
+    // A carriage return at the very end may be half of a line's end: it waits for the rest.
+    for (let match; (match = /\r\n|\n|\r(?!$)/u.exec(this.#buffer)); ) {
+      const line = this.#buffer.slice(0, match.index);
+      this.#buffer = this.#buffer.slice(match.index + match[0].length);
+      this.#line(line);
+    }
+  }
+
+  #line(line) {
+    if (line === "") {
+      if (this.#data.length) this.#emit({ id: this.#id, type: this.#type, data: this.#data.join("\n") });
+      this.#type = "message";
+      this.#data = [];
+      return;
+    }
+    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/su.exec(line);
+    if (field === "data") this.#data.push(value ?? "");
+    else if (field === "event") this.#type = value;
+    else if (field === "id") this.#id = value;
+  }
+}

@@ -1,0 +1,114 @@
+// Times, durations, schedules and states in words. Pure: nothing here touches the page.
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+// kind decides colour and drawing: future, running, done, failed, missed, gone.
+const STATES = {
+  waiting: { word: "waiting for time", kind: "future", icon: "clock" },
+  held: { word: "held", kind: "future", icon: "clock" },
+  scheduled: { word: "scheduled", kind: "future", icon: "clock" },
+  "set-aside": { word: "set aside", kind: "future", icon: "pause" },
+  running: { word: "running", kind: "running", icon: "play" },
+  merging: { word: "collecting", kind: "running", icon: "play" },
+  finished: { word: "finished", kind: "done", icon: "check" },
+  failed: { word: "failed", kind: "failed", icon: "cross" },
+  missed: { word: "missed", kind: "missed", icon: "alert" },
+  unplaced: { word: "no time found", kind: "missed", icon: "alert" },
+  cancelled: { word: "cancelled", kind: "gone", icon: "dash" },
+  displaced: { word: "displaced", kind: "gone", icon: "swap" },
+  active: { word: "active", kind: "running", icon: "play" },
+  paused: { word: "paused", kind: "gone", icon: "pause" },
+  refused: { word: "refused", kind: "failed", icon: "cross" },
+};
+
+/** How to show a state of a run or a task. */
+export function stateOf(name) {
+  return STATES[name] ?? { word: name, kind: "future", icon: "clock" };
+}
+
+const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const SHORT_TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DATE = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
+
+/** Where the reader's times are: "Europe/Berlin", or "UTC". */
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
+export const timeOf = (instant) => TIME.format(instant);
+export const shortTimeOf = (instant) => SHORT_TIME.format(instant);
+export const dateOf = (instant) => DATE.format(instant);
+export const utcOf = (instant) => new Date(instant).toISOString().replace(/\.000Z$/u, "Z");
+
+/** Local time, with the date where it is not today's. */
+export function momentOf(instant, now) {
+  return dateOf(instant) === dateOf(now) ? timeOf(instant) : `${dateOf(instant)}, ${timeOf(instant)}`;
+}
+
+/** Milliseconds in words with two units at most: "4 min 12 s", "2 h 5 min", "0.4 s". */
+export function spell(milliseconds) {
+  const span = Math.abs(milliseconds);
+  if (span > 0 && span < SECOND) return `${(span / SECOND).toFixed(1)} s`;
+  const units = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]];
+  let rest = Math.round(span / SECOND) * SECOND;
+  const first = Math.max(0, units.findIndex(([unit]) => rest >= unit));
+  const words = [];
+  for (const [unit, name] of units.slice(rest ? first : units.length - 1).slice(0, 2)) {
+    const count = Math.floor(rest / unit);
+    rest -= count * unit;
+    if (count || !words.length) words.push(`${count} ${name}`);
+  }
+  return words.join(" ");
+}
+
+/** "in 4 min 12 s", "3 min 2 s ago", "now". */
+export function distance(instant, now) {
+  const span = instant - now;
+  if (Math.abs(span) < SECOND) return "now";
+  return span > 0 ? `in ${spell(Math.floor(span / SECOND) * SECOND)}` : `${spell(span)} ago`;
+}
+
+/** An age for lists: one unit is enough. "just now", "3 min ago", "2 h ago". */
+export function age(instant, now) {
+  const span = now - instant;
+  if (span < 0) return distance(instant, now);
+  if (span < 5 * SECOND) return "just now";
+  const [unit, name] = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]].find(([size]) => span >= size);
+  return `${Math.floor(span / unit)} ${name} ago`;
+}
+
+/** Milliseconds of an ISO 8601 duration as the API writes it. */
+export function parseDuration(text) {
+  const match = /^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?$/u.exec(text ?? "");
+  if (!match) return null;
+  const [weeks, days, hours, minutes, seconds] = match.slice(1).map((part) => Number(part ?? 0));
+  return (weeks * 7 + days) * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND;
+}
+
+/** A task's schedule in words: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once". */
+export function scheduleWords(schedule, now) {
+  const start = schedule.start ? Date.parse(schedule.start) : null;
+  const words = [];
+  if (schedule.cron) words.push(`cron ${schedule.cron} (${schedule.timezone ?? "UTC"})`);
+  else if (schedule.repeat) words.push(`every ${spell(parseDuration(schedule.repeat) ?? 0)}`);
+  else return start === null ? "once, as soon as possible" : `once, at ${momentOf(start, now)}`;
+  if (start !== null && start > now) words.push(`from ${momentOf(start, now)}`);
+  if (schedule.until) words.push(`until ${momentOf(Date.parse(schedule.until), now)}`);
+  if (schedule.max_runs) words.push(`${schedule.max_runs} runs at most`);
+  if (schedule.slip_random && schedule.slip) {
+    words.push(`at random within ${spell(parseDuration(schedule.slip) ?? 0)}`);
+  }
+  return words.join(", ");
+}
+
+// What a test without a second participant points at, by the names the tests' specs use.
+const TARGETS = ["dest", "host", "url", "query"];
+
+/** Between whom: "a → b"; a target that is no node comes from the task's spec. */
+export function between(participants, spec) {
+  const names = [...participants];
+  const target = TARGETS.map((field) => spec?.[field]).find((value) => typeof value === "string");
+  if (names.length === 1 && target && target !== names[0]) names.push(target);
+  return names.join(" → ");
+}
