@@ -56,6 +56,7 @@ class Planner:
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
+        *,
         database: Database,
         clock: Clock,
         limits: Limits,
@@ -225,7 +226,7 @@ class Planner:
         unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
         following = self._following(attempt, unplaced, now)
         if not await planning.finish_claim(connection, claimed, following, attempt.claimed_at, now):
-            return  # The task has ended or another worker has it: what comes next is not ours to say.
+            return  # The task has ended or another worker has it: not ours to say what is next.
         await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
         if exchange.unknown_to:
             await self._forget_acceptance(connection, claimed, exchange.unknown_to)

@@ -56,6 +56,7 @@ class Admission:
 
     def __init__(  # noqa: PLR0913 - one for each thing a new task touches
         self,
+        *,
         database: Database,
         clock: Clock,
         capabilities: Capabilities,

@@ -1,4 +1,4 @@
-"""What a node's owner can set: environment (``PARLEY_…``), then command line, over these defaults."""
+"""What a node's owner can set: these defaults, environment (``PARLEY_…``), command line."""
 
 from __future__ import annotations
 

@@ -164,7 +164,9 @@ class Page:
         await self.call("Page.navigate", url=url)
         await self._connection.event("Page.domContentEventFired", self._session)
 
-    async def resize(self, width: int, height: int, *, density: float = 1, dark: bool = False) -> None:
+    async def resize(
+        self, width: int, height: int, *, density: float = 1, dark: bool = False
+    ) -> None:
         """Give the window a size and a colour scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",

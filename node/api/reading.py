@@ -1,4 +1,4 @@
-"""Reading requests: bodies with limits, query parameters, ids; every fault has a pointer or a name."""
+"""Reading requests: bodies, query parameters, ids; every fault has a pointer or a name."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One asyncio task for each run that starts soon: prepare, wait for the instant, start, watch, end
 (TERM shortly before the booked end, KILL at it), read the output, hand the part to the collector.
-Notifications tell of new and cancelled runs; a look at the table every few seconds is the safety net.
+Notifications tell of new and cancelled runs; a look at the table now and then is the safety net.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from node.execution.parts import Collector
 from node.model import times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
-from node.model.times import format_instant
+from node.model.times import to_the_second
 from node.plugins.contracts import Command, Output, PartContext, Party, Result, Tool
 from node.store import bookings, runs
 from node.store.database import Database, Notice
@@ -251,7 +251,7 @@ class Launcher:
                 return
 
     async def recover(self) -> None:
-        """After a start: end what a gone process left, mark what was interrupted or slept through."""
+        """After a start: end what a gone process left, mark what was interrupted or missed."""
         now = self._clock.now()
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
@@ -261,7 +261,7 @@ class Launcher:
                 process.kill_leftover(pid, ticks)
             await self._mark(run, "the node was restarted during the run", RunState.FAILED)
         for run in overslept:
-            reason = f"the node was down at its start and came back at {format_instant(now)}"
+            reason = f"the node was down at its start and came back at {to_the_second(now)}"
             await self._mark(run, reason, RunState.MISSED)
 
     async def _mark(self, run: UUID, reason: str, state: RunState) -> None:

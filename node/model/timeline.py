@@ -40,7 +40,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a time line: where could a run of this class and duration go?
+    """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
     other.

@@ -86,7 +86,9 @@ async def test_follows_the_event_stream(browser: str, ordinary: StandIn) -> None
         update = {"state": "failed", "reason": "b.example stopped answering"}
         await ordinary.put(running.model_copy(update=update))
         await page.until("document.querySelector('#last').innerText.includes('stopped answering')")
-        await page.until("document.querySelector('#announcer').innerText.includes('stopped answering')")
+        await page.until(
+            "document.querySelector('#announcer').innerText.includes('stopped answering')"
+        )
         await page.until("document.querySelector('#count-failed').innerText.startsWith('2')")
         assert await page.evaluate("window.sameDocument")
 
@@ -117,7 +119,11 @@ async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None
         ordinary.cut()
         await page.until("!document.getElementById('notice').hidden")
         assert "No connection to the node since 13:00:" in await page.text("#notice")
-        update = {"state": "unplaced", "reason": "no window was free on b.example", "starts_at": NOW}
+        update = {
+            "state": "unplaced",
+            "reason": "no window was free on b.example",
+            "starts_at": NOW,
+        }
         ordinary.runs[waiting.id] = waiting.model_copy(update=update)
         await page.until("document.querySelector('#last').innerText.includes('no window was free')")
         assert ordinary.resumed == ["", "1"]
@@ -147,7 +153,9 @@ async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
         await page.press("Enter")
         await page.until("document.querySelector('#drawer[open] .tree')")
         await page.press("Escape")
-        await page.until("!document.querySelector('#drawer').open && !location.hash.includes('run')")
+        await page.until(
+            "!document.querySelector('#drawer').open && !location.hash.includes('run')"
+        )
         await page.until(f"document.activeElement === {link}")
 
 
@@ -208,7 +216,9 @@ async def test_a_crowded_day_stays_smooth(browser: str) -> None:
         await page.until(DRAWN)
         await page.click("#spans button:last-child")
         await page.until("document.getElementById('canvas').ariaLabel.includes('4 h back and 1 d')")
-        await page.until(r"Number(/(\d+) normal/.exec(document.getElementById('canvas').ariaLabel)[1]) > 4000")
+        await page.until(
+            r"Number(/(\d+) normal/.exec(document.getElementById('canvas').ariaLabel)[1]) > 4000"
+        )
         await page.click_at(*await timeline_point(page, 1 / 14, 100))
         await page.until("document.querySelectorAll('#drawer[open] tbody tr').length > 5")
         assert re.match(r"\d+ normal runs, ", await page.text("#drawer-title"))
@@ -227,10 +237,15 @@ async def test_empty_states_say_what_to_do(browser: str) -> None:
 async def test_errors_come_in_words(browser: str, ordinary: StandIn) -> None:
     """A problem document of the API is shown as its title and detail, and goes when it is over."""
     ordinary.fault = Problem(
-        type="x", title="The database cannot be reached", status=503, detail="Postgres is restarting"
+        type="x",
+        title="The database cannot be reached",
+        status=503,
+        detail="Postgres is restarting",
     )
     async with opened(browser, ordinary) as page:
-        await page.until("document.getElementById('notice').innerText.includes('reached: Postgres')")
+        await page.until(
+            "document.getElementById('notice').innerText.includes('reached: Postgres')"
+        )
         ordinary.fault = None
         await page.until(f"{DRAWN} && {LIVE} && document.getElementById('notice').hidden")
 
@@ -239,7 +254,10 @@ async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
     """Where reading needs a token the page asks once, also after a wrong one, and keeps it."""
     ordinary.token = "let-me-in"  # noqa: S105 - of the stand-in
     async with opened(browser, ordinary) as page:
-        for attempt, words in (("wrong", "wants a token"), ("let-me-in", "does not know that token")):
+        for attempt, words in (
+            ("wrong", "wants a token"),
+            ("let-me-in", "does not know that token"),
+        ):
             await page.until(f"document.querySelector('#ask[open]')?.innerText.includes('{words}')")
             await page.type(attempt)
             await page.press("Enter")
@@ -278,7 +296,16 @@ async def test_words_for_times_and_schedules(browser: str) -> None:
             ])"""
         )
         assert words == [
-            *("4 min 12 s", "2 h 5 min", "0.4 s", "0 s", "3 d", "in 1 min 30 s", "2 h ago", 93_600_250),
+            *(
+                "4 min 12 s",
+                "2 h 5 min",
+                "0.4 s",
+                "0 s",
+                "3 d",
+                "in 1 min 30 s",
+                "2 h ago",
+                93_600_250,
+            ),
             *(90_500, "once, as soon as possible"),
             "every 5 min, 9 runs at most, at random within 30 s",
             "cron 0 3 * * * (UTC)",
