@@ -162,12 +162,12 @@ def test_one_answer_has_no_jitter() -> None:
 
 
 def test_the_part_is_the_result() -> None:
-    """The merged result is the one part, and its summary has mean, loss and jitter."""
+    """The merged result is the one part, and its summary has median, loss and jitter."""
     part = read("ipv6", count=20)
     merged = TEST.merge(spec("rtt"), [Part(0, "a", part)])
     assert merged.succeeded
     assert merged.result == part
-    assert TEST.summary(part).startswith(f"{part['rtt_ms']['mean']:.2f} ms, loss 0 %, jitter ")
+    assert TEST.summary(part).startswith(f"{part['rtt_ms']['median']:.2f} ms, loss 0 %, jitter ")
 
 
 @pytest.mark.parametrize(
