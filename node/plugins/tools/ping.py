@@ -22,9 +22,11 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 _LOOK_UP = SECOND
 """For the name service, should dest be a name; the program does not tell us beforehand."""
 _TICK = 10 * MILLISECOND
-_WHEEL_SHARE = 8
-"""From 10 ms on ping waits by the kernel's timer wheel, which rounds up to a tick (10 ms at 100 Hz)
-and longer waits to an eighth; measured at 250 Hz: 0.01 s takes 16 ms, 0.3 s takes 320 ms."""
+_LATE_SHARE = 4
+"""ping waits by the kernel's timer wheel, which rounds up to a tick (10 ms at 100 Hz) and long
+waits to an eighth; measured at 250 Hz: 0.01 s takes 16 ms, on a busy host 20; 0.3 s takes 320 ms.
+Booking more costs little: a background run blocks nobody, and its time is free once it has ended.
+"""
 
 _HEADER = re.compile(r"PING \S+ ?\((?P<address>[^)\s]{1,253})\)", re.ASCII)
 _ANSWER = re.compile(
@@ -99,7 +101,7 @@ class PingTool:
         lines = text_of(output, "ping").splitlines()
         header = next(filter(None, map(_HEADER.match, lines)), None)
         summary = next(filter(None, map(_SUMMARY.match, lines)), None)
-        if header is None or summary is None or output.ended_by != "itself":
+        if header is None or summary is None:
             raise failure(output, "ping", "it printed no summary")
         sent, received = int(summary["sent"]), int(summary["received"])
         answers = _answers(lines)
@@ -122,7 +124,7 @@ class PingTool:
 
 def _lateness(interval: int) -> int:
     """How much later than asked ping may send each packet, in microseconds."""
-    return max(_TICK, interval // _WHEEL_SHARE) if interval >= _TICK else 0
+    return max(_TICK, interval // _LATE_SHARE)
 
 
 def _seconds(duration: int) -> str:

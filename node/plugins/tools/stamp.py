@@ -38,8 +38,8 @@ _LEAD_IN = 200 * MILLISECOND
 """The first packet leaves this long after the start: the reflector's clock may be that late."""
 _WRAP_UP = SECOND // 2
 """For the output, before the launcher ends what still runs 250 ms before the booked end."""
-_MARGIN = 300 * MILLISECOND
-"""The reflector stops by itself this long before the booked end."""
+_MARGIN = 400 * MILLISECOND
+"""The reflector stops by itself this long before the booked end, so as not to be ended then."""
 
 _Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
 _Octet = Annotated[int, Field(ge=0, le=255)]

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from node.plugins.tests.latency import TEST, LatencySpec
 from node.plugins.tools.programs import stamp_packet
 from node.plugins.tools.stamp import TOOL
 
+SOCKETS = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 BRIEF = {"count": 20, "interval": "PT0.005S", "timeout": "PT0.2S"}
-LEAD_US = 400_000
+PATIENCE_US = 10_000_000
 
 
 def free_port(address: str) -> int:
@@ -30,9 +32,9 @@ def free_port(address: str) -> int:
 
 
 def session(source: str, dest: str, **fields: Any) -> list[PartContext]:
-    """Both parts of a session that starts in a moment."""
+    """Both parts of a session that starts now."""
     spec = LatencySpec.model_validate({"dest": "b"} | BRIEF | fields)
-    starts = time.time_ns() // 1000 + LEAD_US
+    starts = time.time_ns() // 1000
     parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
     first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
     return [first, dataclasses.replace(first, participant=1)]
@@ -51,9 +53,14 @@ def output(process: subprocess.Popen[bytes]) -> Output:
 
 
 def run(parts: list[PartContext]) -> Merged:
-    """Both programs at once, their outputs read and merged."""
-    processes = [start(part) for part in parts]
-    outputs = [output(process) for process in processes]
+    """The sender as soon as the reflector listens, and their outputs read and merged."""
+    source, dest = parts
+    # However busy this machine is: no deadline ends the reflector before the sender has started.
+    reflector = start(dataclasses.replace(dest, ends=dest.ends + PATIENCE_US))
+    listening = f":{dest.parties[1].data['port']:04X} "
+    while not any(listening in table.read_text() for table in SOCKETS):
+        assert reflector.poll() is None
+    outputs = [output(start(source)), output(reflector)]
     results = [TOOL.read(part, told) for part, told in zip(parts, outputs, strict=True)]
     named = [Part(at, "ab"[at], result) for at, result in enumerate(results)]
     return TEST.merge(parts[0].spec, named)

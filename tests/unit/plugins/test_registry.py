@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from node.plugins import registry
 from node.plugins.contracts import Part, Requirement, Test, Tool
 from node.plugins.tools.sleep import SleepTool
+from tests.golden.recorded import output
 from tests.unit.plugins.parts import context, spec
 
 TESTS = sorted(registry.tests())
@@ -123,6 +125,18 @@ def test_a_merge_never_raises(name: str) -> None:
         assert merged.result is None
         assert merged.reason
     assert "a: the disk is full" in str(test.merge(given, failed).reason)
+
+
+@pytest.mark.parametrize(
+    ("test", "tool", "case"), [("rtt", "ping", "loopback"), ("throughput", "iperf3", "tcp-client")]
+)
+def test_what_was_finished_counts(test: str, tool: str, case: str) -> None:
+    """A program that had told all when the launcher came to end it has a result."""
+    ended = dataclasses.replace(output(tool, case), ended_by="end")
+    part = context(test)
+    assert registry.tools()[tool].read(part, ended) == registry.tools()[tool].read(
+        part, output(tool, case)
+    )
 
 
 @pytest.mark.parametrize("name", TOOLS)

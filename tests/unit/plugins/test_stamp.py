@@ -81,7 +81,7 @@ def test_what_the_reflector_is_told() -> None:
     """The reflector is told whom to answer, and when to stop: before the booked end."""
     told = arguments(DEST)
     assert (told["address"], told["sender"], told["port"]) == ("192.0.2.2", "192.0.2.1", PORT)
-    assert told["deadline_ns"] == (STARTS + TOOL.duration(spec("latency")) - 300_000) * 1000
+    assert told["deadline_ns"] == (STARTS + TOOL.duration(spec("latency")) - 400_000) * 1000
 
 
 def test_both_ends_agree_on_the_session() -> None:
