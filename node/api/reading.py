@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from node.api.routing import BODY
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
-from node.model.wire.fields import Document
+from node.model.wire.fields import WRITTEN, Document
 from node.model.wire.problems import faults_of
 
 T = TypeVar("T", bound=Document)
@@ -40,7 +40,7 @@ def document(request: web.Request, kind: type[T]) -> T:
         raise MalformedRequest(msg) from None
     _check(parsed)
     try:
-        return kind.model_validate(parsed)
+        return kind.model_validate(parsed, context=WRITTEN)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from None
 

@@ -1,7 +1,8 @@
 """Field types and the base of every document: instants, durations, host names.
 
 In memory an instant or a duration is an ``int`` of microseconds (``node.model.times``); in JSON it
-is a string. A :data:`Host` is a name or an address and can never be taken for an option.
+is a string, and with the validation context :data:`WRITTEN` nothing else: who writes ``"slip": 60``
+means no microseconds. A :data:`Host` is a name or an address and can never be taken for an option.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
 )
 
 from node.model import times
+
+WRITTEN = {"written": True}
+"""Validation context of a document that somebody else wrote, parsed from JSON."""
 
 
 class Document(BaseModel):
@@ -29,22 +34,28 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
-def _instant(value: object) -> object:
+def _instant(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_instant(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if _in_memory(value, info):
         return value
     msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
     raise ValueError(msg)
 
 
-def _duration(value: object) -> object:
+def _duration(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_duration(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if _in_memory(value, info):
         return value
     msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
     raise ValueError(msg)
+
+
+def _in_memory(value: object, info: ValidationInfo) -> bool:
+    """Whether it is a number of microseconds that this program has made itself."""
+    written = info.mode == "json" or (info.context or {}).get("written", False)
+    return isinstance(value, int) and not isinstance(value, bool) and not written
 
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)
