@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
@@ -216,7 +216,7 @@ def _rng(claimed: Claim) -> random.Random | None:
     """For a random slip: seeded by the task and the attempt, so that the same state plans the same."""
     if not claimed.schedule.get("slip_random"):
         return None
-    return random.Random(f"{claimed.task} {claimed.lease_epoch}")  # noqa: S311 - no secret
+    return random.Random(f"{claimed.task} {claimed.lease_epoch}")
 
 
 def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:

@@ -37,7 +37,6 @@ from node.store import bookings, outbox, tasks
 from node.store.database import Database
 from node.store.nodes import KnownNode
 
-
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Makes a task known to one node, this one included; raises :class:`PeerError` without answer."""
 

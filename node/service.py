@@ -105,7 +105,7 @@ class Node:
         self.hub = Hub(clock)
         self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())  # noqa: S311 - ports, no secrets
+        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, self.capabilities, key.identity)
         self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
         self.collector = Collector(database, clock, self.capabilities, key.identity)

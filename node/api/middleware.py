@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from node.api.routing import BODY
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
-from node.model.wire.fields import WRITTEN, Document
+from node.model.wire.fields import FROM_OUTSIDE, Document
 from node.model.wire.problems import faults_of
 
 T = TypeVar("T", bound=Document)
@@ -40,7 +40,7 @@ def document(request: web.Request, kind: type[T]) -> T:
         raise MalformedRequest(msg) from None
     _check(parsed)
     try:
-        return kind.model_validate(parsed, context=WRITTEN)
+        return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from None
 
@@ -145,9 +145,12 @@ def cursor(request: web.Request) -> tuple[int, UUID] | None:
         return None
     at, _, identifier_text = text.partition("_")
     try:
-        return int(at), UUID(identifier_text)
+        instant_at, identifier_at = int(at[:20]), UUID(identifier_text)
     except ValueError:
-        raise _query_fault("cursor", "is not one that a list has returned as next") from None
+        instant_at, identifier_at = -1, None
+    if identifier_at is None or not 0 <= instant_at < times.LATEST:
+        raise _query_fault("cursor", "is not one that a list has returned as next")
+    return instant_at, identifier_at
 
 
 def cursor_after(at: int, identifier_: UUID) -> str:

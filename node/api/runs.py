@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from aiohttp import web
-
 import orjson
+from aiohttp import web
 
 from node.api import reading, replies
 from node.api.routing import NODE, Access, Query, Route
@@ -20,8 +19,7 @@ from node.store import runs
 from node.store.database import Connection, Record
 
 STATES = frozenset(
-    "waiting held scheduled set-aside running merging finished failed missed cancelled displaced "
-    "unplaced".split()
+    ["waiting", "held", "scheduled", "set-aside", "running", "merging", "finished", "failed", "missed", "cancelled", "displaced", "unplaced"]
 )
 _DECISIONS_SHOWN = 20
 _SCHEDULE_MAX = 5000

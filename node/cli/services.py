@@ -209,9 +209,9 @@ async def _serving(node: Node) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
-    from lead.negotiation import Terms  # noqa: PLC0415 - node meets lead only here, and lazily
-    from lead.planning.agenda import Limits  # noqa: PLC0415
-    from lead.service import Lead, Powers  # noqa: PLC0415
+    from lead.negotiation import Terms
+    from lead.planning.agenda import Limits
+    from lead.service import Lead, Powers
 
     settings = node.settings
 
@@ -238,7 +238,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,
         lease=settings.lease,
-        rng=random.Random(),  # noqa: S311 - jitter, no secrets
+        rng=random.Random(),
     )
     listening: asyncio.Task[None] | None = None
     if own_process:

@@ -143,7 +143,7 @@ class Launcher:
             outcome = await self._measure(run, cancelled)
         except ParleyError as error:
             outcome = Outcome(None, error.detail, None)
-        except Exception as error:  # noqa: BLE001 - a plugin's fault must end in a failed run
+        except Exception as error:
             log.exception("a plugin failed", run=str(run.id))
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)

@@ -107,15 +107,20 @@ class Database:
                 "or leave both out for a private cluster"
             )
             raise DatabaseUnavailable(msg) from error
-        async with self.transaction() as connection:
-            await _set_up(connection)
+        try:
+            async with self.transaction() as connection:
+                await _set_up(connection)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Give back all connections."""
-        if self._pool is not None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pool.close(), 5)
-            self._pool.terminate()
+                await asyncio.wait_for(pool.close(), 5)
+            pool.terminate()
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

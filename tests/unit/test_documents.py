@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +23,7 @@ from node.model.errors import (
 )
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.times import HOUR, SECOND
-from node.model.wire.fields import WRITTEN, Duration, Host, Instant
+from node.model.wire.fields import FROM_OUTSIDE, Duration, Host, Instant
 from node.model.wire.problems import Problem, error_of, faults_of, problem_of
 from node.model.wire.tasks import Schedule, TaskDocument
 
@@ -56,7 +55,7 @@ DURATION = TypeAdapter[int](Duration)
 def faults(changes: dict[str, Any]) -> dict[str, str]:
     """The faults of the complete document with changes, by pointer."""
     try:
-        TaskDocument.model_validate(COMPLETE | changes, context=WRITTEN)
+        TaskDocument.model_validate(COMPLETE | changes, context=FROM_OUTSIDE)
     except ValidationError as error:
         return {fault.pointer: fault.detail for fault in faults_of(error)}
     return {}
@@ -67,7 +66,7 @@ def faults(changes: dict[str, Any]) -> dict[str, str]:
 
 def test_the_documented_task_is_read() -> None:
     """The example of the design is a task, with instants and durations in microseconds."""
-    task = TaskDocument.model_validate(COMPLETE, context=WRITTEN)
+    task = TaskDocument.model_validate(COMPLETE, context=FROM_OUTSIDE)
     assert task.test.spec == COMPLETE["test"]["spec"]
     assert (task.schedule.repeat, task.schedule.slip) == (HOUR, 600 * SECOND)
     assert task.schedule.start == times.parse_instant("2026-12-01T00:00:00Z")
@@ -76,7 +75,7 @@ def test_the_documented_task_is_read() -> None:
 
 def test_a_task_needs_no_more_than_a_test() -> None:
     """Everything but the test has a default: once, now, priority 0."""
-    task = TaskDocument.model_validate({"test": {"type": "rtt"}}, context=WRITTEN)
+    task = TaskDocument.model_validate({"test": {"type": "rtt"}}, context=FROM_OUTSIDE)
     assert (task.schedule, task.priority, task.tools) == (Schedule(), 0, ())
 
 
@@ -159,7 +158,7 @@ def test_a_schedule_comes_back_as_it_was(instants: dict[str, int], lengths: dict
     """Written as JSON and read again, a schedule is the same to the microsecond."""
     schedule = Schedule.model_validate(instants | lengths)
     written = schedule.model_dump(mode="json")
-    assert Schedule.model_validate(written, context=WRITTEN) == schedule
+    assert Schedule.model_validate(written, context=FROM_OUTSIDE) == schedule
     assert Schedule.model_validate_json(schedule.model_dump_json()) == schedule
 
 
@@ -184,9 +183,7 @@ def test_a_written_number_is_neither_instant_nor_duration(
 ) -> None:
     """Nobody who writes 60 means microseconds; the program itself may use numbers."""
     with pytest.raises(ValidationError, match="write"):
-        adapter.validate_python(number, context=WRITTEN)
-    with pytest.raises(ValidationError, match="write"):
-        adapter.validate_json(json.dumps(number))
+        adapter.validate_python(number, context=FROM_OUTSIDE)
     assert adapter.validate_python(number) == number
 
 

@@ -1,8 +1,7 @@
 """Field types and the base of every document: instants, durations, host names.
 
 In memory an instant or a duration is an ``int`` of microseconds (``node.model.times``); in JSON it
-is a string, and with the validation context :data:`WRITTEN` nothing else: who writes ``"slip": 60``
-means no microseconds. A :data:`Host` is a name or an address and can never be taken for an option.
+is a string. A :data:`Host` is a name or an address and can never be taken for an option.
 """
 
 from __future__ import annotations
@@ -24,9 +23,6 @@ from pydantic import (
 
 from node.model import times
 
-WRITTEN = {"written": True}
-"""Validation context of a document that somebody else wrote, parsed from JSON."""
-
 
 class Document(BaseModel):
     """Base of what travels: frozen, unknown fields refused."""
@@ -34,28 +30,28 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
+FROM_OUTSIDE = {"from_outside": True}
+"""Validation context of what users and other programs send: there, times are strings only."""
+
+
+def _is_inside(info: ValidationInfo) -> bool:
+    return not (info.context or {}).get("from_outside")
+
+
 def _instant(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_instant(value)
-    if _in_memory(value, info):
+    if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
-    raise ValueError(msg)
+    raise ValueError("not an RFC 3339 time; write 2026-12-01T00:00:00Z")
 
 
 def _duration(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_duration(value)
-    if _in_memory(value, info):
+    if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
-    raise ValueError(msg)
-
-
-def _in_memory(value: object, info: ValidationInfo) -> bool:
-    """Whether it is a number of microseconds that this program has made itself."""
-    written = info.mode == "json" or (info.context or {}).get("written", False)
-    return isinstance(value, int) and not isinstance(value, bool) and not written
+    raise ValueError("not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D")
 
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)

@@ -80,10 +80,20 @@ def _pointer(location: tuple[int | str, ...]) -> str:
     return "".join(f"/{part}" for part in parts)
 
 
+_SENTENCES = {
+    "extra_forbidden": "no such field",
+    "missing": "is required",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+}
+
+
 def _sentence(found: dict[str, Any]) -> str:
-    text = str(found["msg"]).removeprefix("Value error, ")
-    if found["type"] == "extra_forbidden":
-        return "no such field"
-    if found["type"] == "missing":
-        return "is required"
-    return text
+    told = _SENTENCES.get(str(found["type"]))
+    return told or str(found["msg"]).removeprefix("Value error, ")

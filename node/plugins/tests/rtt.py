@@ -123,7 +123,8 @@ class RttTest:
         if figures.rtt_ms is None:
             said = f" ({figures.errors[0]})" if figures.errors else ""
             return f"no answer, {loss}{said}"
-        text = f"{delay_text(figures.rtt_ms.median)}, {loss}"
+        # The mean, for ping prints the single times of far hosts in whole milliseconds only.
+        text = f"{delay_text(figures.rtt_ms.mean)}, {loss}"
         if figures.jitter_ms is not None:
             text += f", jitter {delay_text(figures.jitter_ms)}"
         return text

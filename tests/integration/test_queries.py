@@ -1,0 +1,38 @@
+"""The named queries, on a real server."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from node.store.database import Database, Queries
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(chain(ROOT.glob("node/store/sql/*.sql"), ROOT.glob("lead/store/sql/*.sql")))
+
+
+def _package(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).parts[:2])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
+async def test_every_query_prepares(database: Database, file: Path) -> None:
+    """Each named query is understood by the server, tables, columns and types included."""
+    queries = Queries(_package(file), file.stem).items()
+    assert queries
+    async with database.connection() as connection:
+        for _, query in queries:
+            await connection.prepare(query)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
+def test_every_query_is_used(file: Path) -> None:
+    """Whatever is written in a file of queries is asked for by the Python beside it."""
+    folder = ROOT / _package(file).replace(".", "/")
+    python = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    used = set(re.findall(r'"(\w+)"', "".join(re.findall(r"(?:_SQL|queries)\[[^\]]+\]", python))))
+    names = {name for name, _ in Queries(_package(file), file.stem).items()}
+    assert names - used == set()

@@ -1,0 +1,238 @@
+"""The schema: how a database is set up or refused, and what it holds whatever a program does."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import product
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from node.model import runstate, times
+from node.model.classes import SchedulingClass, blockers
+from node.model.errors import DatabaseUnavailable, SchemaMismatch
+from node.model.runstate import RunState
+from node.store.database import SCHEMA_VERSION, Connection, Database
+from tests.clocks import START
+from tests.conftest import NewDatabase
+
+VIEWS = (
+    "run_known",
+    "run_now",
+    "run_upcoming",
+    "run_missed",
+    "run_history",
+    "node_occupancy",
+    "decision_trace",
+)
+
+PAIRS = list(product(SchedulingClass, repeat=2))
+
+_INSERT_TASK = """
+INSERT INTO task (id, lead, test, spec, scheduling_class, duration, participants, created_at)
+VALUES ($1, 'ed25519:x', 'idle', '{}', 'normal', interval '1 min', '[]', now())
+"""
+_INSERT_RUN = """
+INSERT INTO run (
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, lane, state, reason,
+    created_at, changed_at
+)
+VALUES (
+    gen_random_uuid(), $1, $2, $3::smallint, $4::scheduling_class, 0, $2, $5,
+    CASE $4::scheduling_class
+        WHEN 'exclusive' THEN int8range(NULL, NULL) WHEN 'normal' THEN int8range($3, $3, '[]')
+    END,
+    $6::run_state, 'because', $2, $2
+)
+RETURNING id
+"""
+
+
+async def _task(connection: Connection) -> UUID:
+    task = uuid4()
+    await connection.execute(_INSERT_TASK, task)
+    return task
+
+
+async def _run(
+    connection: Connection,
+    task: UUID,
+    scheduling_class: SchedulingClass,
+    number: int,
+    start: int = START,
+    state: RunState = RunState.BOOKED,
+) -> UUID:
+    end = start + times.MINUTE
+    found: UUID = await connection.fetchval(
+        _INSERT_RUN, task, start, number, scheduling_class, end, state
+    )
+    return found
+
+
+async def test_an_empty_database_is_set_up_by_two_at_once(empty_dsn: str) -> None:
+    """Two services that open an empty database at the same time both find the schema."""
+    both = [Database(empty_dsn), Database(empty_dsn)]
+    await asyncio.gather(*(database.open() for database in both))
+    for database in both:
+        async with database.connection() as connection:
+            found = await connection.fetch("SELECT version FROM schema_version")
+        assert [row[0] for row in found] == [SCHEMA_VERSION]
+        await database.close()
+
+
+@pytest.mark.parametrize(("off", "which"), [(1, "newer"), (-1, "older")])
+async def test_another_version_is_refused(dsn: str, off: int, which: str) -> None:
+    """A database of a newer or an older version is refused, with what to do."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("UPDATE schema_version SET version = version + $1", off)
+    await connection.close()
+    with pytest.raises(SchemaMismatch, match=f"which is {which} than this program's version") as e:
+        await Database(dsn).open()
+    assert f"schema version {SCHEMA_VERSION + off}" in e.value.detail
+    assert ("upgrade the program" in e.value.detail) == (which == "newer")
+
+
+async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> None:
+    """A database with somebody else's tables is refused, and nothing is added to it."""
+    connection = await asyncpg.connect(empty_dsn)
+    await connection.execute("CREATE TABLE theirs (id integer)")
+    with pytest.raises(SchemaMismatch, match="not empty and is not Parley's; give it one of its"):
+        await Database(empty_dsn).open()
+    tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    await connection.close()
+    assert [row[0] for row in tables] == ["theirs"]
+
+
+async def test_a_refused_database_is_not_open(dsn: str) -> None:
+    """Who is refused lets go of the database: nothing can be asked of it by accident."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("UPDATE schema_version SET version = 99")
+    await connection.close()
+    database = Database(dsn)
+    with pytest.raises(SchemaMismatch):
+        await database.open()
+    with pytest.raises(DatabaseUnavailable, match="not open"):
+        async with database.connection():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("scheduling_class", [str(value) for value in SchedulingClass]),
+        ("run_state", [str(value) for value in RunState]),
+        ("exchange_state", ["held", "committed", "released"]),
+        ("negotiation_state", ["open", "committed", "aborted"]),
+    ],
+)
+async def test_enums_are_the_same_in_sql_and_python(
+    rolled_back: Connection, name: str, words: list[str]
+) -> None:
+    """The database and the program know the same words in the same order."""
+    rows = await rolled_back.fetch(f"SELECT unnest(enum_range(NULL::{name}))::text")
+    assert [row[0] for row in rows] == words
+
+
+async def test_the_reader_reads_every_view_and_no_table(rolled_back: Connection) -> None:
+    """The role parley_reader sees the documented views and nothing else."""
+    views = await rolled_back.fetch("SELECT viewname FROM pg_views WHERE schemaname = 'public'")
+    tables = await rolled_back.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    assert {row[0] for row in views} == set(VIEWS)
+    await rolled_back.execute("SET ROLE parley_reader")
+    for view in VIEWS:
+        await rolled_back.fetch(f"SELECT * FROM {view}")
+    for row in tables:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with rolled_back.transaction():
+                await rolled_back.fetch(f"SELECT * FROM {row[0]}")
+    await rolled_back.execute("RESET ROLE")
+
+
+async def test_every_table_and_view_says_what_it_is(rolled_back: Connection) -> None:
+    """Each table, view and sequence has a comment of a sentence."""
+    query = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')
+        AND obj_description(oid) IS NULL
+        AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype IN ('a', 'i'))
+    """
+    assert await rolled_back.fetch(query) == []
+
+
+async def test_every_view_answers_about_rows(rolled_back: Connection) -> None:
+    """The views can be read with runs of every class and state in the tables."""
+    task = await _task(rolled_back)
+    for number, (scheduling_class, state) in enumerate(product(SchedulingClass, RunState)):
+        start = START + number * times.HOUR
+        await _run(rolled_back, task, scheduling_class, number, start, state)
+    known = await rolled_back.fetchval("SELECT count(*) FROM run_known")
+    for view in VIEWS:
+        await rolled_back.fetch(f"SELECT * FROM {view}")
+    assert known == len(SchedulingClass) * len(RunState)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+async def test_classes_overlap_as_the_rule_says(
+    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+) -> None:
+    """Exclusive excludes exclusive and normal, normal overlaps normal, background overlaps all."""
+    task = await _task(rolled_back)
+    await _run(rolled_back, task, first, 1)
+    if second in blockers(first):
+        with pytest.raises(asyncpg.ExclusionViolationError, match="run_no_overlap"):
+            await _run(rolled_back, task, second, 2, START + times.SECOND)
+    else:
+        await _run(rolled_back, task, second, 2, START + times.SECOND)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+async def test_runs_that_only_touch_do_not_overlap(
+    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+) -> None:
+    """Times are half-open: a run may start at the instant at which another ends."""
+    task = await _task(rolled_back)
+    await _run(rolled_back, task, first, 1)
+    await _run(rolled_back, task, second, 2, START + times.MINUTE)
+    await _run(rolled_back, task, second, 3, START - times.MINUTE)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+async def test_a_run_that_does_not_happen_frees_its_time(
+    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+) -> None:
+    """Only booked and running runs block: all other states leave their time to anybody."""
+    task = await _task(rolled_back)
+    for hour, state in enumerate(sorted(set(RunState) - runstate.LIVE)):
+        start = START + hour * times.HOUR
+        await _run(rolled_back, task, first, 1, start, state)
+        await _run(rolled_back, task, second, 2, start)
+
+
+async def test_a_running_run_blocks(rolled_back: Connection) -> None:
+    """A run that was booked still blocks once it runs."""
+    task = await _task(rolled_back)
+    run = await _run(rolled_back, task, SchedulingClass.EXCLUSIVE, 1)
+    await rolled_back.execute("UPDATE run SET state = 'running' WHERE id = $1", run)
+    with pytest.raises(asyncpg.ExclusionViolationError):
+        await _run(rolled_back, task, SchedulingClass.NORMAL, 2)
+
+
+async def test_a_run_that_failed_has_a_reason(rolled_back: Connection) -> None:
+    """What did not happen is not stored without saying why."""
+    task = await _task(rolled_back)
+    run = await _run(rolled_back, task, SchedulingClass.NORMAL, 1)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await rolled_back.execute(
+            "UPDATE run SET state = 'missed', reason = NULL WHERE id = $1", run
+        )
+
+
+async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -> None:
+    """Two empty databases of one server are set up at once although a role belongs to both."""
+    both = [Database(await new_database("template0")) for _ in range(2)]
+    await asyncio.gather(*(database.open() for database in both))
+    for database in both:
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM schema_version") == 1
+        await database.close()
