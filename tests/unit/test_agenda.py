@@ -30,7 +30,7 @@ DAILY = Limits(horizon=DAY, margin=SECOND, batch=512)
 MOST_PLANNINGS = 2000
 """More in a simulation, and the lead would be planning one task all the time."""
 
-patient = settings(deadline=2000, max_examples=50)
+patient = settings(deadline=None, max_examples=50)
 
 
 @dataclass
@@ -169,8 +169,8 @@ def test_a_task_that_nobody_answers_is_not_planned_without_a_pause() -> None:
     """More slots than a batch, all of them in vain: the pauses grow all the same."""
     every_minute = Recurrence(START, repeat=MINUTE, slip=30 * SECOND)
     lead = Lead(every_minute, 10 * SECOND, luck=0.0)
-    lead.run(START, START + HOUR)
-    assert len(lead.plannings) < 120
+    lead.run(START, START + 10 * MINUTE)
+    assert len(lead.plannings) < 40
 
 
 def test_slots_beyond_a_batch_follow_at_once() -> None:
@@ -327,6 +327,7 @@ SLOTS = st.lists(
 )
 
 
+@patient
 @given(SLOTS, st.integers(0, 10_000), st.integers(0, 99))
 def test_the_next_try_comes_before_the_last_start(
     waiting: list[Slot], failures: int, seed: int

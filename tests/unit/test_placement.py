@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
@@ -16,6 +16,8 @@ from node.model.spans import Span, normalise
 
 LAST = 40
 DURATIONS = st.integers(1, 6)
+
+patient = settings(deadline=None, max_examples=70)
 
 
 def slot(start: int, end: int) -> Slot:
@@ -76,6 +78,7 @@ def possible(
     ]
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN)
 def test_every_choice_is_offered_by_all(
     slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
@@ -87,6 +90,7 @@ def test_every_choice_is_offered_by_all(
         assert offered(found, start, end, displacing=choice.displacing)
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN)
 def test_picks_of_one_task_never_overlap(
     slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
@@ -97,6 +101,7 @@ def test_picks_of_one_task_never_overlap(
         assert abs(left.starts_at - right.starts_at) >= duration
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS, DRAWN)
 def test_slot_by_slot_nothing_possible_is_left(
     slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
@@ -115,6 +120,7 @@ def test_slot_by_slot_nothing_possible_is_left(
             taken.append((choice.starts_at, choice.starts_at + duration))
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS)
 def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], duration: int) -> None:
     """Without randomness no start before the chosen one was possible in its pass."""
@@ -125,6 +131,7 @@ def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], dura
         taken.append((choice.starts_at, choice.starts_at + duration))
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS)
 def test_choices_come_in_the_order_of_the_slots(
     slots: list[Slot], found: list[Offer], duration: int
@@ -134,6 +141,7 @@ def test_choices_come_in_the_order_of_the_slots(
     assert chosen == [asked for asked in slots if asked in chosen]
 
 
+@patient
 @given(SLOTS, OFFERS, DURATIONS, st.integers())
 def test_the_same_seed_draws_the_same(
     slots: list[Slot], found: list[Offer], duration: int, seed: int
@@ -158,6 +166,7 @@ class Loaded(random.Random):
         return self.number
 
 
+@patient
 @given(offers(), DURATIONS)
 def test_each_possible_start_is_one_number_of_the_draw(offer: Offer, duration: int) -> None:
     """One number is drawn of as many as there are starts, and each number is another start."""

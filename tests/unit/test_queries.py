@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.store.database import Notice, Queries, parse_notice, parse_queries
@@ -22,6 +22,7 @@ NAMES = st.from_regex(r"[a-z][a-z_]{0,9}", fullmatch=True)
 BODIES = st.sampled_from(["SELECT 1;", "-- Why.\nSELECT\n    $1;", "SELECT '-- no name --';"])
 
 
+@settings(deadline=None)
 @given(st.dictionaries(NAMES, BODIES, max_size=5))
 def test_queries_are_found_by_name(queries: dict[str, str]) -> None:
     """What is written under a name is read under that name, without the blank lines around it."""

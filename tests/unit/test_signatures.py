@@ -48,7 +48,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def request(  # noqa: PLR0913 - each part of a request can be the one under test
+def request(
     *,
     key: NodeKey = ANNA,
     method: str = "POST",
@@ -414,7 +414,7 @@ HEADER_TEXT = st.text() | st.text('parley=:;"()@ ,aA0+/-_') | st.from_regex(r"pa
     now=st.integers(-(10**18), 10**16),
     data=st.data(),
 )
-def test_garbage_raises_nothing_else(  # noqa: PLR0913 - all of it is garbage
+def test_garbage_raises_nothing_else(
     *, method: str, target: str, body: bytes, names: list[str], now: int, data: st.DataObject
 ) -> None:
     """Whatever comes in, the answer is a refusal with a reason."""
@@ -478,8 +478,8 @@ def test_nonce_memory_gives_memory_back() -> None:
     for number in range(100):
         assert memory.objection("a", str(number), 1000, 1000 * SECOND) is None
     assert memory.objection("b", "x", 1020, 1020 * SECOND) is None
-    assert sum(len(seen.nonces) for seen in memory._current.values()) == 1  # noqa: SLF001
-    assert memory._previous == {}  # noqa: SLF001
+    assert sum(len(seen.nonces) for seen in memory._current.values()) == 1
+    assert memory._previous == {}
 
 
 # Together with the library

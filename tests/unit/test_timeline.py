@@ -13,7 +13,7 @@ from uuid import UUID
 
 import portion
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.model import runstate
@@ -26,6 +26,8 @@ from node.store.database import parse_queries
 LAST = 30
 INSTANTS = st.integers(0, LAST)
 TASK = UUID(int=99)
+
+patient = settings(deadline=None, max_examples=70)
 
 
 def span(start: int, length: int) -> Span:
@@ -42,7 +44,7 @@ def timelines(draw: st.DrawFn) -> list[Booking]:
     drawn = draw(
         st.lists(
             st.tuples(SPANS, st.sampled_from(SchedulingClass), st.integers(-1, 2), st.booleans()),
-            max_size=8,
+            max_size=6,
         )
     )
     return [
@@ -53,7 +55,7 @@ def timelines(draw: st.DrawFn) -> list[Booking]:
 
 QUESTIONS = st.builds(
     Question,
-    windows=st.lists(SPANS, max_size=6),
+    windows=st.lists(SPANS, max_size=4),
     scheduling_class=st.sampled_from(SchedulingClass),
     duration=st.integers(1, 6),
     priority=st.integers(-1, 2),
@@ -100,6 +102,7 @@ def starts_in(ranges: list[Span], duration: int) -> set[int]:
 # Free ranges
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_the_feasible_starts_are_offered_and_no_other(
     question: Question, bookings: list[Booking]
@@ -111,6 +114,7 @@ def test_the_feasible_starts_are_offered_and_no_other(
         assert starts_in(ranges, question.duration) == expected
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_the_ranges_agree_with_portion(question: Question, bookings: list[Booking]) -> None:
     """Window by window the ranges are what portion leaves of it, without the short ones."""
@@ -126,6 +130,7 @@ def test_the_ranges_agree_with_portion(question: Question, bookings: list[Bookin
         assert ranges == list(chain.from_iterable(expected))
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_every_range_is_long_enough_and_free(question: Question, bookings: list[Booking]) -> None:
     """A range holds a run, lies in a window and the bounds, and overlaps nothing that blocks."""
@@ -165,6 +170,7 @@ def test_a_run_may_start_when_another_ends() -> None:
     assert answer(question_of([(0, 20)], duration=5), bookings).free == [(10, 15)]
 
 
+@patient
 @given(QUESTIONS, timelines(), st.randoms(use_true_random=False))
 def test_the_order_of_the_bookings_does_not_matter(
     question: Question, bookings: list[Booking], rng: random.Random
@@ -178,6 +184,7 @@ def test_the_order_of_the_bookings_does_not_matter(
 # Who gives way
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_fixed_bookings_are_never_displaced(question: Question, bookings: list[Booking]) -> None:
     """If nothing may be moved, both passes are the same whatever the priorities."""
@@ -185,6 +192,7 @@ def test_fixed_bookings_are_never_displaced(question: Question, bookings: list[B
     assert answered.free_displacing == answered.free
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_only_strictly_lower_priority_gives_way(
     question: Question, bookings: list[Booking]
@@ -195,6 +203,7 @@ def test_only_strictly_lower_priority_gives_way(
     assert answered.free_displacing == answered.free
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_pass_2_offers_all_of_pass_1(question: Question, bookings: list[Booking]) -> None:
     """Whatever is free without displacing is free with it."""
@@ -203,6 +212,7 @@ def test_pass_2_offers_all_of_pass_1(question: Question, bookings: list[Booking]
     assert quiet <= starts_in(answered.free_displacing, question.duration)
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_background_never_blocks(question: Question, bookings: list[Booking]) -> None:
     """Background bookings change no answer."""
@@ -212,6 +222,7 @@ def test_background_never_blocks(question: Question, bookings: list[Booking]) ->
 
 
 @pytest.mark.parametrize("kind", [SchedulingClass.BACKGROUND, SchedulingClass.BACKGROUND_MULTI])
+@patient
 @given(QUESTIONS, timelines())
 def test_background_is_never_blocked(
     kind: SchedulingClass, question: Question, bookings: list[Booking]
@@ -224,6 +235,7 @@ def test_background_is_never_blocked(
 # What stands in the way
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_obstacles_are_named_where_nothing_is_free(
     question: Question, bookings: list[Booking]
@@ -239,6 +251,7 @@ def test_obstacles_are_named_where_nothing_is_free(
         assert not stuck or named[index] in touching
 
 
+@patient
 @given(QUESTIONS, timelines())
 def test_the_obstacle_is_what_blocks_longest(question: Question, bookings: list[Booking]) -> None:
     """No other blocker takes more of the window than the one that is named."""
@@ -304,6 +317,7 @@ def overlap(left: tuple[float, float], right: tuple[float, float]) -> bool:
     return left[0] < right[1] and right[0] < left[1]
 
 
+@patient
 @given(SPANS, st.sampled_from(SchedulingClass), SPANS, st.sampled_from(SchedulingClass))
 def test_the_conflict_rule_is_the_exclusion_constraint(
     wanted: Span, kind: SchedulingClass, taken: Span, other: SchedulingClass
