@@ -7,14 +7,17 @@ run by run what it refused, and by what.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+import structlog
+
 from node.clock import Clock
 from node.model.digests import fingerprint
-from node.model.errors import Conflict, NotAllowed, NotFound
+from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
 from node.model.timeline import Booking, Question, answer
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
@@ -33,11 +36,13 @@ from node.model.wire.participants import (
 )
 from node.settings import Settings
 from node.store import bookings, outbox
-from node.store.bookings import Displacement, HeldTask
+from node.store.bookings import Displacement, ExpiredHold, HeldTask
 from node.store.database import UNLUCKY, Connection, Database
 
 _ATTEMPTS = 4
 T = TypeVar("T")
+
+log = structlog.get_logger()
 
 
 class TimeLine:
@@ -207,13 +212,13 @@ class TimeLine:
             await bookings.notify(connection, "exchange", exchange, task, "committed")
         return CommitAnswer()
 
-    async def check_lead(self, exchange: UUID, sender: str) -> None:
-        """Only who leads the task of an exchange decides on it.
+    async def check_lead(self, exchange: UUID, sender: str, task: UUID | None = None) -> None:
+        """Only who leads the task of an exchange decides on it; ``task`` if it is not known yet.
 
-        :raises NotAllowed: somebody else asked. An unknown exchange is anybody's: it is not held.
+        :raises NotAllowed: somebody else asked.
         """
         async with self._database.connection() as connection:
-            lead = await bookings.lead_of_exchange(connection, exchange)
+            lead = await bookings.lead_of_exchange(connection, exchange, task)
         if lead is not None and lead != sender:
             msg = f"exchange {exchange} is led by another node"
             raise NotAllowed(msg)
@@ -294,19 +299,24 @@ class HoldKeeper:
         """Settle the holds whose life is over; how many were settled."""
         async with self._database.connection() as connection:
             expired = await bookings.expired_holds(connection, self._clock.now())
-        settled = 0
-        for hold in expired:
+        return sum(await asyncio.gather(*(self._settle(hold) for hold in expired)))
+
+    async def _settle(self, hold: ExpiredHold) -> bool:
+        """Do what the lead has decided; one that gives no decision is waited for, up to a point."""
+        try:
             decision = await self._ask(hold.lead, hold.exchange)
-            life = hold.expires_at - hold.held_at
-            if isinstance(decision, CommitRequest):
-                await self._time_line.commit(hold.exchange, decision)
-            elif decision == "aborted" or self._clock.now() >= hold.expires_at + life * 3 // 4:
-                # A quarter of the life is kept back so that the hold is gone before twice its life.
-                await self._time_line.release(hold.exchange, hold.task)
-            else:
-                continue
-            settled += 1
-        return settled
+        except ParleyError as error:
+            log.info("no decision on a hold", exchange=str(hold.exchange), error=error.detail)
+            decision = None
+        life = hold.expires_at - hold.held_at
+        if isinstance(decision, CommitRequest):
+            await self._time_line.commit(hold.exchange, decision)
+        elif decision == "aborted" or self._clock.now() >= hold.expires_at + life * 3 // 4:
+            # A quarter of the life is kept back so that the hold is gone before twice its life.
+            await self._time_line.release(hold.exchange, hold.task)
+        else:
+            return False
+        return True
 
 
 async def _again_if_unlucky(action: Callable[[], Awaitable[T]]) -> T:

@@ -22,6 +22,7 @@ from lead.negotiation import Negotiator, Terms
 from lead.planner import Planner
 from lead.planning.agenda import Limits
 from lead.workers import Workers
+from node.booking import TimeLine
 from node.client.peers import Peer
 from node.consent import stored
 from node.model import times
@@ -79,9 +80,9 @@ class Wire:
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
         call = (self._sender.name, self.name, what)
-        await self._world.meet(call, before=True)
+        await self._world.meet(call, "asked")
         done = await action()
-        await self._world.meet(call, before=False)
+        await self._world.meet(call, "answered")
         return done
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
@@ -113,7 +114,7 @@ class Wire:
         """As over HTTP."""
 
         async def release() -> None:
-            await self._time_line.check_lead(exchange, self._sender.identity)
+            await self._time_line.check_lead(exchange, self._sender.identity, task)
             await self._time_line.release(exchange, task)
 
         await self._call("release", release)
@@ -143,7 +144,7 @@ class Wire:
         return await self._call("compare", lambda: self._time_line.compare(lead, request))
 
     @property
-    def _time_line(self) -> Any:
+    def _time_line(self) -> TimeLine:
         return self._receiver.node.time_line
 
 
@@ -276,7 +277,7 @@ class World:
         self.sites: list[Site] = []
         self.calls: list[Call] = []
         self.cut: set[frozenset[str]] = set()
-        self.watch: Callable[[Call, bool], Awaitable[None]] | None = None
+        self.watch: Callable[[Call, str], Awaitable[None]] | None = None
         self._new_dsn = new_dsn
         self._directory = directory
         self._stack = contextlib.AsyncExitStack()
@@ -295,11 +296,13 @@ class World:
         """Give everything back."""
         await self._stack.aclose()
 
-    async def site(self, name: str, clock: ManualClock | None = None, **options: Any) -> Site:
-        """One more node; it and the others know each other."""
+    async def site(
+        self, name: str, clock: ManualClock | None = None, *, connections: int = 10, **options: Any
+    ) -> Site:
+        """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = Database(await self._new_dsn(), size=options.pop("connections", 10))
+        database = Database(await self._new_dsn(), size=connections)
         await database.open()
         self._stack.push_async_callback(database.close)
         node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
@@ -327,15 +330,15 @@ class World:
                 other.identity: Wire(self, site, other) for other in self.sites if other is not site
             }
 
-    async def meet(self, call: Call, *, before: bool) -> None:
+    async def meet(self, call: Call, phase: str) -> None:
         """A call passes a wire, or its answer does."""
-        if before:
+        if phase == "asked":
             self.calls.append(call)
         if frozenset(call[:2]) in self.cut:
             msg = f"{call[1]} cannot be reached: the wire is cut"
             raise PeerUnreachable(msg)
         if self.watch is not None:
-            await self.watch(call, before)
+            await self.watch(call, phase)
 
     def count(self, what: str) -> int:
         """How many calls of this name were made over wires."""

@@ -60,8 +60,9 @@ async def commit(request: web.Request) -> web.StreamResponse:
 async def release(request: web.Request) -> web.StreamResponse:
     """DELETE: the lead drops the hold."""
     node, exchange = request.app[NODE], reading.identifier(request)
-    await node.time_line.check_lead(exchange, request[SENDER])
-    await node.time_line.release(exchange, reading.identifier(request, "task"))
+    task = reading.identifier(request, "task")
+    await node.time_line.check_lead(exchange, request[SENDER], task)
+    await node.time_line.release(exchange, task)
     return web.Response(status=204)
 
 

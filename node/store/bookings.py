@@ -204,16 +204,10 @@ async def refuse_exchange(connection: Connection, exchange: UUID, task: UUID, no
     await connection.execute(_SQL["refuse_exchange"], exchange, task, now)
 
 
-async def exchange_runs(connection: Connection, exchange: UUID) -> list[tuple[UUID, int]]:
-    """Ids and starts of an exchange's runs, in start order."""
-    rows = await connection.fetch(_SQL["exchange_runs"], exchange)
-    return [(row[0], row[1]) for row in rows]
-
-
 async def drop_runs(
     connection: Connection, exchange: UUID, keep: Sequence[UUID], now: int, *, led_here: bool
 ) -> list[UUID]:
-    """Drop the exchange's booked runs but these (at their lead they wait on); their ids."""
+    """Drop the exchange's runs but these (at their lead they wait on); their ids."""
     if led_here:
         rows = await connection.fetch(_SQL["drop_led_runs"], exchange, list(keep), now)
     else:
@@ -274,15 +268,11 @@ async def notify(connection: Connection, *words: object) -> None:
     await connection.execute(_SQL["notify"], " ".join(str(word) for word in words))
 
 
-async def lead_of_exchange(connection: Connection, exchange: UUID) -> str | None:
-    """Who may decide on an exchange; None if it is unknown."""
-    found: str | None = await connection.fetchval(_SQL["lead_of_exchange"], exchange)
-    return found
-
-
-async def lead_of_task(connection: Connection, task: UUID) -> str | None:
-    """Who leads a task; None if it is unknown."""
-    found: str | None = await connection.fetchval(_SQL["lead_of_task"], task)
+async def lead_of_exchange(
+    connection: Connection, exchange: UUID, task: UUID | None
+) -> str | None:
+    """Who may decide on an exchange, or if it is unknown, on this task; None if that is, too."""
+    found: str | None = await connection.fetchval(_SQL["lead_of_exchange"], exchange, task)
     return found
 
 

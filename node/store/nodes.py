@@ -76,11 +76,6 @@ async def has_token(connection: Connection, digest: str) -> bool:
     return bool(await connection.fetchval(_SQL["has_token"], digest))
 
 
-async def any_token(connection: Connection, label: str) -> bool:
-    """Whether a token of this label was given out."""
-    return bool(await connection.fetchval(_SQL["any_token"], label))
-
-
 async def notify(connection: Connection, name: str, what: str) -> None:
     """Tell every process of this node that its directory changed."""
     await connection.execute(_SQL["notify"], f"node {name} {what}")

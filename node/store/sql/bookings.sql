@@ -175,20 +175,18 @@ INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, deci
 SELECT $1, id, 'released', 0, $3, $3, $3 FROM task WHERE id = $2
 ON CONFLICT (id) DO NOTHING;
 
--- exchange_runs --
-SELECT id, starts_at, (state = 'booked') AS booked FROM run WHERE exchange_id = $1 ORDER BY starts_at;
-
 -- drop_runs --
--- Never committed, so nobody was promised anything: a participant forgets them.
-DELETE FROM run WHERE exchange_id = $1 AND state = 'booked' AND NOT (id = ANY($2::uuid [])) RETURNING id;
+-- Never committed, so nobody was promised anything: a participant forgets them. One that another hold has
+-- set aside goes too: it must not come back when that one is released.
+DELETE FROM run WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid [])) RETURNING id;
 
 -- drop_led_runs --
 -- At the lead the slot is not lost with the hold: it waits to be asked for again.
 UPDATE run
 SET
-    state = 'waiting', exchange_id = NULL, lane = NULL, changed_at = $3, starts_at = slot,
+    state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $3, starts_at = slot,
     ends_at = slot + (ends_at - starts_at), reason = 'was not booked by all participants; is being tried again'
-WHERE exchange_id = $1 AND state = 'booked' AND NOT (id = ANY($2::uuid []))
+WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
 RETURNING id;
 
 -- take_waiting --
@@ -227,10 +225,11 @@ WHERE id = $1
 RETURNING state::text, commit_message;
 
 -- lead_of_exchange --
-SELECT task.lead FROM exchange INNER JOIN task ON exchange.task_id = task.id WHERE exchange.id = $1;
-
--- lead_of_task --
-SELECT lead FROM task WHERE id = $1;
+-- An exchange that is not known yet belongs to whoever leads the task it is said to be for.
+SELECT task.lead FROM exchange INNER JOIN task ON exchange.task_id = task.id WHERE exchange.id = $1
+UNION ALL
+SELECT task.lead FROM task
+WHERE task.id = $2 AND NOT EXISTS (SELECT FROM exchange WHERE exchange.id = $1);
 
 -- runs_to_come --
 -- What this node has booked for the tasks of one lead; compared with what the lead has.

@@ -37,8 +37,5 @@ INSERT INTO access_token (digest, label, created_at) VALUES ($1, $2, $3) ON CONF
 -- has_token --
 SELECT EXISTS (SELECT FROM access_token WHERE digest = $1);
 
--- any_token --
-SELECT EXISTS (SELECT FROM access_token WHERE label = $1);
-
 -- notify --
 SELECT pg_notify('parley', $1);
