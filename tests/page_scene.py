@@ -80,7 +80,7 @@ def task_of(test: str, *names: str, **fields: Any) -> Task:
 
 
 def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
-    """A run of a task, with what its state implies: a result, a reason, the time it really began."""
+    """A run of a task, with what its state implies: a result, the time it really began."""
     begun = state in {"running", "merging", "finished", "failed"}
     over = state in {"finished", "failed"}
     base: dict[str, Any] = {
@@ -217,7 +217,9 @@ def explanation_of(run: Run) -> Explanation:
         first_slot=run.slot,
         last_slot=run.slot + 23 * times.HOUR,
         trace={
-            "windows": [[times.format_instant(run.slot), times.format_instant(run.slot + 6 * 10**8)]],
+            "windows": [
+                [times.format_instant(run.slot), times.format_instant(run.slot + 6 * 10**8)]
+            ],
             "offers": [
                 {"node": "a.example", "free": 72, "reason": None},
                 {"node": "b.example", "free": 72, "reason": None},
@@ -233,7 +235,11 @@ def explanation_of(run: Run) -> Explanation:
 
 def _trouble(stand_in: StandIn, throughput: Task, latency: Task) -> None:
     past = sorted(
-        (run for run in stand_in.runs.values() if run.task == throughput.id and run.starts_at < NOW),
+        (
+            run
+            for run in stand_in.runs.values()
+            if run.task == throughput.id and run.starts_at < NOW
+        ),
         key=lambda run: run.starts_at,
     )
     failed = failed_run(throughput, past[-1].starts_at)
