@@ -235,10 +235,10 @@ class Page:
         """Type a text where the focus is."""
         await self.call("Input.insertText", text=text)
 
-    async def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Keep a picture of the page."""
-        shot = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
+    async def picture(self) -> bytes:
+        """The window as a PNG picture."""
+        shot = await self.call("Page.captureScreenshot")
+        return base64.b64decode(shot["data"])
 
     def requests(self) -> list[str]:
         """Every address the page has asked for."""

@@ -80,7 +80,7 @@ def task_of(test: str, *names: str, **fields: Any) -> Task:
 
 
 def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
-    """A run of a task, with what its state implies: a result, a reason, the time it really began."""
+    """A run of a task, with what its state implies: a result, the time it really began."""
     begun = state in {"running", "merging", "finished", "failed"}
     over = state in {"finished", "failed"}
     base: dict[str, Any] = {

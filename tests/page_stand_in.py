@@ -16,13 +16,13 @@ from node.model import times
 from node.model.wire.nodes import ClockState, Node, NodeCard
 from node.model.wire.problems import MEDIA_TYPE, Problem
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
-from node.model.wire.tasks import Task
 from node.web.routes import routes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from node.model.wire.fields import Document
+    from node.model.wire.tasks import Task
 
 NOW = times.parse_instant("2026-12-01T12:00:00Z")
 NAMESPACE = UUID(int=0)
@@ -46,7 +46,7 @@ class StandIn:
         self.fault: Problem | None = None
         self.requests: list[str] = []
         self.resumed: list[str] = []
-        self.streams: list[web.StreamResponse] = []
+        self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
         self._events = 0
 
     @staticmethod
@@ -95,15 +95,13 @@ class StandIn:
         """Send one event."""
         self._events += 1
         text = f"id: {self._events}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
-        for stream in self.streams:
+        for stream in self.streams.values():
             await stream.write(text.encode())
 
     def cut(self) -> None:
         """Break every event stream, as a restart of the node would."""
-        for stream in self.streams:
-            transport = stream._req.transport if stream._req else None  # noqa: SLF001 - no other way to break it
-            if transport:
-                transport.abort()
+        for transport in self.streams:
+            transport.abort()
 
     @web.middleware
     async def _guard(
@@ -167,11 +165,13 @@ class StandIn:
         self.resumed.append(request.headers.get("Last-Event-ID", ""))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        self.streams.append(response)
+        transport = request.transport
+        assert transport is not None
+        self.streams[transport] = response
         try:
             await asyncio.Event().wait()  # until the browser leaves, or the server is closed
         finally:
-            self.streams.remove(response)
+            del self.streams[transport]
         return response
 
 

@@ -23,7 +23,7 @@ const model = new Model();
 const api = new Api(askToken);
 const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
 const changed = new Set();
-let down = null; // or since when, why if the node said so, and when the stream is tried again
+let down = null; // or since when, and why if the node said so
 let problem = null;
 let firstClock = null;
 let wholeDay = true;
@@ -215,9 +215,9 @@ const stream = new Stream(api, {
       refreshNodes();
     }
   },
-  onDown(retryAt, why) {
+  onDown(why) {
     if (down === null && !model.entries.size) refreshAll();
-    down = { since: down?.since ?? model.now(), why, retryAt };
+    down = { since: down?.since ?? model.now(), why };
     header.drawLive("down");
     drawNotice();
   },
@@ -262,7 +262,6 @@ function everySecond() {
   if (model.clockKnown) header.drawClock(now);
   tick(now);
   timeline.draw();
-  if (down !== null) drawNotice();
 }
 
 listen();

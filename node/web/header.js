@@ -2,7 +2,7 @@
 
 import { byId, element, icon, reconcile, setText } from "./dom.js";
 import { hrefOf } from "./place.js";
-import { distance, momentOf, spell, timeOf, utcOf, zone } from "./words.js";
+import { distance, momentOf, timeOf, utcOf, zone } from "./words.js";
 
 export function drawSelf(card) {
   setText(byId("node-name"), card.name);
@@ -19,7 +19,7 @@ export function drawClock(now) {
 
 export function drawClockState(state) {
   const sync = { true: "synchronised", false: "not synchronised" }[state.synchronised] ?? "synchronisation not known";
-  const bound = state.error_bound_ms === null ? "" : ` ± ${state.error_bound_ms.toFixed(1)} ms`;
+  const bound = state.error_bound_ms === null ? "" : ` ±\u00a0${state.error_bound_ms.toFixed(1)}\u00a0ms`;
   const detail = byId("clock-detail");
   setText(detail, `${zone} · clock ${sync}${state.synchronised ? bound : ""}`);
   detail.classList.toggle("warning", state.synchronised === false);
@@ -98,10 +98,8 @@ export function drawNotice(sentence) {
   setText(notice, sentence ?? "");
 }
 
-/** What to say while the stream is down: why or since when, and when it is tried again. */
-export function downSentence({ since, why, retryAt }, now) {
-  const pause = Math.max(1, Math.round((retryAt - Date.now()) / 1000));
-  const trying = retryAt > Date.now() ? `trying again in ${spell(pause * 1000)}` : "trying again now";
+/** What to say while the stream is down. It stays as it is: it is read out at each change. */
+export function downSentence({ since, why }, now) {
   const cause = why ?? `No connection to the node since ${momentOf(since, now)}`;
-  return `${cause}. What you see may be old; ${trying}.`;
+  return `${cause}. What you see may be old; the page comes back to life by itself.`;
 }

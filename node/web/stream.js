@@ -5,7 +5,7 @@ const PAUSE_LONGEST = 15_000;
 // A stream that is silent for so long may be dead without either side knowing: it is opened anew.
 const SILENCE_LONGEST = 120_000;
 
-/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(retryAt, why)`. */
+/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(why)`. */
 export class Stream {
   #api;
   #handlers;
@@ -23,7 +23,7 @@ export class Stream {
       const why = await this.#follow();
       const pause = this.#pause * (0.75 + Math.random() / 2);
       this.#pause = Math.min(PAUSE_LONGEST, this.#pause * 2);
-      this.#handlers.onDown(Date.now() + pause, why);
+      this.#handlers.onDown(why);
       await this.#rest(pause);
     }
   }

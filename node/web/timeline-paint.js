@@ -205,6 +205,7 @@ function paintLabel(pen, box, theme, solid) {
   pen.clip();
   pen.font = `500 ${10.5 * Math.min(theme.size, 1.1)}px ${theme.family}`;
   pen.textBaseline = "middle";
+  pen.textAlign = "left";
   if (kind === "failed" || kind === "missed") {
     pen.fillStyle = theme.surface;
     pen.fillRect(box.x + 4, box.y + 1.5, pen.measureText(text).width + 6, box.height - 3);
