@@ -28,12 +28,13 @@ from node.store.runs import DueRun, KeptPart
 
 LOOKAHEAD = 20 * times.SECOND
 REFRESH_S = 5.0
-PREPARE = 700 * times.MILLISECOND
+PREPARE = 1200 * times.MILLISECOND
 """How long before its start a run becomes running and its command is made."""
 WRAP_UP = 250 * times.MILLISECOND
 """How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
 LATE_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants have gone on without it."""
+OUTPUT_READ_MAX = 10_000_000
 OUTPUT_KEPT = 20_000
 
 log = structlog.get_logger()
@@ -170,7 +171,7 @@ class Launcher:
         ):
             return self._stopped(None)
         running = await process.start(
-            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=4_000_000
+            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=OUTPUT_READ_MAX
         )
         started_at = (
             max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
