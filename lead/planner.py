@@ -195,7 +195,6 @@ class Planner:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
-            displacing=False,
             life=self._limits.horizon,
             runs=tuple(exchange.runs),
         )

@@ -130,7 +130,7 @@ class TimeLine:
         earliest = now + self._settings.start_margin
         in_time = [run for run in request.runs if run.starts_at >= now]
         set_aside = 0
-        if request.displacing:
+        if any(run.displacing for run in in_time):
             set_aside = await bookings.set_aside(connection, task, request, earliest, now)
         waited = {}
         if task.led_here:

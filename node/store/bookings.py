@@ -110,12 +110,13 @@ async def open_exchange(
 async def set_aside(
     connection: Connection, task: HeldTask, request: HoldRequest, earliest: int, now: int
 ) -> int:
-    """Set aside what must give way to these runs; how many."""
+    """Set aside what must give way to those runs that may displace; how many."""
+    displacing = [run for run in request.runs if run.displacing]
     rows = await connection.fetch(
         _SQL["set_aside"],
-        [run.run for run in request.runs],
-        [run.starts_at for run in request.runs],
-        [run.ends_at for run in request.runs],
+        [run.run for run in displacing],
+        [run.starts_at for run in displacing],
+        [run.ends_at for run in displacing],
         sorted(blockers(task.scheduling_class)),
         request.priority,
         earliest,
@@ -268,9 +269,7 @@ async def notify(connection: Connection, *words: object) -> None:
     await connection.execute(_SQL["notify"], " ".join(str(word) for word in words))
 
 
-async def lead_of_exchange(
-    connection: Connection, exchange: UUID, task: UUID | None
-) -> str | None:
+async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | None) -> str | None:
     """Who may decide on an exchange, or if it is unknown, on this task; None if that is, too."""
     found: str | None = await connection.fetchval(_SQL["lead_of_exchange"], exchange, task)
     return found

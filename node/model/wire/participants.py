@@ -59,7 +59,7 @@ class ProposalRequest(Document):
     task: UUID
     lease_epoch: int
     scheduling_class: SchedulingClass
-    duration: Micros
+    duration: Annotated[Micros, Field(ge=1)]
     priority: int
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
 
@@ -107,6 +107,9 @@ class RunRequest(Document):
     attempt: int
     starts_at: Micros
     ends_at: Micros
+    displacing: bool = Field(
+        default=False, description="Whether runs of lower priority may be set aside for it."
+    )
 
 
 class HoldRequest(Document):
@@ -116,7 +119,6 @@ class HoldRequest(Document):
     lease_epoch: int
     tool: str
     priority: int
-    displacing: bool = Field(description="Whether runs of lower priority may be set aside.")
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
 
