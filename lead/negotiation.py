@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
@@ -213,14 +213,14 @@ def _run_request(claimed: Claim, choice: Choice) -> RunRequest:
 
 
 def _rng(claimed: Claim) -> random.Random | None:
-    """For a random slip: seeded by the task and the attempt, so that the same state plans the same."""
+    """For a random slip: seeded by task and attempt, so that the same state plans the same."""
     if not claimed.schedule.get("slip_random"):
         return None
-    return random.Random(f"{claimed.task} {claimed.lease_epoch}")  # noqa: S311 - no secret
+    return random.Random(f"{claimed.task} {claimed.lease_epoch}")
 
 
 def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:
-    """How far their clock is ahead of ours at least: zero if it fits between question and answer."""
+    """How far their clock is ahead of ours: zero if it fits between question and answer."""
     if theirs < asked_at:
         return theirs - asked_at
     return max(0, theirs - answered_at)

@@ -56,6 +56,7 @@ class Planner:
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
+        *,
         database: Database,
         clock: Clock,
         limits: Limits,
@@ -225,7 +226,7 @@ class Planner:
         unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
         following = self._following(attempt, unplaced, now)
         if not await planning.finish_claim(connection, claimed, following, attempt.claimed_at, now):
-            return  # The task has ended or another worker has it: what comes next is not ours to say.
+            return  # The task has ended or another worker has it: not ours to say what is next.
         await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
         if exchange.unknown_to:
             await self._forget_acceptance(connection, claimed, exchange.unknown_to)
@@ -236,7 +237,9 @@ class Planner:
     def _following(self, attempt: Attempt, unplaced: Sequence[Slot], now: int) -> Following:
         claimed, asked = attempt.claimed, attempt.asked
         again = try_again_at(unplaced, claimed.duration, claimed.failures, now, self._rng)
-        regular = plan_next_at(attempt.recurrence, claimed.duration, asked, self._limits, now)
+        regular = plan_next_at(
+            attempt.recurrence, claimed.duration, asked, self._limits, len(unplaced), now
+        )
         nominals = [slot.nominal for slot in unplaced]
         if asked.next_slot is not None:
             nominals.append(asked.next_slot)

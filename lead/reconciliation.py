@@ -41,7 +41,7 @@ class Comparable(Protocol):
 class Reconciler:
     """Repairs differences between this lead and its participants."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
         database: Database,
         clock: Clock,

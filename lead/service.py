@@ -58,15 +58,15 @@ class Lead:
         self._clock = clock
         delivery = Delivery(database, clock, powers.participant_of, powers.lose_run)
         planner = Planner(
-            database,
-            clock,
-            limits,
-            Negotiator(database, clock, terms),
-            delivery,
-            powers.participant_of,
-            powers.choose_tool,
-            powers.refuse_task,
-            rng,
+            database=database,
+            clock=clock,
+            limits=limits,
+            negotiator=Negotiator(database, clock, terms),
+            delivery=delivery,
+            participant_of=powers.participant_of,
+            choose_tool=powers.choose_tool,
+            refuse_task=powers.refuse_task,
+            rng=rng,
         )
         self._workers = Workers(
             database, clock, planner, owner, size=workers, lease=lease, horizon=limits.horizon

@@ -1,4 +1,4 @@
-"""The worker pool: claims tasks by next-run time and plans them, as many at once as there are workers.
+"""The worker pool: claims tasks by next-run time, one for each idle worker, and plans them.
 
 A notification wakes it; the clock wakes it for tasks that come due; a look every few seconds is
 the safety net, so that a lost notification costs time and nothing else.

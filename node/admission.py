@@ -37,7 +37,6 @@ from node.store import bookings, outbox, tasks
 from node.store.database import Database
 from node.store.nodes import KnownNode
 
-
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Makes a task known to one node, this one included; raises :class:`PeerError` without answer."""
 
@@ -57,6 +56,7 @@ class Admission:
 
     def __init__(  # noqa: PLR0913 - one for each thing a new task touches
         self,
+        *,
         database: Database,
         clock: Clock,
         capabilities: Capabilities,

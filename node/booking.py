@@ -18,7 +18,7 @@ from node.clock import Clock
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
 from node.model.timeline import Booking, Question, answer
-from node.model.times import format_duration, format_instant
+from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -182,7 +182,7 @@ class TimeLine:
         )
 
     async def _data(self, connection: Connection, task: HeldTask, tool: str) -> dict[str, int]:
-        """What this participant adds: a port no other booked exchange uses, if its tool needs one."""
+        """What this participant adds: a port no other exchange uses, if its tool needs one."""
         if not self._needs_port(task, tool):
             return {}
         used = await bookings.ports_in_use(connection)
@@ -340,22 +340,13 @@ def _obstacle(window: int, booking: Booking) -> Obstacle:
     )
 
 
-def in_words(booking: Booking) -> str:
-    """``an exclusive throughput run of priority 5, 12:00:00Z to 12:00:15Z``."""
-    article = "an" if booking.scheduling_class == "exclusive" else "a"
-    return (
-        f"{article} {booking.scheduling_class} {booking.test} run of priority {booking.priority}, "
-        f"{format_instant(booking.starts_at)} to {format_instant(booking.ends_at)}"
-    )
-
-
 def _nothing_free(question: Question, obstacles: Sequence[tuple[int, Booking]]) -> str:
     needed = f"no {format_duration(question.duration)} free"
     if obstacles:
-        return f"{needed}: busy with {in_words(obstacles[0][1])}"
+        return f"{needed}: busy with {_obstacle(*obstacles[0]).in_words()}"
     if all(window[1] <= question.earliest + question.duration for window in question.windows):
         return f"{needed}: the time asked for has passed or is too close"
-    return f"{needed}: beyond this node's horizon, {format_instant(question.latest)}"
+    return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"
 
 
 def _why_refused(run: RunRequest, booking: Booking | None, now: int) -> str:
@@ -363,4 +354,4 @@ def _why_refused(run: RunRequest, booking: Booking | None, now: int) -> str:
         return "its start has passed"
     if booking is None:
         return "its time was taken a moment ago"
-    return f"its time was just taken by {in_words(booking)}"
+    return f"its time was just taken by {_obstacle(0, booking).in_words()}"

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
+from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.problems import faults_of
 from node.plugins import registry
 from node.plugins.contracts import Test, Tool
@@ -40,7 +41,7 @@ class Capabilities:
         :raises InvalidDocument: with a pointer to each wrong field.
         """
         try:
-            return test.spec_model.model_validate(document)
+            return test.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, pointer)) from None
 

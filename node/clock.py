@@ -39,7 +39,7 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
     async def sleep_until(self, instant: int) -> None:
-        """Wait until an instant; looks at the clock again each minute, so that a step is noticed."""
+        """Wait until an instant; a step of the clock is noticed within a minute."""
         while (left := instant - self.now()) > 0:
             await asyncio.sleep(min(left / SECOND, 60.0))
 

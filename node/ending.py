@@ -1,7 +1,7 @@
 """How runs and tasks end before their time: cancelled by a person, displaced, withdrawn by a host.
 
 Whoever learns of an end tells the others through the outbox, in the same transaction: a participant
-tells the lead, the lead tells all participants. A run displaced anywhere is freed everywhere and its
+tells the lead, the lead tells all participants. A run displaced anywhere is freed everywhere, its
 slot is placed again by the lead while its window lasts.
 """
 
@@ -138,7 +138,7 @@ class Ending:
             await self._end_task(connection, found, "refused", reason)
 
     async def lose_run(self, run: UUID, reason: str) -> None:
-        """A run led here has lost its time on some participant: free it everywhere, place it again."""
+        """A run led here has lost its time somewhere: free it everywhere, place it again."""
         await self._database.settle(lambda connection: self._lose_run(connection, run, reason))
 
     async def _lose_run(self, connection: Connection, run: UUID, reason: str) -> None:

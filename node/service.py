@@ -105,19 +105,19 @@ class Node:
         self.hub = Hub(clock)
         self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())  # noqa: S311 - ports, no secrets
+        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, self.capabilities, key.identity)
         self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(
-            database,
-            clock,
-            self.capabilities,
-            self.directory,
-            self._introduce,
-            uuid4,
-            settings.horizon,
+            database=database,
+            clock=clock,
+            capabilities=self.capabilities,
+            directory=self.directory,
+            introduce=self._introduce,
+            new_id=uuid4,
+            horizon=settings.horizon,
         )
         self.launcher = Launcher(database, clock, self.capabilities, self.collector)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
@@ -141,8 +141,6 @@ class Node:
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
-
-    # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Write this node's card and token, mark what was missed, start the loops.
@@ -252,8 +250,6 @@ class Node:
         async with self.database.connection() as connection:
             await nodes.own_identity(connection)
 
-    # -- who may do what -----------------------------------------------------------------------------
-
     async def knows_token(self, token_digest: str) -> bool:
         """Whether a user's token was given out here; those seen before are not looked up again."""
         if token_digest not in self._tokens:
@@ -297,8 +293,6 @@ class Node:
                 raise NotFound(msg)
             await nodes.notify(connection, name, "removed")
         await self.directory.refresh()
-
-    # -- other nodes -----------------------------------------------------------------------------------
 
     def peer(self, identity: str) -> Peer:
         """Another node, to speak to.
@@ -372,5 +366,5 @@ def prepare_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"the state directory {path} cannot be made: {error.strerror}; choose another with --state-dir"
+        msg = f"{path} cannot be made: {error.strerror}; choose another with --state-dir"
         raise HostError(msg) from error

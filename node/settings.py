@@ -1,4 +1,4 @@
-"""What a node's owner can set: environment (``PARLEY_…``), then command line, over these defaults."""
+"""What a node's owner can set: these defaults, environment (``PARLEY_…``), command line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     )
     lease: Duration = Field(30 * times.SECOND, description="How long a worker may plan a task.")
     start_margin: Duration = Field(
-        times.SECOND, description="Nothing is booked or displaced closer than this."
+        1500 * times.MILLISECOND, description="Nothing is booked or displaced closer than this."
     )
     clock_limit: Duration = Field(
         times.SECOND, description="Clocks further apart than this do not plan together."

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 import heapq
 from itertools import count
 
 from node.model import times
 
 START = times.parse_instant("2026-12-01T00:00:00Z")
+
+
+class _Turn:
+    """Awaiting it lets the others run once."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 class ManualClock:
@@ -27,7 +35,7 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         """Wait until it has been moved so far; zero or less only lets others run."""
         if seconds <= 0:
-            await asyncio.sleep(0)
+            await _Turn()
         else:
             await self.sleep_until(self._now + round(seconds * times.SECOND))
 

@@ -12,12 +12,18 @@ from typing import Protocol
 import asyncpg
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
 from node.store.database import SCHEMA_VERSION, Connection, Database
 from tests.clocks import ManualClock
 from tests.worlds import World
+
+# A deadline per example measures the machine, not the code: two cores are shared with real
+# Postgres servers and real nodes. A test that hangs is ended by pytest-timeout.
+settings.register_profile("parley", deadline=None, print_blob=True)
+settings.load_profile("parley")
 
 _TEMPLATE = "parley_template"
 _ROLLED_BACK = "parley_rolled_back"

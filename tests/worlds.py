@@ -172,15 +172,17 @@ class Site:
         settings = node.settings
         self.delivery = Delivery(node.database, clock, node.participant, node.ending.lose_run)
         self.planner = Planner(
-            node.database,
-            clock,
-            Limits(settings.horizon, settings.start_margin, settings.batch),
-            Negotiator(node.database, clock, Terms(settings.hold_life, settings.clock_limit)),
-            self.delivery,
-            node.participant,
-            self._choose_tool,
-            node.ending.refuse_task,
-            random.Random(1),
+            database=node.database,
+            clock=clock,
+            limits=Limits(settings.horizon, settings.start_margin, settings.batch),
+            negotiator=Negotiator(
+                node.database, clock, Terms(settings.hold_life, settings.clock_limit)
+            ),
+            delivery=self.delivery,
+            participant_of=node.participant,
+            choose_tool=self._choose_tool,
+            refuse_task=node.ending.refuse_task,
+            rng=random.Random(1),
         )
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)

@@ -7,8 +7,9 @@ that found no time before wait and come first. Pure: instants in microseconds co
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
@@ -55,8 +56,11 @@ class Agenda:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the planning of a task is: slots done up to ``planned_to``; those that wait; how many
-    more runs it may have (None: no limit)."""
+    """Where the planning of a task is.
+
+    Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
+    it may have ``remaining`` more runs (None: no limit).
+    """
 
     first_slot: int
     planned_to: int | None
@@ -67,30 +71,56 @@ class Standing:
 def agenda(
     recurrence: Recurrence, duration: int, standing: Standing, limits: Limits, now: int
 ) -> Agenda:
-    """The slots to ask for at ``now``."""
-    waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
-    room = limits.batch - len(waiting)
-    if standing.remaining is not None:
-        room = min(room, standing.remaining)
-    after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
-    longest = duration + recurrence.slip
-    before = now + limits.horizon - longest + 1
-    fresh = nominal_starts(recurrence, after, before, max(0, room))
-    known = {slot.nominal for slot in waiting}
-    slots = waiting + [_slot(recurrence, duration, at, 1) for at in fresh if at not in known]
-    planned_to = fresh[-1] if fresh else standing.planned_to
-    spent = standing.remaining is not None and standing.remaining <= len(fresh)
-    following = None if spent else next_nominal(recurrence, fresh[-1] if fresh else after)
+    """The slots to ask for at ``now``.
+
+    A slot whose window is over uses up no run of the task: another one takes its place.
+    """
     soonest = now + limits.margin
+    waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
+    room = max(0, limits.batch - len(waiting))
+    after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
+    fresh = list(islice(_entered(recurrence, duration, limits, after, now), room))
+    remaining = standing.remaining
+    if remaining is not None:
+        remaining += _late(waiting, duration, soonest)
+        fresh = fresh[: remaining + _late(fresh, duration, soonest)]
+        remaining -= len(fresh) - _late(fresh, duration, soonest)
+    known = {slot.nominal for slot in waiting}
+    slots = waiting + [slot for slot in fresh if slot.nominal not in known]
+    last = fresh[-1].nominal if fresh else after
+    following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
         slots=tuple(
             sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)
         ),
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
-        planned_to=planned_to,
+        planned_to=last if fresh else standing.planned_to,
         next_slot=following,
-        full=following is not None and following < before,
+        full=following is not None
+        and _enters_at(_slot(recurrence, duration, following, 1), limits) <= now,
     )
+
+
+def _entered(
+    recurrence: Recurrence, duration: int, limits: Limits, after: int, now: int
+) -> Iterator[Slot]:
+    """The slots later than ``after`` that may be asked for by now, at most a batch of them."""
+    starts = nominal_starts(recurrence, after, now + limits.horizon + 1, limits.batch)
+    slots = (_slot(recurrence, duration, at, 1) for at in starts)
+    return takewhile(lambda slot: _enters_at(slot, limits) <= now, slots)
+
+
+def _enters_at(slot: Slot, limits: Limits) -> int:
+    """When a slot may be asked for: once its whole window lies within the horizon.
+
+    A window longer than that is asked for bit by bit, from shortly before it begins.
+    """
+    return min(slot.end - limits.horizon, slot.start - limits.horizon // REFILL_SHARE)
+
+
+def _late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
+    """How many of them cannot start any more."""
+    return sum(slot.latest_start(duration) < soonest for slot in slots)
 
 
 def _slot(recurrence: Recurrence, duration: int, nominal: int, attempt: int) -> Slot:
@@ -103,14 +133,18 @@ def _by_start(slot: Slot) -> tuple[int, int]:
 
 
 def plan_next_at(
-    recurrence: Recurrence, duration: int, done: Agenda, limits: Limits, now: int
+    recurrence: Recurrence, duration: int, done: Agenda, limits: Limits, unplaced: int, now: int
 ) -> int | None:
-    """When the task's next unplanned slots are to be asked for; None when there are none."""
-    if done.next_slot is None:
+    """When the task's next unplanned slots are to be asked for; None when there are none.
+
+    None also while ``unplaced`` slots take up most of a batch: the others come after them, when
+    they are tried again. Else a task that nobody has time for would be planned without a pause.
+    """
+    if done.next_slot is None or (done.full and 2 * unplaced > limits.batch):
         return None
     if done.full:
         return now
-    enters = done.next_slot - limits.horizon + duration + recurrence.slip
+    enters = _enters_at(_slot(recurrence, duration, done.next_slot, 1), limits)
     following = next_nominal(recurrence, done.next_slot)
     refill = limits.horizon // REFILL_SHARE
     if following is not None and 2 * (following - done.next_slot) <= refill:
@@ -128,7 +162,7 @@ def try_again_at(
     """
     if not waiting:
         return None
-    pause = min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(failures, 20))
+    pause = min(PAUSE_MAX, PAUSE_FIRST << min(failures, 20))
     soonest_end = min(slot.latest_start(duration) for slot in waiting)
     drawn = now + pause // 2 + rng.randrange(pause // 2 + 1)
     return max(now, min(drawn, soonest_end))

@@ -7,7 +7,7 @@ lower priority give way. The runs of one task never overlap each other.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -50,7 +50,7 @@ def choose(
             start = _start(common, slot, taken, duration, rng)
             if start is not None:
                 choices.append(Choice(slot, start, displaces))
-                taken.append((start, start + duration))
+                insort(taken, (start, start + duration))
                 break
     return choices
 
@@ -69,8 +69,10 @@ def _start(
     first = max(0, bisect_right(common, (slot.start, slot.start)) - 1)
     last = bisect_right(common, (slot.end, slot.end))
     inside = clip(common[first:last], slot.start, slot.end)
-    if taken and taken[-1][1] > slot.start:
-        inside = subtract(inside, normalise(span for span in taken if span[1] > slot.start))
+    # Picks do not overlap: sorted by start, they are sorted by end too.
+    before = bisect_left(taken, (slot.start, 0)) - 1
+    if near := taken[max(0, before) : bisect_left(taken, (slot.end, 0))]:
+        inside = subtract(inside, normalise(near))
     fitting = [span for span in inside if span[1] - span[0] >= duration]
     if not fitting:
         return None

@@ -7,8 +7,8 @@ from typing import Any
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import Choice, Offer
-from node.model.times import format_duration, format_instant
-from node.model.wire.participants import Obstacle, Proposal
+from node.model.times import format_duration, to_the_second
+from node.model.wire.participants import Proposal
 
 
 def why_unplaced(
@@ -33,24 +33,15 @@ def why_unplaced(
 def _why_not(index: int, duration: int, proposal: Proposal) -> str:
     for obstacle in proposal.obstacles:
         if obstacle.window == index:
-            return f"no {format_duration(duration)} free: busy with {obstacle_in_words(obstacle)}"
+            return f"no {format_duration(duration)} free: busy with {obstacle.in_words()}"
     return proposal.reason or f"no {format_duration(duration)} free in this window"
-
-
-def obstacle_in_words(obstacle: Obstacle) -> str:
-    """``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
-    article = "an" if obstacle.scheduling_class == "exclusive" else "a"
-    return (
-        f"{article} {obstacle.scheduling_class} {obstacle.test} run of priority {obstacle.priority}, "
-        f"{format_instant(obstacle.starts_at)} to {format_instant(obstacle.ends_at)}"
-    )
 
 
 def sentence(placed: Sequence[Choice], asked: int, first_reason: str | None) -> str:
     """What came of a planning attempt, for lists."""
     if not placed:
         return first_reason or "there was nothing to place"
-    first = format_instant(min(choice.starts_at for choice in placed))
+    first = to_the_second(min(choice.starts_at for choice in placed))
     booked = f"{len(placed)} of {asked} runs booked, the first at {first}"
     displacing = sum(choice.displacing for choice in placed)
     if displacing:

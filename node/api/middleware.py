@@ -1,8 +1,9 @@
-"""What happens around every request: who asks, how much is read, and errors as problem documents."""
+"""Around every request: who asks, how much is read, and errors as problem documents."""
 
 from __future__ import annotations
 
 import ipaddress
+
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -11,10 +12,10 @@ from node.api import replies
 from node.api.routing import BODY, NODE, SENDER, Access, Route
 from node.model.errors import (
     MalformedRequest,
+    MethodNotAllowed,
     NotAuthenticated,
     NotFound,
     ParleyError,
-    RequestError,
     TooLarge,
 )
 from node.trust.tokens import digest
@@ -44,25 +45,15 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return replies.problem(fault, request.path)
 
 
-class _HttpProblem(RequestError):
-    """An error that aiohttp itself answers, such as 405."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        self.__dict__["status"] = status
-        super().__init__(detail)
-
-
 def _of_http(error: web.HTTPException) -> ParleyError:
     if isinstance(error, web.HTTPNotFound):
         return NotFound("there is nothing at this path; /v1/openapi.json lists what there is")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        return _HttpProblem(
-            error.status, f"{error.method} is not possible here; possible: {allowed}"
-        )
+        return MethodNotAllowed(f"{error.method} is not possible here; possible: {allowed}")
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return TooLarge("the body is larger than this node reads")
-    return _HttpProblem(error.status, error.reason)
+    return MalformedRequest(error.reason)
 
 
 def guarded(route: Route) -> Handler:

@@ -35,7 +35,7 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "info": {
             "title": "Parley",
             "version": version,
-            "description": "Schedules network measurements between hosts that nobody owns together. "
+            "description": "Schedules measurements between hosts that nobody owns together. "
             "Reading from loopback needs no token; everything else does.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

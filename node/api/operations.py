@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
-import orjson
 
 from node.api.routing import NODE, Access, Route
 from node.metrics import registry_of

@@ -1,4 +1,4 @@
-"""Reading requests: bodies with limits, query parameters, ids; every fault has a pointer or a name."""
+"""Reading requests: bodies, query parameters, ids; every fault has a pointer or a name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from node.api.routing import BODY
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
-from node.model.wire.fields import Document
+from node.model.wire.fields import FROM_OUTSIDE, Document
 from node.model.wire.problems import faults_of
 
 T = TypeVar("T", bound=Document)
@@ -40,7 +40,7 @@ def document(request: web.Request, kind: type[T]) -> T:
         raise MalformedRequest(msg) from None
     _check(parsed)
     try:
-        return kind.model_validate(parsed)
+        return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from None
 

@@ -1,4 +1,4 @@
-"""The table of routes: what aiohttp serves and what the OpenAPI document describes is the same list."""
+"""The table of routes: one list is what aiohttp serves and what OpenAPI describes."""
 
 from __future__ import annotations
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from aiohttp import web
-
 import orjson
+from aiohttp import web
 
 from node.api import reading, replies
 from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
 from node.model import times
 from node.model.errors import NotFound
-from node.model.runstate import OVER
+from node.model.runstate import OVER, RunState
 from node.model.wire.runs import Decision, Explanation, PartView, Run, ScheduleEntry
 from node.service import Node
 from node.store import runs
 from node.store.database import Connection, Record
 
-STATES = frozenset(
-    "waiting held scheduled set-aside running merging finished failed missed cancelled displaced "
-    "unplaced".split()
-)
+STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 _DECISIONS_SHOWN = 20
 _SCHEDULE_MAX = 5000
 
@@ -158,10 +154,10 @@ def _sentence(run: Run) -> str:
     if run.reason is not None:
         return f"{run.state}: {run.reason}"
     slipped = run.starts_at - run.slot
-    when = f"at {times.format_instant(run.starts_at)}"
+    when = f"at {times.to_the_second(run.starts_at)}"
     if slipped:
         when += f", {times.format_duration(slipped)} after its nominal start"
-    return f"{run.state}: {run.summary or f'on {chr(32).join(run.participants)}'}, {when}"
+    return f"{run.state}: {run.summary or ' and '.join(run.participants)}, {when}"
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from node.cli.output import FORMATS
 from node.cli.times import SECONDS
 
+FORMATS = ("table", "json", "jsonl", "csv", "ids")
 DEFAULT_SERVER = "http://127.0.0.1:8642"
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-FORMATS = ("table", "json", "jsonl", "csv", "ids")
-
 Record = Mapping[str, Any]
 Cell = Callable[[Record], str]
 
@@ -86,7 +84,7 @@ class Output:
     def __init__(
         self, chosen: str | None, fields: Sequence[str] = (), stream: TextIO | None = None
     ) -> None:
-        """``chosen`` of :data:`FORMATS`; ``None`` is a table on a terminal, else JSON."""
+        """``chosen`` is ``None`` for a table on a terminal and JSON elsewhere."""
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
         self.format = chosen or ("table" if self.terminal else "json")

@@ -173,8 +173,8 @@ def _check_listen(settings: Settings) -> None:
         local = settings.listen_host == "localhost"
     if not local and not settings.allow_remote:
         msg = (
-            f"{settings.listen} is reachable from other hosts; if that is meant, add --allow-remote "
-            "(users then need the token also for reading)"
+            f"{settings.listen} is reachable from other hosts; if that is meant, add "
+            "--allow-remote (users then need the token also for reading)"
         )
         raise HostError(msg)
 
@@ -198,7 +198,8 @@ async def _serving(node: Node) -> AsyncIterator[None]:
     except OSError as error:
         await node.stop()
         await runner.cleanup()
-        msg = f"cannot listen on {node.settings.listen}: {error.strerror}; choose another with --listen"
+        listen = node.settings.listen
+        msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
     try:
         yield
@@ -209,9 +210,9 @@ async def _serving(node: Node) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
-    from lead.negotiation import Terms  # noqa: PLC0415 - node meets lead only here, and lazily
-    from lead.planning.agenda import Limits  # noqa: PLC0415
-    from lead.service import Lead, Powers  # noqa: PLC0415
+    from lead.negotiation import Terms
+    from lead.planning.agenda import Limits
+    from lead.service import Lead, Powers
 
     settings = node.settings
 
@@ -238,7 +239,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,
         lease=settings.lease,
-        rng=random.Random(),  # noqa: S311 - jitter, no secrets
+        rng=random.Random(),
     )
     listening: asyncio.Task[None] | None = None
     if own_process:
@@ -257,7 +258,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
 
 
 async def _await_node(node: Node) -> None:
-    """A lead of its own process starts beside its node, whose card it needs; it may be the first."""
+    """A lead of its own process starts beside its node, whose card it needs."""
     while node.card.identity not in {known.identity for known in node.directory.all}:
         await node.directory.refresh()
         await node.clock.sleep(0.2)

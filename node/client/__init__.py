@@ -1,1 +1,1 @@
-"""Typed HTTP clients: ``peers`` speaks to other nodes, signed; ``users`` to one's own, with a token."""
+"""Typed HTTP clients: ``peers`` speaks to other nodes, signed; ``users`` with a token."""

@@ -1,1 +1,1 @@
-"""Runs this node's parts of runs: launches, watches, ends them, collects parts and merges them."""
+"""From an agreed instant to a finished program: launching, watching, ending, collecting."""

@@ -2,7 +2,7 @@
 
 One asyncio task for each run that starts soon: prepare, wait for the instant, start, watch, end
 (TERM shortly before the booked end, KILL at it), read the output, hand the part to the collector.
-Notifications tell of new and cancelled runs; a look at the table every few seconds is the safety net.
+Notifications tell of new and cancelled runs; a look at the table now and then is the safety net.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from node.execution.parts import Collector
 from node.model import times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
-from node.model.times import format_instant
+from node.model.times import to_the_second
 from node.plugins.contracts import Command, Output, PartContext, Party, Result, Tool
 from node.store import bookings, runs
 from node.store.database import Database, Notice
@@ -28,12 +28,13 @@ from node.store.runs import DueRun, KeptPart
 
 LOOKAHEAD = 20 * times.SECOND
 REFRESH_S = 5.0
-PREPARE = 700 * times.MILLISECOND
+PREPARE = 1200 * times.MILLISECOND
 """How long before its start a run becomes running and its command is made."""
 WRAP_UP = 250 * times.MILLISECOND
 """How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
 LATE_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants have gone on without it."""
+OUTPUT_READ_MAX = 10_000_000
 OUTPUT_KEPT = 20_000
 
 log = structlog.get_logger()
@@ -143,7 +144,7 @@ class Launcher:
             outcome = await self._measure(run, cancelled)
         except ParleyError as error:
             outcome = Outcome(None, error.detail, None)
-        except Exception as error:  # noqa: BLE001 - a plugin's fault must end in a failed run
+        except Exception as error:
             log.exception("a plugin failed", run=str(run.id))
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
@@ -170,7 +171,7 @@ class Launcher:
         ):
             return self._stopped(None)
         running = await process.start(
-            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=4_000_000
+            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=OUTPUT_READ_MAX
         )
         started_at = (
             max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
@@ -251,7 +252,7 @@ class Launcher:
                 return
 
     async def recover(self) -> None:
-        """After a start: end what a gone process left, mark what was interrupted or slept through."""
+        """After a start: end what a gone process left, mark what was interrupted or missed."""
         now = self._clock.now()
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
@@ -261,7 +262,7 @@ class Launcher:
                 process.kill_leftover(pid, ticks)
             await self._mark(run, "the node was restarted during the run", RunState.FAILED)
         for run in overslept:
-            reason = f"the node was down at its start and came back at {format_instant(now)}"
+            reason = f"the node was down at its start and came back at {to_the_second(now)}"
             await self._mark(run, reason, RunState.MISSED)
 
     async def _mark(self, run: UUID, reason: str, state: RunState) -> None:

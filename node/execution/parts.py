@@ -13,7 +13,7 @@ from node.model.wire.participants import PartMessage
 from node.plugins.contracts import Merged, Part
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
-from node.store.runs import KeptPart, LockedRun
+from node.store.runs import Conclusion, KeptPart, LockedRun
 
 
 class Collector:
@@ -94,7 +94,8 @@ class Collector:
         state = RunState.FINISHED if merged.succeeded else RunState.FAILED
         test = self._capabilities.tests[run.test]
         summary = test.summary(merged.result) if merged.result and merged.succeeded else None
-        await runs.conclude(connection, run.id, state, merged.reason, merged.result, summary, now)
+        outcome = Conclusion(state, merged.reason, merged.result, summary)
+        await runs.conclude(connection, run.id, outcome, now)
         await self._notify(connection, run, state)
 
     def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Merged:

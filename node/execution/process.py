@@ -10,7 +10,7 @@ Three things keep a signal from hitting a stranger who was given a freed number:
   its group, from being used again.
 * Exits are awaited on pidfds, which name a process and not a number.
 * After a restart of the service a recorded process is recognised by its number *and* the tick of
-  the machine at which it started (:func:`identity`).
+  the machine at which it started (:func:`.proctable.identity`).
 
 When this service is killed outright, the kernel kills the program (``setpriv --pdeathsig``). Three
 holes remain. A service that dies within a millisecond of the start, before ``setpriv`` has called
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from node.execution import proctable
 from node.model.errors import HostError
 
 OUTPUT_BYTES_MAX = 10_000_000
@@ -106,8 +107,8 @@ class _Stream:
 class Running:
     """A started program. Its output is collected and its exit noticed whether or not one waits.
 
-    ``pid`` is also the number of its process group; ``started_at`` is what ``now`` said when the
-    kernel had taken the program.
+    ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
+    when the kernel had taken the program, or 0 when no clock was given.
     """
 
     def __init__(
@@ -125,12 +126,12 @@ class Running:
 
     @functools.cached_property
     def started_ticks(self) -> int:
-        """The program's :func:`identity`, to be recorded with ``pid`` for :func:`kill_leftover`.
+        """What :func:`kill_leftover` needs beside ``pid``: the start tick, see :mod:`.proctable`.
 
         Read when first asked for: right after the start the kernel is still loading the program,
         and the answer would hold up the event loop for a millisecond.
         """
-        return identity(self.pid)
+        return proctable.identity(self.pid)
 
     @property
     def ended(self) -> bool:
@@ -201,7 +202,7 @@ class Running:
 
     async def _supervise(self) -> Finished:
         try:
-            await _exit_of(self.pid)
+            await proctable.exits([self.pid])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     for stream in self._streams:
@@ -227,19 +228,19 @@ class Running:
         """Return when no living process is left in the group, which has been killed."""
         try:
             async with asyncio.timeout(GONE_S):
-                while members := _living_members(self.pid):
-                    await asyncio.gather(*(_exit_of(member) for member in members))
+                while members := proctable.living_members(self.pid):
+                    await proctable.exits(members)
         except TimeoutError:
             raise HostError(
                 f"{self._name} left processes behind that do not go away although they were "
-                f"killed: {_living_members(self.pid)}. Look at them with ps"
+                f"killed: {proctable.living_members(self.pid)}. Look at them with ps"
             ) from None
 
 
 async def start(  # noqa: PLR0913 - each says one thing about the program, all but argv by name
     argv: Sequence[str],
     *,
-    now: Callable[[], int],
+    now: Callable[[], int] | None = None,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
@@ -259,17 +260,33 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     with contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if log is not None:
-            output = stack.enter_context(log.open("ab", buffering=0))
+            output = stack.enter_context(_open_log(log))
         options = _options(argv, env, cwd, user)
         popen = _spawn(
             [*_setpriv(user, owner_death), *argv],
             options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
         )
-        started_at = now()
+        started_at = now() if now else 0
     return Running(popen, Path(argv[0]).name, started_at, output_bytes_max)
 
 
-def run(  # noqa: PLR0913 - as for start
+async def finish(
+    argv: Sequence[str], *, timeout_s: float, cwd: Path | None = None, user: str | None = None
+) -> Finished:
+    """Run a short program to its end and return its output, whatever its exit code.
+
+    :raises HostError: the program is not there, or was killed because it took too long.
+    """
+    running = await start(argv, cwd=cwd, user=user)
+    try:
+        return await asyncio.wait_for(running.wait(), timeout_s)
+    except TimeoutError:
+        raise _too_long(argv, timeout_s) from None
+    finally:
+        await running.end(0)
+
+
+def run(
     argv: Sequence[str],
     *,
     timeout_s: float,
@@ -278,7 +295,7 @@ def run(  # noqa: PLR0913 - as for start
     cwd: Path | None = None,
     user: str | None = None,
 ) -> Finished:
-    """Run a short program to its end and return its output, whatever its exit code. Blocks.
+    """The same as :func:`finish` where there is no event loop to serve. Blocks.
 
     :raises HostError: the program is not there, or was killed because it took too long.
     """
@@ -292,18 +309,8 @@ def run(  # noqa: PLR0913 - as for start
             _kill_group(popen.pid)
             if not isinstance(fault, subprocess.TimeoutExpired):
                 raise
-            raise HostError(
-                f"{Path(argv[0]).name} was killed because it did not finish within {timeout_s:g} s"
-            ) from None
+            raise _too_long(argv, timeout_s) from None
     return Finished(popen.returncode, stdout, stderr)
-
-
-def identity(pid: int) -> int:
-    """The clock tick since boot at which the process started: with its number, who it is.
-
-    :raises ProcessLookupError: there is no such process.
-    """
-    return int(_stat(pid)[19])
 
 
 def kill_leftover(pid: int, started_ticks: int) -> bool:
@@ -317,7 +324,7 @@ def kill_leftover(pid: int, started_ticks: int) -> bool:
         return False
     try:
         # The pidfd is taken before the comparison: what is compared is what the pidfd names.
-        if identity(pid) != started_ticks:
+        if proctable.identity(pid) != started_ticks:
             return False
         _kill_group(pid)
     except ProcessLookupError:
@@ -332,25 +339,20 @@ def tail(output: bytes, lines: int = 5) -> str:
     return "\n".join(output.decode(errors="replace").strip().splitlines()[-lines:])
 
 
-async def exits(pids: Sequence[int]) -> None:
-    """Return when none of these processes runs any more; they need not be our children."""
-    await asyncio.gather(*(_exit_of(pid) for pid in pids))
+def tail_of(log: Path, lines: int = 5) -> str:
+    """The last few lines of a log; nothing if there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _CHUNK))
+            return tail(file.read(), lines)
+    except FileNotFoundError:
+        return ""
 
 
-async def _exit_of(pid: int) -> None:
-    """Return when the process has exited; it may still wait to be reaped."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop = asyncio.get_running_loop()
-    exited = asyncio.Event()
-    loop.add_reader(pidfd, exited.set)
-    try:
-        await exited.wait()
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
+def _too_long(argv: Sequence[str], timeout_s: float) -> HostError:
+    return HostError(
+        f"{Path(argv[0]).name} was killed because it did not finish within {timeout_s:g} s"
+    )
 
 
 def _options(
@@ -404,7 +406,7 @@ def _setpriv_path() -> str | None:
 
 def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(argv, **options)  # noqa: S603 - an argv list, and no shell
+        return subprocess.Popen(argv, **options)
     except OSError as fault:
         raise HostError(f"{argv[0]} cannot be started: {fault.strerror or fault}") from fault
 
@@ -424,7 +426,7 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
 def _kill_group(group: int) -> None:
     """Kill a group whose leader is not reaped yet, and wait until nobody of it runs."""
     os.killpg(group, signal.SIGKILL)
-    for member in _living_members(group):
+    for member in proctable.living_members(group):
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(member)
             poll = select.poll()
@@ -433,28 +435,6 @@ def _kill_group(group: int) -> None:
             os.close(pidfd)
 
 
-def _living_members(group: int) -> list[int]:
-    """The processes of a group that still run; those that only wait to be reaped do not count."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return []  # the usual case, for the price of one system call
-    except PermissionError:
-        pass
-    members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(ProcessLookupError):
-                state, _, process_group, *_ = _stat(int(entry.name))
-                if int(process_group) == group and state not in "ZX":
-                    members.append(int(entry.name))
-    return members
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third on: state, parent, group, session, and on."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        raise ProcessLookupError(pid) from None
-    return text.rpartition(")")[2].split()  # the second field, the name, may hold blanks and )
+def _open_log(log: Path) -> IO[bytes]:
+    log.touch(mode=0o600)
+    return log.open("ab", buffering=0)

@@ -1,1 +1,1 @@
-"""What everything else speaks of: pure values and rules, with no I/O, no clock and no randomness."""
+"""What everything else speaks of: pure values and rules; no I/O, no clock, no randomness."""

@@ -9,6 +9,7 @@
     │   ├── NotAuthenticated      401  no valid token or signature
     │   ├── NotAllowed            403  known, but not allowed
     │   ├── NotFound              404
+    │   ├── MethodNotAllowed      405
     │   ├── Conflict              409  clashes with what is already there
     │   ├── TooLarge              413
     │   └── RefusedByParticipant  422  a participant will not take part
@@ -109,6 +110,14 @@ class NotFound(RequestError):
     title = "Not found"
     status = 404
     exit_code = 6
+
+
+class MethodNotAllowed(RequestError):
+    """There is something at this path, but it cannot be asked for in this way."""
+
+    code = "method-not-allowed"
+    title = "This method is not possible here"
+    status = 405
 
 
 class Conflict(RequestError):

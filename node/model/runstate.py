@@ -28,9 +28,10 @@ class RunState(StrEnum):
 
 
 _NEXT: dict[RunState, frozenset[RunState]] = {
-    RunState.WAITING: frozenset({RunState.UNPLACED, RunState.CANCELLED}),
+    RunState.WAITING: frozenset({RunState.BOOKED, RunState.UNPLACED, RunState.CANCELLED}),
     RunState.BOOKED: frozenset(
         {
+            RunState.WAITING,
             RunState.RUNNING,
             RunState.MERGING,
             RunState.SET_ASIDE,

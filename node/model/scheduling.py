@@ -6,7 +6,7 @@ from node.model import times
 from node.model.recurrence import Recurrence, next_nominal
 from node.model.wire.tasks import Schedule
 
-SOON = 1500 * times.MILLISECOND
+SOON = 2 * times.SECOND
 """A task without a start has its first nominal start so long after its creation: time to agree."""
 
 _SLIP_LEAST = 30 * times.SECOND

@@ -13,9 +13,11 @@ forgotten because a short one inside it ends earlier.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, chain
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
@@ -38,7 +40,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a time line: where could a run of this class and duration go?
+    """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
     other.
@@ -71,7 +73,11 @@ def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
         displacing = free
     else:
         displacing = _free(question, normalise((b.starts_at, b.ends_at) for b in lasting))
-    return Answer(free, displacing, _obstacles(question, displacing, lasting))
+    return Answer(
+        list(chain.from_iterable(free)),
+        list(chain.from_iterable(displacing)),
+        _obstacles(question, displacing, lasting),
+    )
 
 
 def trimmed(question: Question, window: Span) -> Span:
@@ -79,13 +85,14 @@ def trimmed(question: Question, window: Span) -> Span:
     return max(window[0], question.earliest), min(window[1], question.latest)
 
 
-def _free(question: Question, busy: list[Span]) -> list[Span]:
-    """All gaps at least ``duration`` long; ``busy`` is sorted and disjoint."""
+def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
+    """By window, all gaps at least ``duration`` long; ``busy`` is sorted and disjoint."""
     duration = question.duration
     starts = [span[0] for span in busy]
-    found: list[Span] = []
+    by_window: list[list[Span]] = []
     for window in question.windows:
         cursor, end = trimmed(question, window)
+        found: list[Span] = []
         at = bisect_right(starts, cursor) - 1
         if at >= 0:
             cursor = max(cursor, busy[at][1])
@@ -97,26 +104,27 @@ def _free(question: Question, busy: list[Span]) -> list[Span]:
             at += 1
         if end - cursor >= duration:
             found.append((cursor, end))
-    return found
+        by_window.append(found)
+    return by_window
 
 
 def _obstacles(
-    question: Question, free: list[Span], lasting: list[Booking]
+    question: Question, free: list[list[Span]], lasting: list[Booking]
 ) -> list[tuple[int, Booking]]:
     """For each window with nothing free even in pass 2, the booking that blocks longest."""
-    if not lasting:
-        return []
-    ordered = sorted(lasting, key=lambda booking: booking.starts_at)
-    starts = [span[0] for span in free]
+    ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
+    starts = [booking.starts_at for booking in ordered]
+    reach = list(accumulate((booking.ends_at for booking in ordered), max))
     found = []
-    for index, window in enumerate(question.windows):
+    for index, (window, ranges) in enumerate(zip(question.windows, free, strict=True)):
         start, end = trimmed(question, window)
-        at = bisect_right(starts, end) - 1
-        if at >= 0 and free[at][1] > start and free[at][0] >= start:
+        if ranges or start >= end:
             continue
-        touching = [b for b in ordered if b.starts_at < end and b.ends_at > start]
-        if touching:
-            found.append(
-                (index, max(touching, key=lambda b: min(b.ends_at, end) - max(b.starts_at, start)))
-            )
+        nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
+        if nearby:
+            found.append((index, max(nearby, key=partial(_overlap, start, end))))
     return found
+
+
+def _overlap(start: int, end: int, booking: Booking) -> int:
+    return min(booking.ends_at, end) - max(booking.starts_at, start)

@@ -101,6 +101,11 @@ def format_instant(instant: int) -> str:
     return f"{text}{decimals}Z"
 
 
+def to_the_second(instant: int) -> str:
+    """For sentences: an instant as RFC 3339, cut to whole seconds."""
+    return format_instant(instant - instant % SECOND)
+
+
 def to_datetime(instant: int) -> datetime:
     """The same instant as an aware datetime in UTC."""
     return EPOCH + timedelta(microseconds=instant)

@@ -6,7 +6,7 @@ of each participant's part, and how to read what the program printed.
 
 A part goes through these hands::
 
-    spec ── Tool.command(part) ──▶ Command ── launcher ──▶ Output ── Tool.read(part, output) ──▶ dict
+    spec ─ Tool.command(part) ─▶ Command ─ launcher ─▶ Output ─ Tool.read(part, output) ─▶ dict
     dicts of all participants ── Test.merge(spec, parts) ──▶ Merged
 """
 
@@ -150,7 +150,7 @@ class Tool(Protocol):
     requirement: Requirement | None
 
     def duration(self, spec: Any) -> int:
-        """How long a run occupies its participants, in microseconds, set-up and wrap-up included."""
+        """How long a run occupies its participants, in microseconds, set-up included."""
         ...
 
     def needs_port(self, spec: Any, participant: int) -> bool:
@@ -164,6 +164,6 @@ class Tool(Protocol):
     def read(self, part: PartContext, output: Output) -> Result:
         """The part's result out of what the program printed.
 
-        :raises node.model.errors.ToolOutputError: it is not a result; the message has the cause first.
+        :raises node.model.errors.ToolOutputError: it is not a result; the cause comes first.
         """
         ...

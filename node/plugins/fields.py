@@ -18,14 +18,14 @@ IpVersion = Literal[4, 6]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A part of a whole, 0 to 1."""
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-"""Any number but infinities and NaN."""
+Finite = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
+"""A number of either sign that can be reckoned with."""
 
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-"""A finite number not below zero."""
+NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+"""A number not below zero that can be reckoned with: no measurement exceeds the limit."""
 
-Counted = Annotated[int, Field(ge=0)]
-"""A number of things."""
+Counted = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""A number of things; every database and JSON library can hold it."""
 
 Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]
 """A UDP or TCP port that needs no privilege."""
@@ -45,7 +45,7 @@ def between(least: int, most: int) -> AfterValidator:
 
 def duration_field(default: int, description: str) -> Any:
     """A duration's default (microseconds), written as ISO 8601 in the JSON schema."""
-    shown = {"default": times.format_duration(default)}
+    shown: dict[str, Any] = {"default": times.format_duration(default)}
     return Field(default=default, description=description, json_schema_extra=shown)
 
 

@@ -17,6 +17,7 @@ from node.plugins.fields import Finite, NonNegative
 
 _DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
 _NANOSECONDS_PER_MS = 1e6
+_LEAST_SHOWN = 0.00005
 
 
 class DelayFigures(Document):
@@ -73,8 +74,8 @@ def milliseconds(nanoseconds: int) -> float:
 
 
 def share(part: int, whole: int) -> float:
-    """``part`` of ``whole`` as a fraction within 0 to 1; 0 of nothing is 0."""
-    return min(1.0, max(0.0, part / whole)) if whole else 0.0
+    """``part`` of ``whole`` as a fraction within 0 to 1, to a millionth; 0 of nothing is 0."""
+    return round(min(1.0, max(0.0, part / whole)), 6) if whole else 0.0
 
 
 def delay_text(delay_ms: float) -> str:
@@ -83,8 +84,10 @@ def delay_text(delay_ms: float) -> str:
 
 
 def percent_text(fraction: float) -> str:
-    """``1 %``, ``0.25 %``."""
-    return f"{100 * fraction:.3g} %"
+    """``1 %``, ``0.25 %``; what is not nothing never reads as 0."""
+    if 0 < fraction < _LEAST_SHOWN:
+        return "< 0.01 %"
+    return f"{100 * fraction:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 def rate_text(rate_bps: float) -> str:

@@ -18,14 +18,13 @@ import os
 import pwd
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from node.execution import process
+from node.execution import process, proctable
 from node.execution.process import Running
-from node.model.errors import DatabaseUnavailable, HostError
+from node.model.errors import DatabaseUnavailable
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries
 
@@ -100,7 +99,7 @@ class PrivateCluster:
         cluster = cls(directory, binaries, connections_max=connections_max, durable=durable)
         cluster._make_directory()
         if existing_major(directory) is None:
-            with cluster._locked():
+            with cluster._take_lock():
                 await cluster._initialise()
         cluster._check_major()
         return cluster
@@ -121,34 +120,28 @@ class PrivateCluster:
         if self.running:
             return
         await self.stop()
-        with contextlib.ExitStack() as undo:
-            lock = undo.enter_context(self._locked())
+        self._lock = self._take_lock()
+        try:
             await self._end_leftovers()
             self._own_directory(self.socket)
             self._server = await self._spawn()
             await self._ready(self._server)
-            undo.pop_all()
-            self._lock = lock
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Fast shutdown: sessions are ended, everything is written, nobody is left. Repeatable."""
+        lock, self._lock = self._lock, None
         server, self._server = self._server, None
-        if server is None:
+        if lock is None:
             return
-        try:
-            for number in (signal.SIGINT, signal.SIGQUIT):  # fast, then at once
-                server.send(number)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(server.wait(), STOP_S)
-                    break
-            await server.end(0)
-            await self._end_leftovers()
-        finally:
+        with lock:
+            if server is not None:
+                await _shut_down(server)
+                await self._end_leftovers()
             if self.socket.parent != self.directory:
                 shutil.rmtree(self.socket, ignore_errors=True)
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
 
     async def wait(self) -> None:
         """Return when the server has ended, whoever ended it."""
@@ -162,7 +155,7 @@ class PrivateCluster:
         """
         argv = [self._binaries.program("createdb"), "-h", str(self.socket), "-p", str(PORT)]
         argv += ["-U", SUPERUSER, "--", name]
-        finished = await asyncio.to_thread(process.run, argv, timeout_s=60, cwd=Path("/"))
+        finished = await process.finish(argv, timeout_s=60, cwd=Path("/"))
         if finished.exit_code != 0 and b"already exists" not in finished.stderr:
             raise DatabaseUnavailable(
                 f"the database {name} could not be made: {process.tail(finished.stderr, 2)}"
@@ -244,8 +237,8 @@ class PrivateCluster:
             argv = [self._binaries.program("initdb"), "-D", str(new), "-U", SUPERUSER]
             argv += ["--auth=trust", "--encoding=UTF8", f"--locale={locale}", "--no-instructions"]
             argv += [] if self._durable else ["--no-sync"]
-            finished = await asyncio.to_thread(
-                process.run, argv, timeout_s=INITDB_S, user=self.account, cwd=Path("/")
+            finished = await process.finish(
+                argv, timeout_s=INITDB_S, user=self.account, cwd=Path("/")
             )
             if finished.exit_code == 0:
                 new.rename(self.data)
@@ -264,48 +257,53 @@ class PrivateCluster:
                 "start with an empty database"
             )
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[IO[str]]:
-        """The cluster's lock; left open by the start, which keeps it until the stop."""
+    def _take_lock(self) -> IO[str]:
+        """The cluster's lock file; whoever has it open owns the cluster."""
         lock = (self.directory / "lock").open("a+")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with lock:
                 lock.seek(0)
-                raise DatabaseUnavailable(
-                    f"the database in {self.directory} is in use by another Parley (process "
-                    f"{lock.read().strip() or 'unknown'}). Stop that one, or give this one a "
-                    "directory of its own"
-                ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-            yield lock
+                owner = lock.read().strip() or "unknown"
+            raise DatabaseUnavailable(
+                f"the database in {self.directory} is in use by another Parley (process {owner}). "
+                "Stop that one, or give this one a directory of its own"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        return lock
 
     async def _end_leftovers(self) -> None:
-        """End the server of a former owner, and forget its pid if a stranger has the number now."""
-        pid_file = self.data / "postmaster.pid"
-        recorded = _recorded_pid(pid_file)
-        left = _working_in(self.data)
+        """End the server of a former owner.
+
+        :raises DatabaseUnavailable: it does not end.
+        """
+        recorded = _recorded_pid(self.data / "postmaster.pid")
+        left = proctable.working_in(self.data)
         if recorded in left:
             os.kill(recorded, signal.SIGINT)
         try:
-            await asyncio.wait_for(process.exits(left), STOP_S)
+            await asyncio.wait_for(proctable.exits(left), STOP_S)
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"an earlier Postgres still works in {self.data} (processes {left}) and does not "
                 "end. Look at them with ps, and end them by hand"
             ) from None
+        self._forget_stranger(recorded)
+
+    def _forget_stranger(self, recorded: int) -> None:
+        """Postgres would take the process that has the former server's number now for a server."""
         if recorded and Path(f"/proc/{recorded}").exists():
-            pid_file.unlink(missing_ok=True)
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
             for name in (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
                 (self.socket / name).unlink(missing_ok=True)
 
     async def _spawn(self) -> Running:
         settings = {
             **_SETTINGS,
-            "unix_socket_directories": f'"{self.socket}"',
+            "unix_socket_directories": '"' + str(self.socket).replace('"', '""') + '"',
             "max_connections": str(self._connections_max),
             **({} if self._durable else _NOT_DURABLE),
         }
@@ -330,9 +328,8 @@ class PrivateCluster:
                         await asyncio.wait_for(server.wait(), _POLL_S)
         except TimeoutError:
             pass
-        await server.end(STOP_S)
         raise DatabaseUnavailable(
-            f"Postgres did not start in {self.directory}: {process.tail(self.log.read_bytes())}"
+            f"Postgres did not start in {self.directory}: {process.tail_of(self.log)}"
         )
 
 
@@ -347,6 +344,15 @@ def existing_major(directory: Path) -> int | None:
         return None
     except (OSError, ValueError) as fault:
         raise _unusable(directory, fault) from fault
+
+
+async def _shut_down(server: Running) -> None:
+    for number in (signal.SIGINT, signal.SIGQUIT):  # fast; then at once, to be replayed
+        server.send(number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(server.wait(), STOP_S)
+            return
+    await server.end(0)
 
 
 def _unusable(directory: Path, fault: Exception) -> DatabaseUnavailable:
@@ -372,14 +378,3 @@ def _says_ready(pid_file: Path, pid: int) -> bool:
     except FileNotFoundError:
         return False
     return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"  # noqa: PLR2004
-
-
-def _working_in(directory: Path) -> list[int]:
-    """The processes whose working directory this is: a server and its sessions, and nobody else."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if (entry / "cwd").readlink() == directory:
-                    found.append(int(entry.name))
-    return found

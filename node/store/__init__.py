@@ -1,1 +1,1 @@
-"""The node's tables. SQL lives in ``sql/*.sql``, one file for each aggregate, each query with a name."""
+"""The node's tables. SQL lives in ``sql/*.sql``, a file for each aggregate, queries by name."""

@@ -291,6 +291,6 @@ async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | 
 async def runs_to_come(
     connection: Connection, tasks: Sequence[UUID], lead: str, since: int, until: int
 ) -> dict[UUID, tuple[str, list[UUID]]]:
-    """Of these tasks of a lead: state, and ids of the committed runs that start in [since, until)."""
+    """Of these tasks of a lead: state, and ids of committed runs starting in [since, until)."""
     rows = await connection.fetch(_SQL["runs_to_come"], list(tasks), lead, since, until)
     return {row[0]: (row[1], row[2] or []) for row in rows}

@@ -16,7 +16,7 @@ _SQL = Queries("node.store", "runs")
 
 @dataclass(frozen=True)
 class DueRun:
-    """All that is needed to launch this node's part; ``participant`` is None where it only leads."""
+    """All that is needed to launch this node's part; no ``participant`` where it only leads."""
 
     id: UUID
     task: UUID
@@ -62,6 +62,16 @@ class KeptPart:
     finished_at: int | None
     command: tuple[str, ...] | None = None
     output: str | None = None
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The merged outcome of a run."""
+
+    state: RunState
+    reason: str | None
+    result: dict[str, Any] | None
+    summary: str | None
 
 
 @dataclass(frozen=True)
@@ -171,19 +181,17 @@ async def move(
     return [Moved(row[0], row[1]) for row in rows]
 
 
-async def conclude(
-    connection: Connection,
-    run: UUID,
-    state: RunState,
-    reason: str | None,
-    result: dict[str, Any] | None,
-    summary: str | None,
-    now: int,
-) -> bool:
+async def conclude(connection: Connection, run: UUID, outcome: Conclusion, now: int) -> bool:
     """Keep the merged outcome; False if the run may not end that way (any more)."""
-    before = runstate.predecessors(state)
     done = await connection.fetchval(
-        _SQL["conclude"], run, state, reason, result, summary, now, before
+        _SQL["conclude"],
+        run,
+        outcome.state,
+        outcome.reason,
+        outcome.result,
+        outcome.summary,
+        now,
+        runstate.predecessors(outcome.state),
     )
     return done is not None
 

@@ -93,12 +93,13 @@ def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
         os.close(folder)
 
 
-@contextmanager
-def _opened(path: Path, flags: int, mode: str) -> Iterator[IO[bytes]]:
-    """The open file; ``flags`` as of :func:`os.open`."""
-    descriptor = os.open(path, flags, OWNER_ONLY)
-    with os.fdopen(descriptor, mode) as file:
-        yield file
+def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
+    """The open file; ``flags`` are those of :func:`os.open`."""
+
+    def opener(name: str, _: int) -> int:
+        return os.open(name, flags, OWNER_ONLY)
+
+    return open(path, mode, opener=opener)  # Path.open takes no opener
 
 
 def _exposed(path: Path, mode: int) -> str:

@@ -129,7 +129,7 @@ def content_digest(body: bytes) -> str:
 class Verifier:
     """Checks the signatures of the requests that one node receives, and remembers their nonces."""
 
-    def __init__(  # noqa: PLR0913 - two of them are limits with a default
+    def __init__(
         self,
         identity: str,
         started: int,

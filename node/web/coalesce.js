@@ -5,23 +5,26 @@ const GATHER = 60;
 /**
  * Returns a function that asks for `action`. Wishes made before it starts are served by one call;
  * calls are at least `gap` milliseconds apart, and longer where the action itself takes long, so
- * that a slow node is never kept busy by its own page.
+ * that a slow node is never kept busy by its own page. What the reader asked for by hand is urgent:
+ * it does not wait for the gap.
  */
 export function coalesced(action, gap) {
   let timer = 0;
   let running = false;
   let wished = false;
+  let hurried = false;
   let notBefore = 0;
 
   function plan() {
-    if (running || timer) return;
-    timer = setTimeout(run, Math.max(GATHER, notBefore - performance.now()));
+    if (running) return;
+    clearTimeout(timer);
+    const pause = hurried ? 0 : notBefore - performance.now();
+    timer = setTimeout(run, Math.max(GATHER, pause));
   }
 
   async function run() {
-    timer = 0;
     running = true;
-    wished = false;
+    wished = hurried = false;
     const began = performance.now();
     try {
       await action();
@@ -33,8 +36,9 @@ export function coalesced(action, gap) {
     }
   }
 
-  return () => {
+  return ({ urgent = false } = {}) => {
     wished = true;
+    hurried ||= urgent;
     plan();
   };
 }

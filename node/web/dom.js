@@ -29,10 +29,14 @@ export function icon(name) {
   return svg;
 }
 
-/** Text that may break after dots, so that long host names wrap where a reader expects it. */
-export function breakable(text) {
-  const pieces = text.split(/(?<=[.:])/u);
-  return pieces.flatMap((piece, index) => (index ? [document.createElement("wbr"), piece] : [piece]));
+/** Host names in a row: they wrap between each other first, and only then after a dot. */
+export function hosts(text) {
+  return text.split(/( → |, )/u).map((piece, index) => (index % 2 ? piece : host(piece)));
+}
+
+function host(name) {
+  const pieces = name.split(/(?<=[.:])/u).flatMap((piece) => [document.createElement("wbr"), piece]);
+  return element("span", { class: "host" }, pieces.slice(1));
 }
 
 /** Sets an element's text only if it differs: untouched text is not read out again. */
@@ -42,7 +46,8 @@ export function setText(target, text) {
 
 /**
  * Makes `parent` hold one child per item, in order, reusing the child of a key whose signature is
- * unchanged. A row that is rebuilt while it has the focus gets it back.
+ * unchanged. A child whose state is another is marked as changed; a row that is rebuilt while it has
+ * the focus gets it back.
  */
 export function reconcile(parent, items, { key, signature, build }) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
@@ -56,7 +61,7 @@ export function reconcile(parent, items, { key, signature, build }) {
     const child = build(item);
     child.dataset.key = name;
     child.dataset.signature = sign;
-    if (old) child.classList.add("changed");
+    if (old && old.dataset.state !== child.dataset.state) child.classList.add("changed");
     return child;
   });
   place(parent, children);

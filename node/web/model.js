@@ -29,6 +29,7 @@ export class Model {
   lists = { now: [], next: [], last: [] };
   nodes = [];
   #clockAhead = 0;
+  clockKnown = false;
 
   /** The node's time, in milliseconds, by the last comparison with the browser's clock. */
   now() {
@@ -38,6 +39,7 @@ export class Model {
   /** Takes the node's clock as read between two instants of the browser's. */
   setClock(instant, asked, answered) {
     this.#clockAhead = Date.parse(instant) - (asked + answered) / 2;
+    this.clockKnown = true;
   }
 
   /** Takes runs as they are now. */

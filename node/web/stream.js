@@ -5,7 +5,7 @@ const PAUSE_LONGEST = 15_000;
 // A stream that is silent for so long may be dead without either side knowing: it is opened anew.
 const SILENCE_LONGEST = 120_000;
 
-/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(retryAt)`. */
+/** Follows `/v1/events` for ever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(why)`. */
 export class Stream {
   #api;
   #handlers;
@@ -20,10 +20,10 @@ export class Stream {
 
   async start() {
     for (;;) {
-      await this.#follow();
+      const why = await this.#follow();
       const pause = this.#pause * (0.75 + Math.random() / 2);
       this.#pause = Math.min(PAUSE_LONGEST, this.#pause * 2);
-      this.#handlers.onDown(Date.now() + pause);
+      this.#handlers.onDown(why);
       await this.#rest(pause);
     }
   }
@@ -40,6 +40,7 @@ export class Stream {
     });
   }
 
+  // Until the stream ends; gives the node's own words where it refused to open one.
   async #follow() {
     const abort = new AbortController();
     let watchdog = 0;
@@ -55,11 +56,11 @@ export class Stream {
         clearTimeout(watchdog);
         watchdog = setTimeout(() => abort.abort(), SILENCE_LONGEST);
         const { value, done } = await reader.read();
-        if (done) return;
+        if (done) return null;
         parser.feed(value);
       }
-    } catch {
-      // Whatever ended it, the answer is the same: say so and try again.
+    } catch (error) {
+      return error.status ? error.message : null;
     } finally {
       clearTimeout(watchdog);
     }

@@ -105,10 +105,10 @@ export function scheduleWords(schedule, now) {
 // What a test without a second participant points at, by the names the tests' specs use.
 const TARGETS = ["dest", "host", "url", "query"];
 
-/** Between whom: "a → b"; a target that is no node comes from the task's spec. */
+/** Between whom: "a → b", or "a, b, c"; a target that is no node comes from the task's spec. */
 export function between(participants, spec) {
   const names = [...participants];
   const target = TARGETS.map((field) => spec?.[field]).find((value) => typeof value === "string");
   if (names.length === 1 && target && target !== names[0]) names.push(target);
-  return names.join(" → ");
+  return names.join(names.length > 2 ? ", " : " → ");
 }

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
 )
 
@@ -29,22 +30,28 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
-def _instant(value: object) -> object:
+FROM_OUTSIDE = {"from_outside": True}
+"""Validation context of what users and other programs send: there, times are strings only."""
+
+
+def _is_inside(info: ValidationInfo) -> bool:
+    return not (info.context or {}).get("from_outside")
+
+
+def _instant(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_instant(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
-    raise ValueError(msg)
+    raise ValueError("not an RFC 3339 time; write 2026-12-01T00:00:00Z")
 
 
-def _duration(value: object) -> object:
+def _duration(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_duration(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
-    raise ValueError(msg)
+    raise ValueError("not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D")
 
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)

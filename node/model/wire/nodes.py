@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model.wire.fields import Document, Instant, Name
 
-Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
+_URL = re.compile(r"https?://[^\s/?#@]{1,280}", re.ASCII)
+
+
+def _url(value: str) -> str:
+    if _URL.fullmatch(value.removesuffix("/")) is None:
+        raise ValueError("not the URL of a node's API; write http://HOST:PORT, nothing behind it")
+    return value.removesuffix("/")
+
+
+Url = Annotated[str, AfterValidator(_url)]
 """Scheme, host and port of a node's API, nothing behind it."""
 
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]

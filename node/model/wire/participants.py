@@ -76,6 +76,13 @@ class Obstacle(Document):
     starts_at: Micros
     ends_at: Micros
 
+    def in_words(self) -> str:
+        """``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
+        article = "an" if self.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
+        start, end = times.to_the_second(self.starts_at), times.to_the_second(self.ends_at)
+        kind = f"{self.scheduling_class} {self.test} run of priority {self.priority}"
+        return f"{article} {kind}, {start} to {end}"
+
 
 class Proposal(Document):
     """The ranges inside the windows in which this node could run.

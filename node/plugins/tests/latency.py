@@ -179,6 +179,7 @@ class LatencyResult(Document):
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
     hops: CountsBothWays = Field(description="Routers passed, from the packets' TTL of 255.")
     unreachable: Counted = Field(description="ICMP errors: nothing listened at dest.")
+    strays: Counted | None = Field(description="Packets at dest that were not of this run.")
     clocks: Clocks = Field(description="How far the one-way delays can be trusted.")
     clocks_synchronised: bool = Field(
         description="Whether both clocks are synchronised, or are the same clock."
@@ -222,7 +223,7 @@ class LatencyTest:
         """Delays from the source, counts from both; the source's alone is a partial result."""
         source, source_reason = part_of(parts, 0, SourcePart)
         dest, dest_reason = part_of(parts, 1, DestPart)
-        reason = joined(source_reason, dest_reason, _contradiction(source, dest))
+        reason = joined(source_reason, dest_reason, _nonsense(source, dest))
         result = _result(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
@@ -239,12 +240,16 @@ class LatencyTest:
         return text if figures.clocks_synchronised else f"{text} (clocks not synchronised)"
 
 
-def _contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
-    """The reason when more packets came out of a direction than went in; else ``None``."""
-    if source is None or dest is None or source.received_back <= dest.received <= source.sent:
+def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
+    """Why two parts are no measurement together; ``None`` if they are one, or one is missing."""
+    if source is None or dest is None:
         return None
-    counts = f"{source.sent} sent, {dest.received} at dest, {source.received_back} back"
-    return f"the participants' counts contradict each other: {counts}"
+    if not source.received_back <= dest.received <= source.sent:
+        counts = f"{source.sent} sent, {dest.received} at dest, {source.received_back} back"
+        return f"the participants' counts contradict each other: {counts}"
+    if source.unreachable and not dest.received:
+        return "dest's port was unreachable: a firewall, or the reflector was not running then"
+    return None
 
 
 def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
@@ -268,6 +273,7 @@ def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
         ),
         hops=CountsBothWays(forward=source.hops_forward, backward=source.hops_backward),
         unreachable=source.unreachable,
+        strays=dest.strays if dest else None,
         clocks=Clocks(source=source.clock, dest=dest.clock if dest else None),
         clocks_synchronised=error_ms is not None,
         clock_error_ms=error_ms,

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Merged, Part, Result
 from node.plugins.fields import (
     Counted,

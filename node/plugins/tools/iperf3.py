@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.contracts import Command, Output, Party, PartContext, Requirement, Result
-from node.plugins.fields import Counted, NonNegative
+from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
+from node.plugins.fields import Counted, Finite, NonNegative
 from node.plugins.figures import share
 from node.plugins.reading import document_of, failure
 from node.plugins.tests.throughput import (
@@ -33,10 +33,14 @@ _CLIENT = 0
 _CLIENT_DELAY = SECOND
 """The client starts this much later than the server: it tries only once to connect, and the server
 may be late by the difference of the clocks (some 100 ms) and by a slow start."""
-_EXCHANGE = 2500 * MILLISECOND
-"""For iperf3's own exchange before and after (connecting, parameters, streams; results, goodbye):
-1.6 s were measured at a round-trip time of 200 ms. The launcher ends what still runs 250 ms before
-the booked end."""
+_ROUND_TRIP = 250 * MILLISECOND
+_ROUND_TRIPS = 7
+"""iperf3's own exchange (connecting, parameters; results, goodbye) takes seven round trips and one
+more for each stream: 1.42 s and 2.85 s were measured for one stream and eight, at 200 ms."""
+_RETRANSMISSION = SECOND
+"""For one packet of that exchange lost at the worst moment, RFC 6298's first timeout."""
+_WRAP_UP = 250 * MILLISECOND
+"""The launcher ends what still runs this long before the booked end."""
 _CONNECT_TIMEOUT_MS = 2000
 _IDLE_TIMEOUT_S = 10
 """Without a client for this long the server gives up, instead of blocking a long run's time."""
@@ -51,7 +55,7 @@ class _Lenient(BaseModel):
 
 
 class _Sum(_Lenient):
-    start: float = Field(default=0, allow_inf_nan=False)
+    start: Finite = 0
     end: NonNegative = 0
     seconds: NonNegative = 0
     bytes: Counted = 0
@@ -59,7 +63,7 @@ class _Sum(_Lenient):
     retransmits: Counted | None = None
     omitted: bool = False
     jitter_ms: NonNegative | None = None
-    lost_packets: int = 0
+    lost_packets: int = Field(default=0, ge=-(2**63), lt=2**63)
     packets: Counted = 0
 
 
@@ -118,7 +122,8 @@ class Iperf3Tool:
 
     def duration(self, spec: ThroughputSpec) -> int:
         """The client's delay, its exchange with the server and all it sends, in microseconds."""
-        return _CLIENT_DELAY + spec.omitted + spec.duration + _EXCHANGE
+        exchange = (_ROUND_TRIPS + spec.streams) * _ROUND_TRIP + _RETRANSMISSION
+        return _CLIENT_DELAY + exchange + spec.omitted + spec.duration + _WRAP_UP
 
     def needs_port(self, spec: ThroughputSpec, participant: int) -> bool:  # noqa: ARG002 - contract
         """The server's node gives out a port."""
@@ -142,15 +147,19 @@ class Iperf3Tool:
         """
         spec: ThroughputSpec = part.spec
         is_client = part.participant == _CLIENT
-        if not is_client and output.ended_by == "itself" and not output.stdout.strip():
-            raise failure(output, "iperf3", f"no client came within {_IDLE_TIMEOUT_S} s")
+        if not is_client and not output.stderr and not output.stdout.strip():
+            raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
         knows_sent = is_client or spec.reverse
         document = document_of(output, "iperf3", _Document if knows_sent else _ServerDocument)
+        if output.ended_by != "itself" and output.exit_code != 0:
+            late = "had not finished" if is_client or document.intervals else "had seen no client"
+            raise ToolOutputError(f"iperf3 {late} at the end of the run")
         if document.error:
-            cause = document.error.removeprefix("error - ")[:300]
-            raise ToolOutputError(f"iperf3: {cause}")
+            raise ToolOutputError(f"iperf3: {document.error.removeprefix('error - ')[:300]}")
         sent = document.end.sum_sent if isinstance(document, _Document) else None
         received = document.end.sum_received if is_client or not spec.reverse else None
+        if output.exit_code != 0:
+            raise failure(output, "iperf3", "it failed without a reason")
         if sent is None and received is None:
             raise failure(output, "iperf3", "the other end went away before anything was measured")
         return _part(spec, document, sent, received)

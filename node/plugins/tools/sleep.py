@@ -37,7 +37,7 @@ class SleepTool:
 
         :raises node.model.errors.ToolOutputError: it did not sleep to the end.
         """
-        if output.exit_code != 0 or output.ended_by != "itself":
+        if output.exit_code != 0:
             raise failure(output, "sleep", "it did not sleep to the end")
         return IdlePart(slept_ms=_slept(part) / MILLISECOND).model_dump(mode="json")
 

@@ -1,0 +1,173 @@
+"""What both STAMP programs need of the system: a socket with kernel timestamps, the clock's state.
+
+The kernel's time of arrival is used, not the time at which Python came to read the packet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import socket
+import struct
+import sys
+import time
+from binascii import crc32
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from node.plugins.tools.programs import stamp_packet
+
+Arguments = Mapping[str, Any]
+"""What a program is told: one JSON object in its argv."""
+
+SocketAddress = tuple[Any, ...]
+"""(address, port) and, for IPv6, flow and scope."""
+
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; with 64-bit longs also the message's type
+_IP_RECVTTL = 12  # linux/in.h
+_BUFFER_BYTES = 4_000_000  # a second of packets at 1 ms and 1500 bytes; the kernel may grant less
+_PACKET_BYTES_MAX = 65_536
+_ANCILLARY_BYTES = 256
+_TIMESPEC = struct.Struct("@qq")
+_SECOND_NS = 1_000_000_000
+
+_STA_UNSYNC = 0x40  # linux/timex.h
+_TIME_ERROR = 5
+_TIMEX = struct.Struct("@I4li")  # modes, offset, freq, maxerror (us), esterror, status, …
+_TIMEX_BYTES = 256
+
+_SPIN_NS = 1_000_000  # longer than a sleeping process may oversleep here
+_NAP_S_MAX = 0.5  # the clock may be stepped while we wait
+
+
+class Unusable(Exception):
+    """It cannot be measured; the message is the reason."""
+
+
+def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
+    """Call ``measure`` with the arguments (a JSON object in argv), print its result as JSON.
+
+    A reason why nothing can be measured is printed as ``{"error": …}``, with exit code 1.
+    """
+    try:
+        result = measure(json.loads(sys.argv[1]))
+    except Unusable as reason:
+        result = {"error": str(reason)}
+    print(json.dumps(result, separators=(",", ":")))
+    return 1 if "error" in result else 0
+
+
+def addresses(host: str, ip_version: int | None, port: int) -> list[tuple[int, SocketAddress]]:
+    """The (family, socket address) pairs of a host, best first.
+
+    :raises Unusable: there is none.
+    """
+    family = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}[ip_version]
+    try:
+        found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
+    except OSError as fault:
+        raise Unusable(f"{host}: {fault.strerror}") from None
+    return [(entry[0], entry[4]) for entry in found]
+
+
+def open_socket(family: int) -> socket.socket:
+    """A UDP socket that never blocks and tells when and with what TTL a packet arrived."""
+    endpoint = socket.socket(family, socket.SOCK_DGRAM)
+    endpoint.settimeout(0)  # never blocks
+    endpoint.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    # An IPv6 socket may also carry IPv4, so it gets both sets of options.
+    endpoint.setsockopt(socket.IPPROTO_IP, _IP_RECVTTL, 1)
+    endpoint.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, stamp_packet.TTL)
+    if family == socket.AF_INET6:
+        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, stamp_packet.TTL)
+    return endpoint
+
+
+def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -> None:
+    """Bind to an address of this host; behind address translation it is not, so to any.
+
+    :raises Unusable: the port is taken, or the address may not be used.
+    """
+    anywhere = "::" if endpoint.family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - see above
+    try:
+        try:
+            endpoint.bind(address)
+        except OSError as fault:
+            if fault.errno != errno.EADDRNOTAVAIL:
+                raise
+            endpoint.bind((anywhere, address[1] if fixed_port else 0))
+    except OSError as fault:
+        raise Unusable(f"cannot use {address[0]} port {address[1]}: {fault.strerror}") from None
+
+
+def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | None:
+    """The next packet: its octets, nanoseconds of arrival, TTL, sender; ``None`` if none waits.
+
+    :raises OSError: an ICMP error came instead (connected sockets only).
+    """
+    try:
+        packet, ancillary, _, sender = endpoint.recvmsg(_PACKET_BYTES_MAX, _ANCILLARY_BYTES)
+    except BlockingIOError:
+        return None
+    arrived_ns, ttl = 0, 0
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, rest_ns = _TIMESPEC.unpack(content[: _TIMESPEC.size])
+            arrived_ns = seconds * _SECOND_NS + rest_ns
+        elif (level, kind) in {
+            (socket.IPPROTO_IP, socket.IP_TTL),
+            (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT),
+        }:
+            ttl = struct.unpack("@i", content[:4])[0]
+    return packet, arrived_ns or time.time_ns(), ttl, sender
+
+
+def wait_until(instant_ns: int) -> None:
+    """Return at the instant of the wall clock, to some ten microseconds; at once if it is past."""
+    while (left_ns := instant_ns - time.time_ns()) > _SPIN_NS:
+        time.sleep(min((left_ns - _SPIN_NS) / _SECOND_NS, _NAP_S_MAX))
+    while time.time_ns() < instant_ns:
+        pass
+
+
+class Clock:
+    """What the kernel knows of its clock, and how the clock moves while we measure."""
+
+    def __init__(self) -> None:
+        """Ask the kernel (``adjtimex`` only reading, which needs no privilege)."""
+        self.synchronised: bool | None = None
+        self.error_ns = 0
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
+        state = ctypes.CDLL(None).adjtimex(buffer)
+        if state >= 0:
+            _, _, _, error_us, _, status = _TIMEX.unpack_from(buffer.raw)
+            self.synchronised = state != _TIME_ERROR and not status & _STA_UNSYNC
+            self.error_ns = error_us * 1000
+
+    def error_estimate(self) -> int:
+        """The field of a packet."""
+        synchronised = bool(self.synchronised)
+        return stamp_packet.error_estimate(synchronised=synchronised, error_ns=self.error_ns)
+
+    def state(self) -> dict[str, object]:
+        """The clock's part of the output; ``stepped_ns`` is since this object was made."""
+        return {
+            "synchronised": self.synchronised,
+            "error_bound_ns": self.error_ns if self.synchronised else None,
+            "stepped_ns": time.time_ns() - time.monotonic_ns() - self._offset_ns,
+            "identity": _clock_identity(),
+        }
+
+
+def _clock_identity() -> str:
+    """Equal for all that run under one kernel, and so on one clock; shortened, to tell no more."""
+    try:
+        booted = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return ""
+    return f"{crc32(booted):08x}"

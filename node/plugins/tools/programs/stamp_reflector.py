@@ -1,0 +1,151 @@
+"""The stateful session-reflector of STAMP (RFC 8762): a program of its own.
+
+``stamp_reflector.py '{"address": "192.0.2.2", "port": 5000, "sender": "192.0.2.1", …}'``, see
+:func:`measure`. It answers the packets of one session and numbers its answers itself, so that the
+sender can tell a packet lost on the way there from one lost on the way back.
+"""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+
+_SECOND_NS = 1_000_000_000
+_LINGER_NS = 100_000_000  # for duplicates, once all packets are here
+
+
+class Reflector:
+    """One session: what arrived."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+        """Open the socket.
+
+        :raises stamp_endpoint.Unusable: a name is unknown, or the port cannot be used.
+        """
+        self._count: int = arguments["count"]
+        self._interval_ns: int = arguments["interval_ns"]
+        self._timeout_ns: int = arguments["timeout_ns"]
+        self._session: int = arguments["session"]
+        senders = stamp_endpoint.addresses(arguments["sender"], None, 0)
+        self._senders = {address[0] for _, address in senders}
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+        self._socket = _bound(arguments)
+        self._seen: set[int] = set()
+        self._highest = -1
+        self._answered = 0
+        self._duplicates = 0
+        self._reordered = 0
+        self._strays = 0
+        self._unsent = 0
+        self._quiet_ns = 0  # steady time after which no more packets are to be expected
+
+    def run(self, deadline_ns: int) -> dict[str, Any]:
+        """Answer until the session is over, at the latest until ``deadline_ns``, and tell."""
+        steady_deadline_ns = time.monotonic_ns() + deadline_ns - time.time_ns()
+        while True:
+            end_ns = min(steady_deadline_ns, self._quiet_ns or steady_deadline_ns)
+            left_ns = end_ns - time.monotonic_ns()
+            if left_ns <= 0:
+                return self._told()
+            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            while ready and (received := stamp_endpoint.receive(self._socket)) is not None:
+                self._handle(*received)
+
+    def _handle(
+        self, packet: bytes, arrived_ns: int, ttl: int, sender: stamp_endpoint.SocketAddress
+    ) -> None:
+        test = stamp_packet.unpack_sender(packet)
+        known = sender[0].removeprefix("::ffff:") in self._senders
+        if not known or test is None or not self._belongs(test):
+            self._strays += 1
+            return
+        tail = stamp_packet.reflected_tail(packet)
+        answer = stamp_packet.ReflectorPacket(
+            sequence=self._answered,
+            error=self._error,
+            session=test.session,
+            received=stamp_packet.ntp_from_ns(arrived_ns),
+            sender_sequence=test.sequence,
+            sender_timestamp=test.timestamp,
+            sender_error=test.error,
+            must_be_zero=0,
+            sender_ttl=ttl,
+            timestamp=stamp_packet.ntp_from_ns(time.time_ns()),  # last, just before sending
+        )
+        try:
+            self._socket.sendto(stamp_packet.pack_reflector(answer) + tail, sender)
+        except OSError:
+            self._unsent += 1
+        self._answered += 1
+        self._note(test.sequence)
+
+    def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
+        return test.session == self._session and test.sequence < self._count
+
+    def _note(self, sequence: int) -> None:
+        if sequence in self._seen:
+            self._duplicates += 1
+        else:
+            self._reordered += sequence < self._highest  # RFC 4737
+            self._seen.add(sequence)
+        self._highest = max(self._highest, sequence)
+        # The rest of the session follows in its pace; after the last packet, once the sender's
+        # timeout is over, nobody waits for an answer any more.
+        left_ns = (self._count - 1 - self._highest) * self._interval_ns + self._timeout_ns
+        if len(self._seen) == self._count:
+            left_ns = min(_LINGER_NS, self._timeout_ns)
+        self._quiet_ns = time.monotonic_ns() + left_ns
+
+    def _told(self) -> dict[str, Any]:
+        return {
+            "received": len(self._seen),
+            "duplicates": self._duplicates,
+            "reordered": self._reordered,
+            "strays": self._strays,
+            "unsent": self._unsent,
+            "clock": self._clock.state(),
+        }
+
+
+def _bound(arguments: stamp_endpoint.Arguments) -> socket.socket:
+    """A socket on our own address, or, if that is a name, on all: it may mean another one here."""
+    address, port = arguments["address"], arguments["port"]
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
+    family, own = stamp_endpoint.addresses(address, None, port)[0]
+    endpoint = stamp_endpoint.open_socket(family)
+    if address == "::" and arguments["ip_version"] is None:
+        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    stamp_endpoint.bind(endpoint, own, fixed_port=True)
+    return endpoint
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One session.
+
+    Arguments: ``address`` (our own), ``port``, ``sender`` (the only address that is answered),
+    ``ip_version`` (4, 6 or null), ``count``, ``interval_ns``, ``timeout_ns``, ``session``,
+    ``deadline_ns`` (the instant at which to stop in any case).
+    Result: the number of different packets received, duplicates, packets out of order, packets of
+    others (``strays``), answers that could not be sent, and the clock.
+    """
+    return Reflector(arguments).run(arguments["deadline_ns"])
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and a collection would delay an answer
+    sys.exit(stamp_endpoint.run(measure))

@@ -1,0 +1,174 @@
+"""The session-sender of STAMP (RFC 8762): a program of its own, started ahead of its instant.
+
+``stamp_sender.py '{"reflector": "192.0.2.2", "port": 5000, "source": "192.0.2.1", …}'``, see
+:func:`measure`. One thread does it all: it sleeps in ``select`` until the next packet is due and
+reads answers meanwhile; that it reads late does no harm, because the kernel stamps their arrival.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+
+_SECOND_NS = 1_000_000_000
+_LINGER_NS = 100_000_000  # for duplicates, once all packets are back
+_READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
+
+
+class Sender:
+    """One session: what was sent, when, and what came back."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+        """Open the socket.
+
+        :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
+        """
+        self._count: int = arguments["count"]
+        self._interval_ns: int = arguments["interval_ns"]
+        self._timeout_ns: int = arguments["timeout_ns"]
+        self._session: int = arguments["session"]
+        extra = arguments["length"] - stamp_packet.LENGTH
+        self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+        self._socket = _connected(arguments)
+        self._sent_ns: list[int] = []
+        self._outstanding = set(range(self._count))
+        self._answers: list[tuple[int, ...]] = []
+        self._unsent = 0
+        self._unreachable = 0
+        self._complaint = ""
+
+    def run(self, first_ns: int) -> dict[str, Any]:
+        """Send all packets, the first at ``first_ns``, wait for the answers, and tell."""
+        stamp_endpoint.wait_until(first_ns)
+        # Paced on steady time from here on, each packet by its own due time: no drift, no step.
+        began_ns = time.monotonic_ns()
+        for sequence in range(self._count):
+            self._listen_until(began_ns + sequence * self._interval_ns)
+            self._send(sequence)
+        self._listen_until(time.monotonic_ns() + self._timeout_ns, until_complete=True)
+        if not self._outstanding:
+            self._listen_until(time.monotonic_ns() + min(_LINGER_NS, self._timeout_ns))
+        return self._told()
+
+    def _listen_until(self, due_ns: int, *, until_complete: bool = False) -> None:
+        while (left_ns := due_ns - time.monotonic_ns()) > 0:
+            if until_complete and not self._outstanding:
+                return
+            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            if ready:
+                self._read()
+
+    def _send(self, sequence: int) -> None:
+        for last_try in (False, True):
+            now_ns = time.time_ns()
+            timestamp = stamp_packet.ntp_from_ns(now_ns)
+            packet = stamp_packet.SenderPacket(sequence, timestamp, self._error, self._session)
+            try:
+                self._socket.send(stamp_packet.pack_sender(packet) + self._tail)
+            except ConnectionRefusedError:
+                # The answer to an earlier packet, told here; this one has not been sent yet.
+                self._unreachable += 1
+                if not last_try:
+                    continue
+            except OSError as fault:
+                self._complaint = fault.strerror or str(fault)
+            else:
+                self._sent_ns.append(now_ns)
+                return
+        self._unsent += 1
+        self._sent_ns.append(0)
+        self._outstanding.discard(sequence)
+
+    def _read(self) -> None:
+        for _ in range(_READ_AT_ONCE):
+            try:
+                received = stamp_endpoint.receive(self._socket)
+            except ConnectionRefusedError:
+                self._unreachable += 1
+                continue
+            if received is None:
+                return
+            packet, arrived_ns, ttl, _ = received
+            self._note(stamp_packet.unpack_reflector(packet), arrived_ns, ttl)
+
+    def _note(self, answer: stamp_packet.ReflectorPacket | None, arrived_ns: int, ttl: int) -> None:
+        if answer is None or answer.session != self._session:
+            return
+        if answer.sender_sequence >= len(self._sent_ns):
+            return
+        sent_ns = self._sent_ns[answer.sender_sequence]
+        if answer.sender_timestamp != stamp_packet.ntp_from_ns(sent_ns):
+            return  # not an answer to what this session sent
+        self._outstanding.discard(answer.sender_sequence)
+        there_ns = stamp_packet.ns_from_ntp(answer.received, sent_ns)
+        back_ns = stamp_packet.ns_from_ntp(answer.timestamp, sent_ns)
+        self._answers.append(
+            (
+                answer.sender_sequence,
+                there_ns - sent_ns,
+                back_ns - there_ns,
+                arrived_ns - back_ns,
+                answer.sequence,
+                answer.sender_ttl,
+                ttl,
+            )
+        )
+
+    def _told(self) -> dict[str, Any]:
+        if self._unsent == self._count:
+            return {"error": f"no packet could be sent: {self._complaint or 'port unreachable'}"}
+        return {
+            "sent": self._count - self._unsent,
+            "unsent": self._unsent,
+            "unreachable": self._unreachable,
+            "answers": self._answers,
+            "clock": self._clock.state(),
+        }
+
+
+def _connected(arguments: stamp_endpoint.Arguments) -> socket.socket:
+    """A socket from our own address to the reflector; only its packets come in."""
+    reflector, port = arguments["reflector"], arguments["port"]
+    ip_version = arguments["ip_version"]
+    family, address = stamp_endpoint.addresses(reflector, ip_version, port)[0]
+    endpoint = stamp_endpoint.open_socket(family)
+    own = stamp_endpoint.addresses(arguments["source"], None, 0)
+    mine = next((address for own_family, address in own if own_family == family), None)
+    if mine is not None:
+        stamp_endpoint.bind(endpoint, mine, fixed_port=False)
+    try:
+        endpoint.connect(address)
+    except OSError as fault:
+        reason = f"no way to {reflector} port {port}: {fault.strerror}"
+        raise stamp_endpoint.Unusable(reason) from None
+    return endpoint
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One session.
+
+    Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
+    null), ``count``, ``interval_ns``, ``timeout_ns``, ``length`` (octets of UDP payload),
+    ``session`` (16 bits), ``first_ns`` (the instant of the first packet).
+    Result: counts, the clock, and ``answers`` in the order of their arrival: sequence number,
+    nanoseconds there, in the reflector, and back, the reflector's sequence number, TTL there, back.
+    """
+    return Sender(arguments).run(arguments["first_ns"])
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and a collection would delay a packet
+    sys.exit(stamp_endpoint.run(measure))

@@ -1,0 +1,257 @@
+"""Delay each way with our own STAMP sender and reflector (RFC 8762); a bare Python will do. Pure.
+
+The programs are in ``programs/``; they are started ahead of time and wait for their instant.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import Counted, Finite
+from node.plugins.figures import delay_figures, jitter, milliseconds
+from node.plugins.reading import document_of
+from node.plugins.tests.latency import (
+    Clock,
+    DelaysBothWays,
+    DestPart,
+    JitterBothWays,
+    LatencySpec,
+    SourcePart,
+)
+
+_SOURCE, _DEST = 0, 1
+_PROGRAMS = Path(__file__).resolve().parent / "programs"
+_MICROSECOND_NS = 1000
+_TTL_SENT = 255
+
+_LEAD_IN = 200 * MILLISECOND
+"""The first packet leaves this long after the start: the reflector's clock may be that late."""
+_WRAP_UP = SECOND // 2
+"""For the output, before the launcher ends what still runs 250 ms before the booked end."""
+_MARGIN = 400 * MILLISECOND
+"""The reflector stops by itself this long before the booked end, so as not to be ended then."""
+
+_Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
+_Octet = Annotated[int, Field(ge=0, le=255)]
+_Answer = tuple[Counted, _Nanoseconds, _Nanoseconds, _Nanoseconds, Counted, _Octet, _Octet]
+"""Sequence number, ns there, ns in the reflector, ns back, reflector's number, TTL there, back."""
+
+
+class _ClockOutput(Document):
+    synchronised: bool | None
+    error_bound_ns: Counted | None
+    stepped_ns: Finite
+    identity: str = Field(max_length=64)
+
+
+class _SenderOutput(Document):
+    sent: Annotated[int, Field(ge=1)]
+    unsent: Counted
+    unreachable: Counted
+    answers: tuple[_Answer, ...]
+    clock: _ClockOutput
+
+
+class _ReflectorOutput(Document):
+    received: Counted
+    duplicates: Counted
+    reordered: Counted
+    strays: Counted
+    unsent: Counted
+    clock: _ClockOutput
+
+
+class _Failed(Document):
+    error: str
+
+
+class StampTool:
+    """Our own STAMP."""
+
+    name = "stamp"
+    tests: tuple[str, ...] = ("latency",)
+    preference = 0
+    requirement: Requirement | None = None
+
+    def duration(self, spec: LatencySpec) -> int:
+        """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
+        return _LEAD_IN + spec.count * spec.interval + spec.timeout + _WRAP_UP
+
+    def needs_port(self, spec: LatencySpec, participant: int) -> bool:
+        """The reflector's node gives out a port, unless the spec names one."""
+        return participant == _DEST and spec.port is None
+
+    def command(self, part: PartContext) -> Command:
+        """Our sender at source, our reflector at dest."""
+        if part.participant == _SOURCE:
+            return _program("stamp_sender.py", _shared(part) | _for_sender(part))
+        return _program("stamp_reflector.py", _shared(part) | _for_reflector(part))
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """What this end saw: figures from the sender, counts from the reflector.
+
+        :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
+        """
+        if output.exit_code != 0:
+            raise ToolOutputError(f"STAMP: {document_of(output, 'STAMP', _Failed).error}")
+        if part.participant == _SOURCE:
+            sender = document_of(output, "STAMP sender", _SenderOutput)
+            return _source_part(part.spec, sender).model_dump(mode="json")
+        reflector = document_of(output, "STAMP reflector", _ReflectorOutput)
+        if reflector.received > part.spec.count:
+            raise ToolOutputError(f"STAMP reflector counts {reflector.received} packets, too many")
+        return _dest_part(reflector).model_dump(mode="json")
+
+
+def _program(name: str, arguments: dict[str, object]) -> Command:
+    """Isolated and without site packages: it starts in some 40 ms, whatever is installed."""
+    program = str(_PROGRAMS / name)
+    written = json.dumps(arguments, separators=(",", ":"))
+    return Command((sys.executable, "-I", "-S", program, written), waits_itself=True)
+
+
+def _shared(part: PartContext) -> dict[str, object]:
+    spec: LatencySpec = part.spec
+    port = spec.port or int(part.parties[_DEST].data["port"])
+    return {
+        "port": port,
+        "ip_version": spec.ip_version,
+        "count": spec.count,
+        "interval_ns": spec.interval * _MICROSECOND_NS,
+        "timeout_ns": spec.timeout * _MICROSECOND_NS,
+        # Both ends derive the same id, so packets of an earlier run on this port are not mistaken.
+        "session": 1 + part.starts // MILLISECOND % 0xFFFF,
+    }
+
+
+def _for_sender(part: PartContext) -> dict[str, object]:
+    return {
+        "reflector": part.parties[_DEST].address,
+        "source": part.parties[_SOURCE].address,
+        "length": part.spec.length,
+        "first_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
+    }
+
+
+def _for_reflector(part: PartContext) -> dict[str, object]:
+    return {
+        "address": part.parties[_DEST].address,
+        "sender": part.parties[_SOURCE].address,
+        "deadline_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
+    }
+
+
+def _clock(output: _ClockOutput) -> Clock:
+    bound_ns = output.error_bound_ns
+    return Clock(
+        synchronised=output.synchronised,
+        error_bound_ms=None if bound_ns is None else milliseconds(bound_ns),
+        stepped_ms=round(output.stepped_ns / 1e6, 3),
+        identity=output.identity,
+    )
+
+
+def _dest_part(output: _ReflectorOutput) -> DestPart:
+    return DestPart(
+        received=output.received,
+        duplicates=output.duplicates,
+        reordered=output.reordered,
+        strays=output.strays,
+        unsent=output.unsent,
+        clock=_clock(output.clock),
+    )
+
+
+class _Tally:
+    """The answers sorted: in time and first of their packet, late, duplicate, out of order."""
+
+    def __init__(self, answers: Sequence[_Answer], timeout_ns: int) -> None:
+        self.in_time: dict[int, _Answer] = {}
+        self.late = 0
+        self.duplicates_forward = 0
+        self.duplicates_backward = 0
+        self.reordered = 0
+        seen: set[int] = set()
+        reflected: set[int] = set()
+        highest = -1
+        for answer in answers:
+            sequence, number = answer[0], answer[4]
+            if number in reflected:
+                self.duplicates_backward += 1
+                continue
+            # RFC 4737: out of order is what has a smaller number than one that came before.
+            self.reordered += number < highest
+            highest = max(highest, number)
+            reflected.add(number)
+            if sequence in seen:
+                self.duplicates_forward += 1
+                continue
+            seen.add(sequence)
+            if sum(answer[1:4]) > timeout_ns:
+                self.late += 1
+            else:
+                self.in_time[sequence] = answer
+
+
+def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
+    if output.sent + output.unsent != spec.count:
+        raise ToolOutputError(f"STAMP sender tells of {output.sent} packets of {spec.count}")
+    tally = _Tally(output.answers, spec.timeout * _MICROSECOND_NS)
+    _check(tally, output)
+    first = next(iter(tally.in_time.values()), None)
+    delays, jitters = _both_ways(tally.in_time)
+    return SourcePart(
+        sent=output.sent,
+        unsent=output.unsent,
+        received_back=len(tally.in_time),
+        late=tally.late,
+        unreachable=output.unreachable,
+        duplicates_forward=tally.duplicates_forward,
+        duplicates_backward=tally.duplicates_backward,
+        reordered_backward=tally.reordered,
+        delay_ms=delays,
+        jitter_ms=jitters,
+        hops_forward=_TTL_SENT - first[5] if first else None,
+        hops_backward=_TTL_SENT - first[6] if first else None,
+        clock=_clock(output.clock),
+    )
+
+
+def _check(tally: _Tally, output: _SenderOutput) -> None:
+    """Refuse what cannot be: round trips below zero, more answers than packets."""
+    if any(answer[1] + answer[3] < 0 or answer[2] < 0 for answer in tally.in_time.values()):
+        stepped_ms = milliseconds(round(output.clock.stepped_ns))
+        raise ToolOutputError(
+            "a round trip took less than no time: a clock was set during the run"
+            f" (the sender's by {stepped_ms:.3f} ms)"
+        )
+    if len(tally.in_time) + tally.late > output.sent:
+        raise ToolOutputError("STAMP sender tells of more answers than packets")
+
+
+def _both_ways(in_time: dict[int, _Answer]) -> tuple[DelaysBothWays, JitterBothWays]:
+    forward = {sequence: milliseconds(answer[1]) for sequence, answer in in_time.items()}
+    backward = {sequence: milliseconds(answer[3]) for sequence, answer in in_time.items()}
+    round_trip = {at: delay_ms + backward[at] for at, delay_ms in forward.items()}
+    delays = DelaysBothWays(
+        forward=delay_figures(list(forward.values())),
+        backward=delay_figures(list(backward.values())),
+        round_trip=delay_figures(list(round_trip.values())),
+    )
+    jitters = JitterBothWays(
+        forward=jitter(forward), backward=jitter(backward), round_trip=jitter(round_trip)
+    )
+    return delays, jitters
+
+
+TOOL = StampTool()

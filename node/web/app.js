@@ -1,0 +1,272 @@
+// Wires the page together: what to fetch when, and what to draw with it.
+
+import { Api, ApiError } from "./api.js";
+import { coalesced } from "./coalesce.js";
+import { byId, setText } from "./dom.js";
+import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
+import * as header from "./header.js";
+import { drawList, LIST_NAMES, listPath } from "./lists.js";
+import { DAY, Model } from "./model.js";
+import { tick } from "./parts.js";
+import { go, leave, place } from "./place.js";
+import { Stream } from "./stream.js";
+import { drawTasks, TASK_PATHS, taskWords } from "./tasks.js";
+import { spanTitle, Timeline } from "./timeline.js";
+import { between, stateOf } from "./words.js";
+
+const HOUR = 3_600_000;
+// So many changed runs are fetched one by one; for more, the whole span is asked for again.
+const SINGLY_AT_MOST = 6;
+const SAFETY = 30_000;
+
+const model = new Model();
+const api = new Api(askToken);
+const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
+const changed = new Set();
+let down = null; // or since when, and why if the node said so
+let problem = null;
+let firstClock = null;
+let wholeDay = true;
+
+// ------------------------------------------------------------------------------------------------
+// Fetching: each of these runs at most twice a second, and slower if the node is slow
+// ------------------------------------------------------------------------------------------------
+
+const refreshLists = coalesced(() => reporting(fetchLists), 500);
+const refreshSchedule = coalesced(() => reporting(fetchSchedule), 500);
+const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
+const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
+const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
+
+function refreshAll() {
+  for (const refresh of [refreshLists, refreshSchedule, refreshTasks, refreshNodes, refreshDrawer]) refresh();
+}
+
+/** Runs a fetch; what goes wrong is said on the page, and taken back when it goes right again. */
+async function reporting(action) {
+  try {
+    // The browser's own clock may be anywhere: what is past and what is next, the node's clock says.
+    if (!model.clockKnown) await (firstClock ??= fetchClock());
+    await action();
+    problem = null;
+    // The node answers: no need to wait until the stream is tried again.
+    if (down !== null) stream.retry();
+  } catch (error) {
+    if (!(error instanceof ApiError)) console.error(error);
+    problem = error.message;
+    firstClock = null;
+  }
+  drawNotice();
+}
+
+async function fetchLists() {
+  const ids = [...changed];
+  changed.clear();
+  const { task } = place();
+  const answers = await Promise.all(LIST_NAMES.map((name) => api.get(listPath(name, model.now(), task))));
+  answers.forEach(({ items }, index) => {
+    const name = LIST_NAMES[index];
+    model.lists[name] = model.merge(items);
+    byId(`${name}-api`).href = listPath(name, model.now(), task);
+  });
+  announce(ids);
+  drawRuns();
+  await fetchSingly(ids.filter((id) => !answers.some(({ items }) => items.some((run) => run.id === id))));
+}
+
+// What the lists did not bring is wanted by the timeline all the same.
+async function fetchSingly(ids) {
+  if (!ids.length) return;
+  if (ids.length > SINGLY_AT_MOST) return void refreshSchedule();
+  model.merge(await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`))));
+  drawRuns();
+}
+
+async function fetchSchedule() {
+  const now = model.now();
+  const span = timeline.span(now);
+  const from = Math.min(span.from, wholeDay ? now - DAY : now - HOUR);
+  const to = Math.max(span.to, now + HOUR) + 5 * SAFETY;
+  const path = `/v1/schedule?from=${iso(from)}&to=${iso(to)}`;
+  const { items } = await api.get(path);
+  wholeDay = false;
+  model.replace(items, from, to);
+  byId("timeline-api").href = path;
+  drawRuns();
+}
+
+const iso = (instant) => new Date(instant).toISOString();
+
+async function fetchTasks() {
+  const [active, newest] = await Promise.all(TASK_PATHS.map((path) => api.get(path)));
+  model.tasks = new Map([...newest.items, ...active.items].map((task) => [task.id, task]));
+  drawTasks(model);
+  drawRuns();
+}
+
+async function fetchClock() {
+  const asked = Date.now();
+  const clock = await api.get("/v1/clock");
+  model.setClock(clock.now, asked, Date.now());
+  header.drawClock(model.now());
+  header.drawClockState(clock);
+}
+
+async function fetchNodes() {
+  await fetchClock();
+  const [nodes, self] = await Promise.all([api.get("/v1/nodes"), api.get("/v1/nodes/self")]);
+  header.drawSelf(self);
+  header.drawNodes(nodes.items, model.now());
+}
+
+async function fetchDrawer() {
+  const { run: id } = place();
+  if (!id) return;
+  try {
+    const [run, explanation] = await Promise.all([
+      api.get(`/v1/runs/${id}`),
+      api.get(`/v1/runs/${id}/explain`).catch(() => null),
+    ]);
+    const task = model.tasks.get(run.task) ?? (await api.get(`/v1/tasks/${run.task}`).catch(() => null));
+    if (place().run === id) showRun(run, task, explanation, model.now());
+  } catch (error) {
+    if (place().run === id) showMessage(`run ${id}`, error.message);
+    if (!(error instanceof ApiError)) throw error;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------
+// Drawing
+// ------------------------------------------------------------------------------------------------
+
+function drawRuns() {
+  for (const name of LIST_NAMES) drawList(name, model.lists[name], model);
+  header.drawCounts(model.counts());
+  timeline.draw();
+  drawSelection();
+}
+
+/** Says aloud what failed just now; everything else is only shown. */
+function announce(ids) {
+  const bad = model.lists.last.filter(({ id, kind }) => ids.includes(id) && kind !== "done");
+  if (!bad.length) return;
+  const sentences = bad.map((entry) => {
+    const whom = between(entry.participants, model.specOf(entry));
+    return `${entry.test} ${whom} ${stateOf(entry.state).word}: ${entry.reason ?? ""}`;
+  });
+  setText(byId("announcer"), sentences.join(" "));
+}
+
+function drawNotice() {
+  if (down === null) return header.drawNotice(problem);
+  return header.drawNotice(header.downSentence(down, model.now()));
+}
+
+/** Follows the address: the filter by task, and what the drawer shows. */
+function drawPlace() {
+  const { task, run, list } = place();
+  const filter = byId("filter");
+  const known = model.tasks.get(task);
+  filter.hidden = !task;
+  setText(byId("filter-name"), known ? `${known.test.type} ${taskWords(known)}` : `task ${task ?? ""}`);
+  timeline.show(task);
+  if (!run && !list) return closeDrawer();
+  if (run && byId("drawer").dataset.shown !== `run ${run}`) showMessage(`run ${run}`, "Asking the node …");
+  drawSelection();
+  openDrawer();
+  return refreshDrawer({ urgent: true });
+}
+
+// A drawer that shows a list of runs follows the model.
+function drawSelection() {
+  const { list, lane, from, to } = place();
+  if (list === "failed") {
+    showRuns("failed", "Failed and missed in the last 24 h", model.failures(), model);
+  } else if (list === "span") {
+    const entries = model.between(Number(from), Number(to)).filter((entry) => entry.lane === lane);
+    const title = spanTitle(lane, Number(from), Number(to), entries.length);
+    showRuns(`${lane} ${from}`, title, entries, model);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------
+// What comes in: events, clicks, tokens
+// ------------------------------------------------------------------------------------------------
+
+const stream = new Stream(api, {
+  onOpen() {
+    down = null;
+    // What happened while nobody listened may lie anywhere in the day.
+    wholeDay = true;
+    header.drawLive("live");
+    drawNotice();
+    refreshAll();
+  },
+  onEvent(type, data) {
+    if (type === "run") {
+      changed.add(data.id);
+      refreshLists();
+      refreshTasks();
+      if (place().run === data.id) refreshDrawer();
+    } else if (type === "task") {
+      refreshTasks();
+      refreshLists();
+    } else if (type === "node") {
+      refreshNodes();
+    }
+  },
+  onDown(why) {
+    if (down === null && !model.entries.size) refreshAll();
+    down = { since: down?.since ?? model.now(), why };
+    header.drawLive("down");
+    drawNotice();
+  },
+});
+
+/** Asks the reader for a token, until there is one. */
+async function askToken(again) {
+  const ask = byId("ask");
+  const field = byId("ask-token");
+  if (again) setText(byId("ask-why"), "This node does not know that token. Try another.");
+  do {
+    field.value = "";
+    ask.showModal();
+    await new Promise((resolve) => {
+      ask.addEventListener("close", resolve, { once: true });
+    });
+  } while (!field.value);
+  return field.value;
+}
+
+function listen() {
+  addEventListener("hashchange", () => {
+    drawPlace();
+    refreshLists({ urgent: true });
+  });
+  const drawer = byId("drawer");
+  drawer.addEventListener("close", () => {
+    leave();
+    closeDrawer();
+  });
+  drawer.addEventListener("click", ({ target }) => target === drawer && drawer.close());
+  byId("drawer-close").addEventListener("click", () => drawer.close());
+  // The whole row opens the run; the link in it is for the keyboard and for new tabs.
+  document.addEventListener("click", ({ target }) => {
+    const row = target.closest("tr[data-run]");
+    if (row && !target.closest("a") && !String(getSelection())) go({ run: row.dataset.run });
+  });
+}
+
+function everySecond() {
+  const now = model.now();
+  if (model.clockKnown) header.drawClock(now);
+  tick(now);
+  timeline.draw();
+}
+
+listen();
+header.drawLive("connecting");
+drawPlace();
+setInterval(everySecond, 1_000);
+setInterval(refreshAll, SAFETY);
+stream.start();

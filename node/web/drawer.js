@@ -1,0 +1,161 @@
+// The drawer: one run in full, with the reason first and every decision that led to it.
+
+import { byId, element, icon } from "./dom.js";
+import { drawRuns } from "./lists.js";
+import { apiCall, runName, stateBadge, timeElement } from "./parts.js";
+import { hrefOf } from "./place.js";
+import { tree } from "./tree.js";
+import { momentOf, spell, stateOf } from "./words.js";
+
+/** Opens, or leaves open, the drawer. */
+export function openDrawer() {
+  const drawer = byId("drawer");
+  if (!drawer.open) drawer.showModal();
+}
+
+export function closeDrawer() {
+  const drawer = byId("drawer");
+  if (drawer.open) drawer.close();
+  drawer.removeAttribute("data-shown");
+}
+
+function show(key, title, content) {
+  byId("drawer").dataset.shown = key;
+  delete byId("drawer").dataset.signature;
+  byId("drawer-title").replaceChildren(...title);
+  byId("drawer-body").replaceChildren(...content.filter(Boolean));
+}
+
+export function showMessage(key, sentence) {
+  show(key, ["Run"], [element("p", { class: "verdict" }, sentence)]);
+}
+
+/** Runs of a span of one lane, or those that failed. */
+export function showRuns(key, title, entries, model) {
+  const same = byId("drawer").dataset.shown === key;
+  const box = same ? byId("drawer-body").firstElementChild : element("div");
+  drawRuns(box, entries, model);
+  if (!same) show(key, [title], [box]);
+}
+
+/** A run with its parts, its task if it is known, and its explanation. */
+export function showRun(run, task, explanation, now) {
+  // Drawn anew only if it is another: what the reader unfolded stays unfolded.
+  const drawer = byId("drawer");
+  const signature = JSON.stringify([run, explanation]);
+  if (drawer.dataset.signature === signature) return;
+  const spec = task?.test.spec;
+  show(`run ${run.id}`, runName(run, spec), [
+    element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
+    verdict(run, explanation),
+    section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
+    section("Facts", facts(run, task, now)),
+    section("Parts", parts(run.parts ?? [], now)),
+    section("Why", why(explanation, now)),
+    section("Asked for", spec && Object.keys(spec).length ? tree(spec) : null),
+    apiCall(`/v1/runs/${run.id}`),
+  ]);
+  drawer.dataset.signature = signature;
+}
+
+function section(heading, content) {
+  return content && element("section", {}, element("h3", {}, heading), content);
+}
+
+function span(run, now) {
+  const [starts, ends] = [Date.parse(run.starts_at), Date.parse(run.ends_at)];
+  return element("span", {}, timeElement(starts, now), " – ", timeElement(ends, now), `, ${spell(ends - starts)}`);
+}
+
+// The one sentence that says how it stands: the reason, else the result, else the explanation.
+function verdict(run, explanation) {
+  const { kind, icon: picture } = stateOf(run.state);
+  const sentence = run.reason ?? run.summary ?? explanation?.sentence;
+  return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, sentence));
+}
+
+function facts(run, task, now) {
+  const when = (text) => timeElement(Date.parse(text), now);
+  const rows = [
+    ["Nominal start", when(run.slot)],
+    ["Started", run.started_at && when(run.started_at)],
+    ["Start error", run.start_error_ms !== null && `${run.start_error_ms.toFixed(2)} ms`],
+    ["Finished", run.finished_at && when(run.finished_at)],
+    ["Class", run.scheduling_class],
+    ["Priority", String(run.priority)],
+    ["Tool", run.tool],
+    ["Attempt", run.attempt > 1 && String(run.attempt)],
+    ["Planned by", run.lead],
+    ["This node is", run.participant === null ? "only the lead" : `participant ${run.participant}`],
+    ["Displaced by", run.displaced_by && idLink({ run: run.displaced_by }, run.displaced_by)],
+    ["Campaign", task?.campaign],
+    ["Task", idLink({ task: run.task }, run.task, "only its runs")],
+    ["Run", element("code", {}, run.id)],
+  ];
+  const known = rows.filter(([, value]) => value);
+  return element(
+    "dl",
+    { class: "facts" },
+    known.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))),
+  );
+}
+
+function idLink(target, id, words) {
+  const code = element("code", {}, id);
+  const link = element("a", { href: hrefOf(target) }, words ?? code);
+  return words ? element("span", {}, code, " ", link) : link;
+}
+
+function parts(all, now) {
+  if (!all.length) return null;
+  return element("ul", { class: "parts" }, all.map((part) => element("li", {}, partOf(part, now))));
+}
+
+function partOf(part, now) {
+  const failed = part.reason !== null;
+  const times = [part.started_at, part.finished_at].filter(Boolean).map(Date.parse);
+  const words = times.length ? times.map((time) => momentOf(time, now)).join(" – ") : "did not start";
+  return [
+    element(
+      "p",
+      { class: `part ${failed ? "failed" : "done"}` },
+      icon(failed ? "cross" : "check"),
+      element("b", {}, part.name),
+      ` participant ${part.participant}, ${words}`,
+    ),
+    failed ? element("p", { class: "reason" }, part.reason) : null,
+    part.command && element("pre", {}, part.command.join(" ")),
+    part.output && folded("What the program printed", element("pre", {}, part.output)),
+    part.result && folded("This part’s result", tree(part.result)),
+  ].filter(Boolean);
+}
+
+function folded(summary, content) {
+  return element("details", {}, element("summary", {}, summary), content);
+}
+
+function why(explanation, now) {
+  if (!explanation) return null;
+  const decisions = explanation.decisions.map((decision) => decisionOf(decision, now));
+  return element(
+    "div",
+    {},
+    element("p", {}, explanation.sentence),
+    decisions.length ? element("ol", { class: "decisions" }, decisions) : null,
+    apiCall(explanation.run ? `/v1/runs/${explanation.run}/explain` : `/v1/tasks/${explanation.task}/explain`),
+  );
+}
+
+function decisionOf(decision, now) {
+  const decided = Date.parse(decision.decided_at);
+  const slots = [decision.first_slot, decision.last_slot].filter(Boolean).map(Date.parse);
+  const reach = slots.length ? `, nominal starts ${[...new Set(slots.map((slot) => momentOf(slot, now)))].join(" to ")}` : "";
+  return element(
+    "li",
+    {},
+    element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now)),
+    element("p", {}, decision.sentence),
+    element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} runs placed${reach}`),
+    folded("Windows, offers and obstacles", tree(decision.trace)),
+  );
+}

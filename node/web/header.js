@@ -1,0 +1,105 @@
+// The head of the page: whose node this is, its clock, its counts, its peers, and the connection.
+
+import { byId, element, icon, reconcile, setText } from "./dom.js";
+import { hrefOf } from "./place.js";
+import { distance, momentOf, timeOf, utcOf, zone } from "./words.js";
+
+export function drawSelf(card) {
+  setText(byId("node-name"), card.name);
+  setText(byId("node-detail"), [`Parley ${card.version}`.trim(), card.address].join(" · "));
+  document.title = `${card.name} · Parley`;
+}
+
+/** The node's time, in the reader's zone; UTC beside it where that is another. */
+export function drawClock(now) {
+  const clock = byId("clock");
+  setText(clock, timeOf(now));
+  clock.title = utcOf(now);
+}
+
+export function drawClockState(state) {
+  const sync = { true: "synchronised", false: "not synchronised" }[state.synchronised] ?? "synchronisation not known";
+  const bound = state.error_bound_ms === null ? "" : ` ±\u00a0${state.error_bound_ms.toFixed(1)}\u00a0ms`;
+  const detail = byId("clock-detail");
+  setText(detail, `${zone} · clock ${sync}${state.synchronised ? bound : ""}`);
+  detail.classList.toggle("warning", state.synchronised === false);
+}
+
+export function drawCounts(counts) {
+  setText(byId("count-running"), String(counts.running));
+  setText(byId("count-due"), String(counts.due));
+  setText(byId("count-finished"), String(counts.finished));
+  const bad = counts.failed + counts.missed;
+  const tile = byId("failed-tile");
+  tile.classList.toggle("bad", bad > 0);
+  const target = byId("count-failed");
+  const missed = counts.missed ? ` + ${counts.missed} missed` : "";
+  if (target.dataset.shown === `${counts.failed}${missed}`) return;
+  target.dataset.shown = `${counts.failed}${missed}`;
+  if (!bad) return target.replaceChildren("0");
+  const extra = missed ? element("small", {}, missed) : null;
+  const link = element("a", { href: hrefOf({ list: "failed" }), title: "Show them" });
+  link.append(icon("cross"), String(counts.failed), ...(extra ? [extra] : []));
+  return target.replaceChildren(link);
+}
+
+/** The nodes this one knows, those out of reach first. */
+export function drawNodes(nodes, now) {
+  const others = nodes.filter((node) => !node.is_self);
+  const list = byId("nodes");
+  if (!others.length) {
+    const code = element("code", {}, "parley node add URL");
+    list.replaceChildren(element("li", { class: "none" }, "none known yet: ", code));
+    return;
+  }
+  others.sort((one, other) => Boolean(other.unreachable_since) - Boolean(one.unreachable_since));
+  reconcile(list, others, {
+    key: (node) => node.identity,
+    signature: (node) => JSON.stringify([node.name, node.unreachable_since, node.last_error, !node.seen_at]),
+    build: (node) => nodeItem(node, now),
+  });
+}
+
+function nodeItem(node, now) {
+  const { word, kind, picture, detail } = reach(node, now);
+  return element(
+    "li",
+    { class: kind, title: detail },
+    icon(picture),
+    element("b", {}, node.name),
+    " ",
+    element("span", { class: "reach" }, word),
+  );
+}
+
+function reach(node, now) {
+  if (node.unreachable_since) {
+    const since = momentOf(Date.parse(node.unreachable_since), now);
+    const why = node.last_error ? `: ${node.last_error}` : "";
+    return { word: `out of reach since ${since}${why}`, kind: "failed", picture: "cross", detail: node.url };
+  }
+  if (!node.seen_at) return { word: "not seen yet", kind: "gone", picture: "clock", detail: node.url };
+  const seen = distance(Date.parse(node.seen_at), now);
+  return { word: "in reach", kind: "done", picture: "check", detail: `${node.url}, seen ${seen}` };
+}
+
+const LIVE_WORDS = { connecting: "connecting", live: "live", down: "reconnecting" };
+
+export function drawLive(state) {
+  const badge = byId("live");
+  badge.dataset.state = state;
+  setText(byId("live-word"), LIVE_WORDS[state]);
+}
+
+/** One sentence across the page, or none. */
+export function drawNotice(sentence) {
+  const notice = byId("notice");
+  notice.hidden = !sentence;
+  setText(notice, sentence ?? "");
+}
+
+/** What to say while the stream is down. It stays as it is: it is read out at each change. */
+export function downSentence({ since, why }, now) {
+  const cause = why ?? `No connection to the node since ${momentOf(since, now)}`;
+  return `${cause}. What you see may be old; the page comes back to life by itself.`;
+}

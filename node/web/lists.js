@@ -1,0 +1,132 @@
+// Now, Next and Last: three tables of runs. What did not happen says why in its row.
+
+import { byId, element, reconcile } from "./dom.js";
+import { progressBar, runName, stateBadge, ticking, timeElement } from "./parts.js";
+import { hrefOf } from "./place.js";
+import { dateOf } from "./words.js";
+
+const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
+
+/** The three lists: what they ask for, their columns and what to say when they are empty. */
+const LISTS = {
+  now: {
+    query: "state=running,merging&order=asc&limit=20",
+    columns: ["Run", "Progress", "Started"],
+    cells: nowCells,
+    empty: () => ["Nothing is being measured at this moment."],
+  },
+  next: {
+    query: "state=scheduled,held,waiting,set-aside&order=asc&limit=8",
+    columns: ["Run", "Starts", "State"],
+    cells: nextCells,
+    empty: () => ["No run is planned. Measure something: ", element("code", {}, "parley rtt HOST")],
+  },
+  last: {
+    query: `state=${OVER}&order=desc&limit=12`,
+    columns: ["State", "Result or reason", "Run", "When"],
+    cells: lastCells,
+    empty: () => ["No run has ended yet. The first result will be here by itself."],
+  },
+};
+
+export const LIST_NAMES = Object.keys(LISTS);
+
+/** What a list asks of the API. Runs cancelled ahead of their time are no news: "last" ends now. */
+export function listPath(name, now, task) {
+  const until = name === "last" ? `&to=${new Date(now + 1000).toISOString()}` : "";
+  const only = task ? `&task=${task}` : "";
+  return `/v1/runs?${LISTS[name].query}${until}${only}`;
+}
+
+/** Draws one list; rows that did not change stay as they are. */
+export function drawList(name, entries, model) {
+  const { columns, cells, empty } = LISTS[name];
+  drawTable(byId(name), entries, {
+    caption: { now: "Running now", next: "Next runs", last: "Last runs" }[name],
+    columns,
+    empty,
+    row: (entry) => runRow(entry, model, cells),
+    // The date is in it because times of another day are written with theirs.
+    sign: (entry) => JSON.stringify([entry, model.specOf(entry), hrefOf({}), dateOf(model.now())]),
+  });
+}
+
+/** Draws a table of runs, or what to say in its place. */
+export function drawTable(box, items, { caption, columns, empty, row, sign }) {
+  if (!items.length) {
+    if (!box.querySelector(".empty.settled")) {
+      box.replaceChildren(element("p", { class: "empty settled" }, ...empty()));
+    }
+    return;
+  }
+  if (!box.querySelector("table")) {
+    const heads = columns.map((name) => element("th", { scope: "col", role: "columnheader" }, name));
+    box.replaceChildren(
+      element(
+        "table",
+        { role: "table" },
+        element("caption", { class: "unseen" }, caption),
+        element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, heads)),
+        element("tbody", { role: "rowgroup" }),
+      ),
+    );
+  }
+  reconcile(box.querySelector("tbody"), items, { key: (item) => item.id, signature: sign, build: row });
+}
+
+function runRow(entry, model, cells) {
+  const made = cells(entry, model).map(([name, ...content]) =>
+    element("td", { class: name, role: "cell" }, content),
+  );
+  const marks = { "data-run": entry.id, "data-state": entry.state };
+  return element("tr", { class: `run ${entry.kind}`, role: "row", ...marks }, made);
+}
+
+function runLink(entry, model) {
+  return element("a", { href: hrefOf({ run: entry.id }) }, runName(entry, model.specOf(entry)));
+}
+
+function reasonLine(entry) {
+  return entry.reason ? element("p", { class: "reason" }, entry.reason) : null;
+}
+
+function nowCells(entry, model) {
+  const now = model.now();
+  const left = entry.state === "merging" ? "collecting results" : ticking("left", entry.ends, now);
+  return [
+    ["what", runLink(entry, model), reasonLine(entry)],
+    ["progress", element("div", {}, progressBar(entry, now), element("span", { class: "left" }, left))],
+    ["when", timeElement(entry.starts, now)],
+  ];
+}
+
+function nextCells(entry, model) {
+  const now = model.now();
+  return [
+    ["what", runLink(entry, model), reasonLine(entry)],
+    ["when", ticking("distance", entry.starts, now), timeElement(entry.starts, now)],
+    ["badge", stateBadge(entry.state)],
+  ];
+}
+
+function lastCells(entry, model) {
+  const now = model.now();
+  const summary = entry.summary ? element("p", { class: "summary" }, entry.summary) : null;
+  return [
+    ["badge", stateBadge(entry.state)],
+    ["outcome", reasonLine(entry), summary],
+    ["what", runLink(entry, model)],
+    ["when", ticking("age", entry.starts, now), timeElement(entry.starts, now)],
+  ];
+}
+
+/** Draws runs of any state into the drawer, in the form of the last ones. */
+export function drawRuns(box, entries, model) {
+  drawTable(box, entries, {
+    caption: "Runs",
+    columns: LISTS.last.columns,
+    empty: () => ["None."],
+    row: (entry) => runRow(entry, model, lastCells),
+    sign: (entry) => JSON.stringify(entry),
+  });
+}

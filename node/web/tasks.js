@@ -1,0 +1,103 @@
+// The list of tasks: what is asked for lastingly, when, and what came of it.
+
+import { byId, element, hosts } from "./dom.js";
+import { drawTable } from "./lists.js";
+import { stateBadge, ticking, timeElement } from "./parts.js";
+import { hrefOf } from "./place.js";
+import { between, dateOf, scheduleWords, stateOf } from "./words.js";
+
+const COLUMNS = ["State", "Task", "Schedule", "Next run", "Runs so far", ""];
+const ENDED_SHOWN = 12;
+const OPEN = new Set(["active", "paused", "refused"]);
+const RANK = { refused: 0, active: 1, paused: 2 };
+
+/** Active ones in full, and the newest of the others. */
+export const TASK_PATHS = ["/v1/tasks?state=active&limit=200", "/v1/tasks?limit=50"];
+
+/** Draws the tasks: those that need a look first, then by their next run, then the ended ones. */
+export function drawTasks(model) {
+  const tasks = [...model.tasks.values()];
+  const open = tasks.filter(({ state }) => OPEN.has(state));
+  const ended = tasks.filter(({ state }) => !OPEN.has(state));
+  open.sort((one, other) => (RANK[one.state] ?? 3) - (RANK[other.state] ?? 3) || byNextRun(one, other));
+  ended.sort((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at));
+  drawTable(byId("tasks"), [...open, ...ended.slice(0, ENDED_SHOWN)], {
+    caption: "Tasks",
+    columns: COLUMNS,
+    empty: noTask,
+    row: (task) => taskRow(task, model.now()),
+    sign: (task) => JSON.stringify([task, dateOf(model.now())]),
+  });
+}
+
+function noTask() {
+  return [
+    "No task yet. ",
+    element("code", {}, "parley rtt HOST"),
+    " measures once; ",
+    element("code", {}, "parley task create"),
+    " measures again and again.",
+  ];
+}
+
+function byNextRun(one, other) {
+  const [first, second] = [one, other].map(({ next_run_at: next }) => (next ? Date.parse(next) : Infinity));
+  return first === second ? 0 : first - second;
+}
+
+function taskRow(task, now) {
+  const cells = [
+    ["badge", stateBadge(task.state)],
+    ["what", name(task), task.reason ? element("p", { class: "reason" }, task.reason) : null],
+    ["schedule", scheduleWords(task.schedule, now)],
+    ["when", ...nextRun(task, now)],
+    ["runs", runCounts(task.runs)],
+    ["more", element("a", { href: `#task=${task.id}`, "aria-label": `Runs of ${task.test.type}, task ${task.id}` }, "its runs")],
+  ];
+  return element(
+    "tr",
+    { class: `task ${stateOf(task.state).kind}`, role: "row" },
+    cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content)),
+  );
+}
+
+/** The test and between whom, as people call a task. */
+export function taskWords(task) {
+  return between(task.participants.map((participant) => participant.name), task.test.spec);
+}
+
+function name(task) {
+  return element(
+    "span",
+    { title: `task ${task.id}, led by ${task.lead}` },
+    element("b", { class: "test" }, task.test.type),
+    " ",
+    element("span", { class: "whom" }, hosts(taskWords(task))),
+  );
+}
+
+function nextRun(task, now) {
+  if (task.next_run_at) {
+    const instant = Date.parse(task.next_run_at);
+    return [ticking("distance", instant, now), timeElement(instant, now)];
+  }
+  if (task.state !== "active") return [];
+  return [task.planned ? "none booked" : "being planned"];
+}
+
+function runCounts(runs) {
+  const items = Object.entries(runs).filter(([, count]) => count > 0);
+  if (!items.length) return "no run yet";
+  items.sort(([one], [other]) => order(one) - order(other));
+  return element(
+    "ul",
+    { class: "tally" },
+    items.map(([state, count]) => {
+      const { word, kind } = stateOf(state);
+      return element("li", { class: kind }, element("b", {}, String(count)), ` ${word}`);
+    }),
+  );
+}
+
+const ORDER = ["failed", "missed", "gone", "done", "running", "future"];
+const order = (state) => ORDER.indexOf(stateOf(state).kind);

@@ -1,0 +1,117 @@
+// Where each run goes on the timeline. Pure: entries and a view in, boxes out.
+//
+// A lane shows each run as a bar, overlapping ones in rows. Where there are more runs than that can
+// show, the lane turns into columns: each stands for a few pixels of time and is as high as the
+// number of runs in it, the failed ones on top.
+
+export const LANES = ["exclusive", "normal", "background", "background-multi"];
+
+const ROWS_MOST = 5;
+const ROW = 16;
+const BAR = 13;
+const BAR_NARROWEST = 4;
+const PADDING = 7;
+const COLUMN = 6;
+const COLUMNS_HIGH = 3.5 * ROW;
+const CROWDED_FROM = 20;
+
+// From the bottom of a column to its top.
+export const KINDS = ["done", "running", "future", "gone", "missed", "failed"];
+
+/** Lanes and boxes for entries in start order; `view` has from, to, left, right, top, caption. */
+export function layOut(entries, view) {
+  const scale = (view.right - view.left) / (view.to - view.from);
+  const xOf = (instant) => view.left + (instant - view.from) * scale;
+  const boxes = [];
+  const lanes = [];
+  let y = view.top;
+  for (const name of LANES) {
+    const own = entries.filter((entry) => entry.lane === name);
+    const lane = bars(own, xOf, view, name === "exclusive") ?? columns(own, xOf, view, scale);
+    const inner = y + view.caption + PADDING;
+    for (const box of lane.boxes) boxes.push({ ...box, lane: name, y: box.y + inner });
+    const height = view.caption + 2 * PADDING + lane.height;
+    lanes.push({ name, y, height, note: lane.note, count: own.length });
+    y += height;
+  }
+  return { lanes, boxes, bottom: y };
+}
+
+function extent(entry, xOf, view) {
+  const x = Math.max(view.left, xOf(entry.starts));
+  const right = Math.min(view.right, xOf(entry.ends));
+  return { x, width: Math.max(BAR_NARROWEST, right - x) };
+}
+
+// Bars, or null where they would need too many rows. Exclusive runs never share time, so a row is
+// added only where they really do (a displaced run under the one that took its time).
+function bars(entries, xOf, view, exclusive) {
+  const rows = [];
+  let crowded = 0;
+  const boxes = [];
+  for (const entry of entries) {
+    const { x, width } = extent(entry, xOf, view);
+    const free = rows.findIndex((row) => (exclusive ? row.ends <= entry.starts : row.right < x));
+    const index = free < 0 ? rows.length : free;
+    if (index >= ROWS_MOST) return null;
+    if (exclusive && free >= 0 && rows[free].right > x) crowded += 1;
+    rows[index] = { right: x + width + 1, ends: entry.ends };
+    boxes.push({ x, y: index * ROW, width, height: BAR, entry });
+  }
+  if (crowded > CROWDED_FROM) return null;
+  return { boxes, height: Math.max(1, rows.length) * ROW - (ROW - BAR), note: null };
+}
+
+// Columns are cut at multiples of their own span, so that they do not flicker as time moves on.
+function columns(entries, xOf, view, scale) {
+  const span = COLUMN / scale;
+  const buckets = new Map();
+  for (const entry of entries) {
+    const last = Math.floor((Math.min(entry.ends, view.to) - 1) / span);
+    for (let at = Math.floor(Math.max(entry.starts, view.from) / span); at <= last; at += 1) {
+      if (!buckets.has(at)) buckets.set(at, []);
+      buckets.get(at).push(entry);
+    }
+  }
+  const most = Math.max(...[...buckets.values()].map((bucket) => bucket.length));
+  const boxes = [...buckets].map(([at, bucket]) => column(at * span, span, bucket, { xOf, view, most }));
+  boxes.sort((one, other) => one.x - other.x);
+  return { boxes, height: COLUMNS_HIGH, note: { most, span } };
+}
+
+function column(from, span, bucket, { xOf, view, most }) {
+  const x = Math.max(view.left, xOf(from));
+  const width = Math.max(1, Math.min(view.right, xOf(from + span)) - x - 1);
+  const height = Math.max(3, (COLUMNS_HIGH * bucket.length) / most);
+  const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
+  for (const entry of bucket) counts[entry.kind] += 1;
+  return { x, y: COLUMNS_HIGH - height, width, height, counts, from, to: from + span, entries: bucket };
+}
+
+const MINUTE = 60_000;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((minutes) => minutes * MINUTE);
+
+/** Instants for the axis, on round local times, at least `apart` pixels from each other. */
+export function axisTicks(view, apart) {
+  const scale = (view.right - view.left) / (view.to - view.from);
+  const step = STEPS.find((span) => span * scale >= apart) ?? STEPS.at(-1);
+  const shift = new Date(view.from).getTimezoneOffset() * MINUTE;
+  const ticks = [];
+  for (let at = Math.ceil((view.from - shift) / step) * step + shift; at < view.to; at += step) {
+    ticks.push({ at, x: view.left + (at - view.from) * scale });
+  }
+  return ticks;
+}
+
+/** The box under a point, or the nearest within reach of a finger or an unsteady hand. */
+export function boxAt(boxes, x, y, reach) {
+  let best = null;
+  let least = reach;
+  for (const box of boxes) {
+    const beside = Math.max(box.x - x, 0, x - box.x - box.width);
+    const above = Math.max(box.y - y, 0, y - box.y - box.height);
+    const away = Math.max(beside, above);
+    if (away <= least && (best === null || away < least)) [best, least] = [box, away];
+  }
+  return best;
+}

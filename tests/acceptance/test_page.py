@@ -1,0 +1,349 @@
+"""The page in a real browser, over a stand-in that serves real wire documents."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from node.model import times
+from node.model.wire.problems import Problem
+from node.web import static_files
+from tests import page_scene as scene
+from tests.browser import Page, chromium, new_page
+from tests.page_stand_in import NOW, StandIn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+CONTRAST = Path(__file__).parents[1] / "contrast.js"
+
+pytestmark = pytest.mark.timeout(40)
+
+DRAWN = "document.querySelector('#last table') && document.querySelector('#tasks table')"
+LIVE = "document.getElementById('live').dataset.state === 'live'"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[str]:
+    """One browser for all tests here; each gets a context of its own in it."""
+    with chromium() as address:
+        yield address
+
+
+@asynccontextmanager
+async def opened(browser: str, stand_in: StandIn, place: str = "") -> AsyncIterator[Page]:
+    """The page of a stand-in, on the way to being drawn."""
+    async with TestServer(stand_in.application()) as server, new_page(browser) as page:
+        await page.open(str(server.make_url("/")) + place)
+        yield page
+        assert {url.split("/", 3)[2] for url in page.requests()} == {f"127.0.0.1:{server.port}"}
+
+
+@pytest.fixture
+def ordinary() -> StandIn:
+    """A stand-in with the runs of an ordinary day."""
+    stand_in = StandIn()
+    scene.ordinary_day(stand_in)
+    return stand_in
+
+
+async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> None:
+    """Now, next, last and tasks are there with routes, results and local times."""
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        assert "a.example → 198.51.100.7" in await page.text("#now")
+        assert "waiting for time" in await page.text("#next")
+        assert "20.41 ms, loss 0 %" in await page.text("#last")
+        assert "cron */20 * * * * (Europe/Berlin)" in await page.text("#tasks")
+        assert "lab-7.campus.example out of reach since 12:53:00" in await page.text("#nodes")
+        assert (await page.text("#clock")).startswith("13:00:")
+        title = await page.evaluate("document.querySelector('#last time').title")
+        assert title == "2026-12-01T11:56:00Z"
+        assert page.complaints() == []
+
+
+async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
+    """A failed run gives its cause in its row, with a word and an icon beside the colour."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        row = await page.text("#last tr.failed")
+        assert row.index("failed") < row.index(scene.CAUSE) < row.index("throughput")
+        assert await page.evaluate("Boolean(document.querySelector('#last tr.failed .state svg'))")
+        assert "took its time; planned again" in await page.text("#last tr.gone")
+        assert "b.example is busy with exclusive runs" in await page.text("#next")
+        assert "install the package iperf3 there" in await page.text("#tasks tr.failed")
+
+
+async def test_follows_the_event_stream(browser: str, ordinary: StandIn) -> None:
+    """An event brings a new result into the list without a reload, and says a failure aloud."""
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        await page.evaluate("window.sameDocument = true")
+        running = next(run for run in ordinary.runs.values() if run.state == "running")
+        update = {"state": "failed", "reason": "b.example stopped answering"}
+        await ordinary.put(running.model_copy(update=update))
+        await page.until("document.querySelector('#last').innerText.includes('stopped answering')")
+        await page.until(
+            "document.querySelector('#announcer').innerText.includes('stopped answering')"
+        )
+        await page.until("document.querySelector('#count-failed').innerText.startsWith('2')")
+        assert await page.evaluate("window.sameDocument")
+
+
+async def test_many_events_cost_few_requests(browser: str, ordinary: StandIn) -> None:
+    """Two hundred events at once lead to a handful of requests, not to two hundred."""
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        before = len(ordinary.requests)
+        runs = [run for run in ordinary.runs.values() if run.state == "scheduled"][:200]
+        cancelled = {"state": "cancelled", "reason": "its task was cancelled by ops"}
+        await ordinary.put(*(run.model_copy(update=cancelled) for run in runs))
+        due = sum(
+            run.state in {"scheduled", "waiting"} and NOW <= run.starts_at < NOW + times.HOUR
+            for run in ordinary.runs.values()
+        )
+        await page.until(f"document.querySelector('#count-due').innerText === '{due}'")
+        assert len(ordinary.requests) - before < 25
+
+
+async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None:
+    """A broken stream is said, opened again from the last event, and what was missed is fetched."""
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        waiting = next(run for run in ordinary.runs.values() if run.state == "waiting")
+        await ordinary.put(waiting.model_copy(update={"reason": "still nothing on b.example"}))
+        await page.until("document.querySelector('#next').innerText.includes('still nothing')")
+        ordinary.cut()
+        await page.until("!document.getElementById('notice').hidden")
+        assert "No connection to the node since 13:00:" in await page.text("#notice")
+        update = {
+            "state": "unplaced",
+            "reason": "no window was free on b.example",
+            "starts_at": NOW,
+        }
+        ordinary.runs[waiting.id] = waiting.model_copy(update=update)
+        await page.until("document.querySelector('#last').innerText.includes('no window was free')")
+        assert ordinary.resumed == ["", "1"]
+        assert await page.evaluate("document.getElementById('notice').hidden")
+
+
+async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
+    """A click on a row opens the run with its parts, their programs' words and the decisions."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        await page.click("#last tr.failed td.outcome")
+        await page.until("document.querySelector('#drawer[open] .parts')")
+        shown = await page.text("#drawer")
+        for words in (scene.CAUSE, "0.31 ms", "the server part never came up", "iperf3 --server"):
+            assert words in shown
+        assert "72 of 72 windows placed" in shown
+        assert await page.evaluate(f"location.hash === '#run={scene.the_failed(ordinary)}'")
+        assert page.complaints() == []
+
+
+async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
+    """Enter on a run's link opens it, Escape closes it and gives the focus back to the link."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        link = "document.querySelector('#last tr.done a')"
+        await page.evaluate(f"{link}.focus()")
+        await page.press("Enter")
+        await page.until("document.querySelector('#drawer[open] .tree')")
+        await page.press("Escape")
+        await page.until(
+            "!document.querySelector('#drawer').open && !location.hash.includes('run')"
+        )
+        await page.until(f"document.activeElement === {link}")
+
+
+async def test_timeline_by_keyboard(browser: str, ordinary: StandIn) -> None:
+    """The arrows go from run to run on the timeline, and Enter opens the one they are at."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        await page.evaluate("document.getElementById('canvas').focus()")
+        await page.press("ArrowLeft")
+        await page.until("!document.getElementById('tip').hidden")
+        first = await page.text("#tip")
+        await page.press("ArrowLeft")
+        assert await page.text("#tip") != first
+        await page.press("Enter")
+        await page.until("document.querySelector('#drawer[open] .facts')")
+
+
+async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
+    """Pointing at a bar shows the run with its reason, and a click opens it."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        started = ordinary.runs[scene.the_failed(ordinary)].starts_at
+        share = (started + times.MINUTE - (NOW - times.HOUR)) / (7 * times.HOUR)
+        await page.click_at(*await timeline_point(page, share, 36))
+        await page.until("document.querySelector('#drawer[open] .parts')")
+        assert scene.CAUSE in await page.text("#drawer")
+        assert scene.CAUSE in await page.text("#tip")
+
+
+async def timeline_point(page: Page, share: float, y: float) -> tuple[float, float]:
+    """A point of the timeline: the share of its span from the left, pixels from its top."""
+    box = await page.evaluate(
+        "(({x, y, width}) => [x, y, width])(document.all.canvas.getBoundingClientRect())"
+    )
+    size = await page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    gutter = 124 * size / 16
+    return box[0] + gutter + share * (box[2] - gutter), box[1] + y
+
+
+async def test_filters_by_task(browser: str, ordinary: StandIn) -> None:
+    """The link of a task leaves only its runs in the lists; the filter's link brings all back."""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        task = next(task for task in ordinary.tasks.values() if task.test.type == "idle")
+        await page.click(f"#tasks a[href='#task={task.id}']")
+        tests = "new Set([...document.querySelectorAll('#last .test')].map((e) => e.innerText))"
+        await page.until(f"[...{tests}].join() === 'idle'")
+        assert "Only runs of idle a.example, b.example, c.example" in await page.text("#filter")
+        await page.click("#filter a")
+        await page.until(f"{tests}.size > 1")
+
+
+async def test_a_crowded_day_stays_smooth(browser: str) -> None:
+    """Five thousand runs are drawn in columns, and those of a column can be listed from there."""
+    crowded = StandIn()
+    scene.crowded_day(crowded)
+    async with opened(browser, crowded) as page:
+        await page.until(DRAWN)
+        await page.click("#spans button:last-child")
+        await page.until("document.getElementById('canvas').ariaLabel.includes('4 h back and 1 d')")
+        await page.until(
+            r"Number(/(\d+) normal/.exec(document.getElementById('canvas').ariaLabel)[1]) > 4000"
+        )
+        await page.click_at(*await timeline_point(page, 1 / 14, 100))
+        await page.until("document.querySelectorAll('#drawer[open] tbody tr').length > 5")
+        assert re.match(r"\d+ normal runs, ", await page.text("#drawer-title"))
+        assert page.complaints() == []
+
+
+async def test_empty_states_say_what_to_do(browser: str) -> None:
+    """A node with nothing on it names the commands that change that."""
+    async with opened(browser, StandIn()) as page:
+        await page.until("document.querySelectorAll('.empty.settled').length === 4")
+        assert "parley rtt HOST" in await page.text("#next")
+        assert "parley task create" in await page.text("#tasks")
+        assert "parley node add URL" in await page.text("#nodes")
+
+
+async def test_errors_come_in_words(browser: str, ordinary: StandIn) -> None:
+    """A problem document of the API is shown as its title and detail, and goes when it is over."""
+    ordinary.fault = Problem(
+        type="x",
+        title="The database cannot be reached",
+        status=503,
+        detail="Postgres is restarting",
+    )
+    async with opened(browser, ordinary) as page:
+        await page.until(
+            "document.getElementById('notice').innerText.includes('reached: Postgres')"
+        )
+        ordinary.fault = None
+        await page.until(f"{DRAWN} && {LIVE} && document.getElementById('notice').hidden")
+
+
+async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
+    """Where reading needs a token the page asks once, also after a wrong one, and keeps it."""
+    ordinary.token = "let-me-in"  # noqa: S105 - of the stand-in
+    async with opened(browser, ordinary) as page:
+        for attempt, words in (
+            ("wrong", "wants a token"),
+            ("let-me-in", "does not know that token"),
+        ):
+            await page.until(f"document.querySelector('#ask[open]')?.innerText.includes('{words}')")
+            await page.type(attempt)
+            await page.press("Enter")
+        await page.until(f"{DRAWN} && {LIVE} && !document.getElementById('ask').open")
+        assert await page.evaluate("sessionStorage.getItem('parley-token')") == "let-me-in"
+        assert "let-me-in" not in " ".join(ordinary.requests)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_texts_have_contrast(browser: str, ordinary: StandIn, *, dark: bool) -> None:
+    """Every text colour has a contrast of 4.5 or more against the ground it stands on (WCAG AA)."""
+    async with opened(browser, ordinary) as page:
+        await page.resize(1440, 900, dark=dark)
+        await page.until(DRAWN)
+        assert await page.evaluate(CONTRAST.read_text()) == []
+
+
+async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
+    """At the width of a phone nothing sticks out to the side."""
+    async with opened(browser, ordinary) as page:
+        await page.resize(360, 740)
+        await page.until(DRAWN)
+        assert await page.evaluate("document.documentElement.scrollWidth <= 360")
+
+
+async def test_words_for_times_and_schedules(browser: str) -> None:
+    """Durations, countdowns and schedules read as a person would say them."""
+    async with opened(browser, StandIn()) as page:
+        words = await page.evaluate(
+            """import('/web/words.js').then((w) => [
+                w.spell(252000), w.spell(7500000), w.spell(400), w.spell(0), w.spell(86400000 * 3),
+                w.distance(90000, 0), w.age(0, 7300000), w.parseDuration('P1DT2H0.25S'),
+                w.parseDuration('PT1M30.5S'), w.scheduleWords({}, 0),
+                w.scheduleWords({repeat: 'PT5M', max_runs: 9, slip: 'PT30S', slip_random: true}, 0),
+                w.scheduleWords({cron: '0 3 * * *'}, 0),
+            ])"""
+        )
+        assert words == [
+            *(
+                "4 min 12 s",
+                "2 h 5 min",
+                "0.4 s",
+                "0 s",
+                "3 d",
+                "in 1 min 30 s",
+                "2 h ago",
+                93_600_250,
+            ),
+            *(90_500, "once, as soon as possible"),
+            "every 5 min, 9 runs at most, at random within 30 s",
+            "cron 0 3 * * * (UTC)",
+        ]
+
+
+async def test_events_are_read_however_they_are_cut(browser: str) -> None:
+    """The stream's text gives the same events whole, in pieces, with comments and any line ends."""
+    async with opened(browser, StandIn()) as page:
+        events = await page.evaluate(
+            r"""import('/web/stream.js').then(({EventParser}) => {
+                const seen = [];
+                const keep = (event) => seen.push(Object.values(event).join('|'));
+                const parser = new EventParser(keep);
+                const text = ': hello\n\nid: 7\nevent: run\ndata: {"a":\r\ndata: 1}\r\n\r\n';
+                for (const character of text + 'data:x\r\r\n') parser.feed(character);
+                return seen;
+            })"""
+        )
+        assert events == ['7|run|{"a":\n1}', "7|message|x"]
+
+
+async def test_headers_fence_the_page_in() -> None:
+    """Every file comes with the strict policy and a tag, and is not sent again to who has it."""
+    async with TestServer(StandIn().application()) as server, ClientSession() as session:
+        for path in ("/", *(f"/web/{name}" for name in static_files())):
+            async with session.get(server.make_url(path)) as response:
+                policy = response.headers["Content-Security-Policy"]
+                assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+                assert "unsafe" not in policy
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+                assert response.headers["Referrer-Policy"] == "no-referrer"
+                tag = response.headers["ETag"]
+            again = {"If-None-Match": tag}
+            async with session.get(server.make_url(path), headers=again) as response:
+                assert (response.status, await response.read()) == (304, b"")
+        async with session.get(server.make_url("/web/routes.py")) as response:
+            assert response.status == 404

@@ -1,0 +1,153 @@
+"""Who may import what. The layers stand in pyproject.toml; here is what layers cannot say."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tests.architecture.sources import PRODUCT, REPOSITORY, dotted, files, module_name, parsed
+
+LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+
+SOLE_IMPORTERS = {
+    "asyncpg": ("node.store", "lead.store"),
+    "portion": ("node.model.spans",),
+    "subprocess": ("node.execution.process",),
+    "multiprocessing": (),
+    "lead": ("lead", "node.cli"),
+}
+"""Library or package, and the modules (with all below them) that alone may import it."""
+
+OPEN_TO_LEAD = (
+    "node.model",
+    "node.client",
+    "node.clock",
+    "node.plugins.contracts",
+    "node.store.database",
+    # A decision and the messages that carry it out are written in one transaction, and leave the
+    # same way as the node's own.
+    "node.store.outbox",
+    "node.outbox",
+)
+"""What lead may take from node. What these import in turn is node's own affair."""
+
+PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """All imports of node and lead, lazy ones and those for types only included."""
+    return grimp.build_graph(*PRODUCT, include_external_packages=True, cache_dir=None)
+
+
+def within(module: str, *places: str) -> bool:
+    """Whether a module is one of these places or lies below one."""
+    return any(module == place or module.startswith(f"{place}.") for place in places)
+
+
+def imports(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
+    """Every direct import as (importer, imported)."""
+    for importer in sorted(graph.modules):
+        for imported in sorted(graph.find_modules_directly_imported_by(importer)):
+            yield importer, imported
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check the contracts of the repository, or of a copy of it, in that folder."""
+    argv = [str(LINT_IMPORTS), "--no-cache", "--no-logo"]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_layers_hold() -> None:
+    """No module imports from a layer above its own, and what decides is pure."""
+    outcome = lint_imports(REPOSITORY)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_a_module_without_a_place_fails(tmp_path: Path, package: str) -> None:
+    """A new module that no layer names breaks the build until somebody gives it a place."""
+    for name in PRODUCT:
+        shutil.copytree(REPOSITORY / name, tmp_path / name)
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    (tmp_path / package / "stray.py").write_text('"""A module nobody placed."""\n')
+    outcome = lint_imports(tmp_path)
+    assert outcome.returncode == 1
+    assert f"{package}.stray" in outcome.stdout
+
+
+def test_every_file_is_seen(graph: grimp.ImportGraph) -> None:
+    """No file escapes the fence because its folder lacks an ``__init__.py``."""
+    assert {module_name(path) for path in files(*PRODUCT)} - graph.modules == set()
+
+
+def test_each_dangerous_library_has_its_importers(graph: grimp.ImportGraph) -> None:
+    """Only the stores speak to Postgres, only one module starts programs, and so on."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for importer, imported in imports(graph)
+        for library, importers in SOLE_IMPORTERS.items()
+        if within(imported, library) and not within(importer, *importers)
+    ]
+    assert trespasses == []
+
+
+def test_lead_takes_only_the_open_parts_of_node(graph: grimp.ImportGraph) -> None:
+    """The lead knows node's words, its client and its clock, not how a node works inside."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for importer, imported in imports(graph)
+        if within(importer, "lead")
+        and within(imported, "node")
+        and not within(imported, *OPEN_TO_LEAD)
+    ]
+    assert trespasses == []
+
+
+def test_plugins_of_one_kind_do_not_know_each_other(graph: grimp.ImportGraph) -> None:
+    """A plugin can be added or removed without a look at its neighbours."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for folder in PLUGIN_FOLDERS
+        for importer, imported in imports(graph)
+        if importer.rpartition(".")[0] == folder == imported.rpartition(".")[0]
+    ]
+    assert trespasses == []
+
+
+def test_policies_of_one_axis_do_not_know_each_other(graph: grimp.ImportGraph) -> None:
+    """Each algorithm stands alone; only the named sets put algorithms together."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for importer, imported in imports(graph)
+        if importer.startswith("lead.policy.")
+        and importer.count(".") > 2
+        and importer.rpartition(".")[0] == imported.rpartition(".")[0]
+    ]
+    assert trespasses == []
+
+
+def test_nobody_uses_the_shared_generator() -> None:
+    """Randomness comes from a generator that was handed in, so that a plan can be repeated."""
+    uses = [
+        f"{path}:{node.lineno} {name}"
+        for path, tree in parsed(*PRODUCT)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and (name := dotted(node)).startswith("random.")
+        and name not in {"random.Random", "random.SystemRandom"}
+    ]
+    imported = [
+        f"{path}:{node.lineno} from random import …"
+        for path, tree in parsed(*PRODUCT)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "random"
+    ]
+    assert uses + imported == []

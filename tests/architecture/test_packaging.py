@@ -1,0 +1,52 @@
+"""The package as others get it: its import names are common words, so they must be ours."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import PRODUCT, REPOSITORY
+
+LOCKS = ("deploy/requirements.txt", "deploy/requirements-dev.txt")
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_the_import_names_are_ours(package: str) -> None:
+    """``node`` and ``lead`` are the packages of this repository, not a namesake's."""
+    place = Path(str(importlib.import_module(package).__file__))
+    assert place == REPOSITORY / package / "__init__.py"
+
+
+def test_no_other_distribution_brings_our_names() -> None:
+    """Nothing else in this environment installs a ``node`` or ``lead`` that could shadow ours."""
+    owners = importlib.metadata.packages_distributions()
+    assert {owner for package in PRODUCT for owner in owners.get(package, [])} <= {"parley"}
+
+
+def test_no_command_is_called_like_another_program() -> None:
+    """Every command says parley, because ``node`` is somebody else's program."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert [name for name in project["scripts"] if name.split("-")[0] != "parley"] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_name_no_place(lock: str) -> None:
+    """A lock has versions and hashes and no address, so that it works behind any mirror."""
+    lines = (REPOSITORY / lock).read_text().splitlines()
+    assert [line for line in lines if "://" in line or line.startswith(("-", "/"))] == []
+
+
+def test_tests_run_what_is_shipped() -> None:
+    """Whatever runs in production is locked to the same version for development."""
+
+    def pins(lock: str) -> set[str]:
+        lines = (REPOSITORY / lock).read_text().splitlines()
+        return {line.split()[0] for line in lines if "==" in line}
+
+    runtime, development = (pins(lock) for lock in LOCKS)
+    assert runtime - development == set()
+    assert runtime != set()

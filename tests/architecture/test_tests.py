@@ -1,0 +1,59 @@
+"""What holds for every test: it says what is true, waits for facts, and always runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.architecture.sources import dotted, functions, parsed
+
+SLEEPS = {"time.sleep", "asyncio.sleep"}
+EXCUSES = {"skip", "skipif", "skipTest", "importorskip", "xfail"}
+SECOND_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
+
+
+def one_sentence(docstring: str | None) -> bool:
+    """Whether a docstring is a single sentence with its full stop."""
+    text = (docstring or "").strip()
+    return text.endswith(".") and "\n\n" not in text and not SECOND_SENTENCE.search(text)
+
+
+def test_every_test_is_a_sentence() -> None:
+    """Each test's docstring is one sentence that says what is true."""
+    wordless = [
+        f"{path}:{function.lineno} {function.name}"
+        for path, tree in parsed("tests")
+        for function in functions(tree)
+        if function.name.startswith("test_") and not one_sentence(ast.get_docstring(function))
+    ]
+    assert wordless == []
+
+
+def test_no_test_sleeps() -> None:
+    """A test awaits an event or moves the clock by hand, because a sleep is slow or too short."""
+    sleeps = [
+        f"{path}:{node.lineno} {dotted(node)}"
+        for path, tree in parsed("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and dotted(node) in SLEEPS
+    ]
+    imported = [
+        f"{path}:{node.lineno} from {node.module} import sleep"
+        for path, tree in parsed("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module in {"time", "asyncio"}
+        and any(alias.name == "sleep" for alias in node.names)
+    ]
+    assert sleeps + imported == []
+
+
+def test_no_test_is_excused() -> None:
+    """Nothing is skipped or expected to fail: what a test needs, the build installs."""
+    excused = [
+        f"{path}:{node.lineno} {dotted(node)}"
+        for path, tree in parsed("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in EXCUSES and "." in dotted(node)
+    ]
+    assert excused == []

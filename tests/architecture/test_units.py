@@ -1,0 +1,76 @@
+"""The systemd units: without complaint, tightly closed, and about the program as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from node.settings import Settings
+from tests.architecture.sources import REPOSITORY
+
+DEPLOY = REPOSITORY / "deploy"
+UNITS = ("parley-node.service", "parley-lead.service")
+EXPOSURE_MAX = 2.0
+COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
+EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
+SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Ask systemd-analyze, which needs no running systemd."""
+    program = shutil.which("systemd-analyze")
+    assert program, "these tests need systemd-analyze: apt-get install systemd"
+    argv = [program, *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(params=UNITS)
+def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a unit whose program exists: verify asks for it, and /opt/parley is not here."""
+    text = (DEPLOY / str(request.param)).read_text()
+    copy = tmp_path / str(request.param)
+    copy.write_text(COMMAND.sub("ExecStart=/bin/true", text))
+    return copy
+
+
+def test_systemd_has_no_complaint(unit: Path) -> None:
+    """Each unit passes ``systemd-analyze verify`` without a word."""
+    outcome = analyze("verify", "--man=no", "--recursive-errors=no", unit)
+    assert (outcome.returncode, outcome.stdout + outcome.stderr) == (0, "")
+
+
+def test_units_are_tightly_closed(unit: Path) -> None:
+    """By systemd's reckoning, each unit's exposure is at most 2.0 out of 10."""
+    outcome = analyze("security", "--offline=yes", "--no-pager", unit)
+    found = EXPOSURE.search(outcome.stdout)
+    assert found, outcome.stdout + outcome.stderr
+    assert float(found.group(1)) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_start_what_is_installed(name: str) -> None:
+    """The program a unit starts is one of the package's commands."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    found = COMMAND.search((DEPLOY / name).read_text())
+    assert found is not None
+    assert found.group(2) in project["scripts"]
+
+
+def test_ping_keeps_its_capability() -> None:
+    """The node hands CAP_NET_RAW down, without which NoNewPrivileges leaves ping unable to run."""
+    lines = (DEPLOY / "parley-node.service").read_text().splitlines()
+    assert {"NoNewPrivileges=yes", "AmbientCapabilities=CAP_NET_RAW"} <= set(lines)
+    assert [line for line in lines if re.match(r"SystemCallFilter=~.*@privileged", line)] == []
+
+
+@pytest.mark.parametrize("name", [*UNITS, "parley.env"])
+def test_settings_exist(name: str) -> None:
+    """Every setting named in a unit or in the example is one the program reads."""
+    named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
+    assert named
+    assert named - set(Settings.model_fields) == set()

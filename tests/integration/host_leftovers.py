@@ -1,0 +1,62 @@
+"""What a test of the host must not leave behind: namespaces, links, processes, directories.
+
+Other sessions may be busy on the same host, so what belongs to another living process is theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from node.execution import process
+
+
+def _state() -> set[str]:
+    """Namespaces, bridges and lab directories that are ours, or that nobody alive owns."""
+    namespaces = [line.split()[0] for line in _ask("ip", "netns", "list").splitlines()]
+    links = json.loads(_ask("ip", "-json", "link", "show"))
+    aliases = [str(link.get("ifalias", "")) for link in links]
+    places = [path.name for path in Path(tempfile.gettempdir()).glob("parley-lab-*")]
+    return {name for name in (*namespaces, *aliases, *places) if _ours(name)}
+
+
+def _ours(name: str) -> bool:
+    """Whether a name like ``parley-PID-…`` or ``parley-lab-PID-…`` is not another living one's."""
+    match = re.match(r"parley-(?:lab-)?(\d+)", name)
+    return bool(match) and (int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists())
+
+
+def _ask(*argv: str) -> str:
+    return process.run(list(argv), timeout_s=10).stdout.decode()
+
+
+def descendants(pid: int) -> set[int]:
+    """The living processes below one, each by its parent's number."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal():
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if fields[0] not in "ZX":
+                    children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, left = set[int](), [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found.update(below)
+        left.extend(below)
+    return found
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Assert that what is there afterwards was there before."""
+    before, children = _state(), descendants(os.getpid())
+    yield
+    left = _state() - before
+    assert not left, f"left behind: {left}"
+    assert descendants(os.getpid()) <= children, "left processes behind"

@@ -1,0 +1,170 @@
+"""The STAMP programs as they run: two processes on loopback, started by the tool's own argv."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.plugins.contracts import Merged, Output, Part, PartContext, Party
+from node.plugins.tests.latency import TEST, LatencySpec
+from node.plugins.tools.programs import stamp_packet
+from node.plugins.tools.stamp import TOOL
+
+SOCKETS = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
+BRIEF = {"count": 20, "interval": "PT0.005S", "timeout": "PT0.2S"}
+PATIENCE_US = 10_000_000
+
+
+def free_port(address: str) -> int:
+    """A UDP port that nobody uses at this moment."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def session(source: str, dest: str, **fields: Any) -> list[PartContext]:
+    """Both parts of a session that starts now."""
+    spec = LatencySpec.model_validate({"dest": "b"} | BRIEF | fields)
+    starts = time.time_ns() // 1000
+    parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
+    first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
+    return [first, dataclasses.replace(first, participant=1)]
+
+
+def start(part: PartContext) -> subprocess.Popen[bytes]:
+    """A participant's program."""
+    argv = TOOL.command(part).argv
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def output(process: subprocess.Popen[bytes]) -> Output:
+    """What a program printed, once it has ended."""
+    stdout, stderr = process.communicate(timeout=20)
+    return Output(process.returncode, stdout, stderr)
+
+
+def run(parts: list[PartContext]) -> Merged:
+    """The sender as soon as the reflector listens, and their outputs read and merged."""
+    source, dest = parts
+    # However busy this machine is: no deadline ends the reflector before the sender has started.
+    reflector = start(dataclasses.replace(dest, ends=dest.ends + PATIENCE_US))
+    listening = f":{dest.parties[1].data['port']:04X} "
+    while not any(listening in table.read_text() for table in SOCKETS):
+        assert reflector.poll() is None
+    outputs = [output(start(source)), output(reflector)]
+    results = [TOOL.read(part, told) for part, told in zip(parts, outputs, strict=True)]
+    named = [Part(at, "ab"[at], result) for at, result in enumerate(results)]
+    return TEST.merge(parts[0].spec, named)
+
+
+@pytest.mark.parametrize(
+    ("source", "dest", "fields"),
+    [
+        ("127.1.0.1", "127.1.0.2", {}),
+        ("127.1.0.1", "127.1.0.2", {"length": 1000}),
+        ("127.1.0.1", "127.1.0.2", {"interval": "PT0.001S", "count": 200}),
+        ("::1", "::1", {}),
+        ("localhost", "localhost", {"ip_version": 4}),
+    ],
+)
+def test_every_packet_comes_back(source: str, dest: str, fields: dict[str, Any]) -> None:
+    """On loopback all packets come back once and in order, sooner there and back than 50 ms."""
+    outcome = run(session(source, dest, **fields))
+    assert outcome.reason is None
+    result = outcome.result or {}
+    count = fields.get("count", BRIEF["count"])
+    assert (result["sent"], result["received_at_dest"], result["received_back"]) == (count,) * 3
+    assert result["duplicates"] == result["reordered"] == {"forward": 0, "backward": 0}
+    assert result["loss"] == {"forward": 0, "backward": 0, "round_trip": 0}
+    assert 0 < result["delay_ms"]["round_trip"]["median"] < 50
+    assert result["delay_ms"]["forward"]["min"] > 0
+    assert result["hops"] == {"forward": 0, "backward": 0}
+    assert result["clock_error_ms"] == 0  # one host, one clock
+
+
+def test_a_missing_reflector_is_noticed() -> None:
+    """Without a reflector nothing comes back, and ICMP says that nothing listens."""
+    source, _ = session("127.1.0.1", "127.1.0.2")
+    part = TOOL.read(source, output(start(source)))
+    assert (part["sent"], part["received_back"]) == (20, 0)
+    assert part["unreachable"] > 0
+
+
+def test_the_reflector_ends_at_its_deadline() -> None:
+    """A reflector that hears nothing ends by itself at the instant it is told."""
+    _, dest = session("127.1.0.1", "127.1.0.2", count=1)
+    assert TOOL.read(dest, output(start(dest)))["received"] == 0
+    assert time.time_ns() // 1000 >= json.loads(TOOL.command(dest).argv[4])["deadline_ns"] // 1000
+
+
+def test_strangers_are_not_answered() -> None:
+    """Packets of another sender, of another session and of no STAMP at all are strays."""
+    _, dest = session("127.1.0.1", "127.1.0.2", count=1)
+    told = json.loads(TOOL.command(dest).argv[4])
+    reflector = start(dest)
+    mine = stamp_packet.SenderPacket(0, 1, 1, told["session"])
+    right = stamp_packet.pack_sender(mine)
+    other = stamp_packet.pack_sender(mine._replace(session=told["session"] ^ 1))
+    beyond = stamp_packet.pack_sender(mine._replace(sequence=1))
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
+    ):
+        friend.bind(("127.1.0.1", 0))
+        friend.settimeout(0.02)
+        stranger.bind(("127.1.0.3", 0))
+        answer = None
+        while answer is None:  # until the reflector is up
+            for endpoint, octets in ((stranger, right), (friend, other), (friend, beyond)):
+                endpoint.sendto(octets, ("127.1.0.2", told["port"]))
+            friend.sendto(b"hello", ("127.1.0.2", told["port"]))
+            friend.sendto(right, ("127.1.0.2", told["port"]))
+            answer = received(friend)
+    reflected = stamp_packet.unpack_reflector(answer)
+    assert reflected is not None
+    assert (reflected.sequence, reflected.sender_sequence, reflected.sender_timestamp) == (0, 0, 1)
+    part = TOOL.read(dest, output(reflector))
+    assert part["received"] == 1
+    assert part["strays"] >= 4
+
+
+def received(endpoint: socket.socket) -> bytes | None:
+    """The next packet, if one comes soon."""
+    try:
+        return endpoint.recv(2048)
+    except TimeoutError:
+        return None
+
+
+def test_a_port_in_use_is_told() -> None:
+    """A reflector whose port is taken says so instead of measuring."""
+    _, dest = session("127.1.0.1", "127.1.0.2")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.1.0.2", dest.parties[1].data["port"]))
+        told = output(start(dest))
+    assert told.exit_code == 1
+    assert b"Address already in use" in told.stdout
+
+
+def test_the_first_packet_leaves_in_time() -> None:
+    """The first packet leaves at its instant, not before, whatever time the program had."""
+    source, _ = session("127.1.0.1", "127.1.0.2", count=1)
+    told = json.loads(TOOL.command(source).argv[4])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
+        reflector.bind(("127.1.0.2", told["port"]))
+        reflector.settimeout(20)
+        process = start(source)
+        sent = stamp_packet.unpack_sender(reflector.recv(2048))
+        output(process)
+    assert sent is not None
+    sent_ns = stamp_packet.ns_from_ntp(sent.timestamp, told["first_ns"])
+    assert 0 <= sent_ns - told["first_ns"] < 1_000_000_000

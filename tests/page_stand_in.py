@@ -1,0 +1,197 @@
+"""A stand-in for a node's API, for tests of the page: real wire documents, no database.
+
+Its clock stands still at :data:`NOW`, so that what the page shows of times is known beforehand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
+
+from aiohttp import web
+
+from node.model import times
+from node.model.wire.nodes import ClockState, Node, NodeCard
+from node.model.wire.problems import MEDIA_TYPE, Problem
+from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.web.routes import routes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from node.model.wire.fields import Document
+    from node.model.wire.tasks import Task
+
+NOW = times.parse_instant("2026-12-01T12:00:00Z")
+NAMESPACE = UUID(int=0)
+
+
+def identity_of(name: str) -> str:
+    """A key of the right form for a node of this name."""
+    return "ed25519:" + uuid5(NAMESPACE, name).hex[:32].ljust(43, "A")
+
+
+class StandIn:
+    """What a node would answer; changed by :meth:`put`, which also tells the event stream."""
+
+    def __init__(self) -> None:
+        """Know nothing but itself."""
+        self.tasks: dict[UUID, Task] = {}
+        self.runs: dict[UUID, Run] = {}
+        self.explanations: dict[UUID, Explanation] = {}
+        self.nodes = [self.node("a.example", is_self=True)]
+        self.token: str | None = None
+        self.fault: Problem | None = None
+        self.requests: list[str] = []
+        self.resumed: list[str] = []
+        self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
+        self._events = 0
+
+    @staticmethod
+    def node(name: str, *, is_self: bool = False, error: str | None = None) -> Node:
+        """A node, in reach unless there is an error."""
+        return Node(
+            identity=identity_of(name),
+            name=name,
+            url=f"http://{name}:8642",
+            address="192.0.2.1",
+            version="0.1.0",
+            is_self=is_self,
+            added_at=NOW - times.DAY,
+            seen_at=NOW - times.MINUTE,
+            unreachable_since=NOW - 7 * times.MINUTE if error else None,
+            last_error=error,
+        )
+
+    def application(self) -> web.Application:
+        """The page and the part of the API that it reads."""
+        application = web.Application(middlewares=[self._guard])
+        application.add_routes(routes())
+        application.add_routes(
+            [
+                web.get("/v1/runs", self._list_runs),
+                web.get("/v1/runs/{id}", self._one_run),
+                web.get("/v1/runs/{id}/explain", self._explain),
+                web.get("/v1/schedule", self._schedule),
+                web.get("/v1/tasks", self._list_tasks),
+                web.get("/v1/tasks/{id}", self._one_task),
+                web.get("/v1/nodes", self._list_nodes),
+                web.get("/v1/nodes/self", self._card),
+                web.get("/v1/clock", self._clock),
+                web.get("/v1/events", self._stream),
+            ]
+        )
+        return application
+
+    async def put(self, *runs: Run) -> None:
+        """Store runs as they are now and tell everybody who follows the stream."""
+        for run in runs:
+            self.runs[run.id] = run
+            await self.tell("run", {"id": str(run.id), "task": str(run.task), "state": run.state})
+
+    async def tell(self, kind: str, data: dict[str, str]) -> None:
+        """Send one event."""
+        self._events += 1
+        text = f"id: {self._events}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+        for stream in self.streams.values():
+            await stream.write(text.encode())
+
+    def cut(self) -> None:
+        """Break every event stream, as a restart of the node would."""
+        for transport in self.streams:
+            transport.abort()
+
+    @web.middleware
+    async def _guard(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        self.requests.append(request.path_qs)
+        known = request.headers.get("Authorization") == f"Bearer {self.token}"
+        if request.path.startswith("/v1/"):
+            if self.token and not known:
+                return _problem(401, "Who is asking is not known", "send a token")
+            if self.fault:
+                return _problem(self.fault.status, self.fault.title, self.fault.detail)
+        return await handler(request)
+
+    async def _list_runs(self, request: web.Request) -> web.Response:
+        query = request.query
+        states = query["state"].split(",")
+        until = times.parse_instant(query["to"]) if "to" in query else times.LATEST
+        found = [
+            run
+            for run in self.runs.values()
+            if run.state in states
+            and run.starts_at < until
+            and query.get("task") in {None, str(run.task)}
+        ]
+        found.sort(key=lambda run: run.starts_at, reverse=query.get("order") != "asc")
+        return _listed(found[: int(query["limit"])])
+
+    async def _one_run(self, request: web.Request) -> web.Response:
+        return _found(self.runs.get(UUID(request.match_info["id"])))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        return _found(self.explanations.get(UUID(request.match_info["id"])))
+
+    async def _schedule(self, request: web.Request) -> web.Response:
+        since, until = (times.parse_instant(request.query[name]) for name in ("from", "to"))
+        found = [run for run in self.runs.values() if run.ends_at > since and run.starts_at < until]
+        found.sort(key=lambda run: run.starts_at)
+        return web.json_response({"items": [_entry(run) for run in found]})
+
+    async def _list_tasks(self, request: web.Request) -> web.Response:
+        wanted = request.query.get("state")
+        return _listed(task for task in self.tasks.values() if wanted in {None, task.state})
+
+    async def _one_task(self, request: web.Request) -> web.Response:
+        return _found(self.tasks.get(UUID(request.match_info["id"])))
+
+    async def _list_nodes(self, _request: web.Request) -> web.Response:
+        return _listed(self.nodes)
+
+    async def _card(self, _request: web.Request) -> web.Response:
+        fields = set(NodeCard.model_fields)
+        return _found(NodeCard(**self.nodes[0].model_dump(include=fields)))
+
+    async def _clock(self, _request: web.Request) -> web.Response:
+        return _found(ClockState(now=NOW, synchronised=True, error_bound_ms=0.42))
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        self.resumed.append(request.headers.get("Last-Event-ID", ""))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        transport = request.transport
+        assert transport is not None
+        self.streams[transport] = response
+        try:
+            await asyncio.Event().wait()  # until the browser leaves, or the server is closed
+        finally:
+            del self.streams[transport]
+        return response
+
+
+def _entry(run: Run) -> dict[str, Any]:
+    shared = set(ScheduleEntry.model_fields) - {"run"}
+    entry = ScheduleEntry(run=run.id, **run.model_dump(include=shared))
+    return entry.model_dump(mode="json")
+
+
+def _listed(documents: Iterable[Document]) -> web.Response:
+    items = [document.model_dump(mode="json") for document in documents]
+    return web.json_response({"items": items, "next": None})
+
+
+def _found(document: Document | None) -> web.Response:
+    if document is None:
+        return _problem(404, "Not found", "no such thing on this node")
+    return web.json_response(document.model_dump(mode="json"))
+
+
+def _problem(status: int, title: str, detail: str) -> web.Response:
+    problem = Problem(type="https://parley.invalid/x", title=title, status=status, detail=detail)
+    return web.json_response(problem.model_dump(), status=status, content_type=MEDIA_TYPE)

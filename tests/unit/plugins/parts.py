@@ -1,0 +1,36 @@
+"""Part contexts and outputs for the tests of tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from node.plugins import registry
+from node.plugins.contracts import Output, PartContext, Party
+
+STARTS = 1_800_000_000_000_000
+PORT = 5301
+
+
+def spec(test: str, **fields: Any) -> Any:
+    """A spec of a test, with dest where it needs one."""
+    given = fields if test == "idle" else {"dest": "b.example"} | fields
+    return registry.tests()[test].spec_model.model_validate(given)
+
+
+def context(test: str, participant: int = 0, **fields: Any) -> PartContext:
+    """A participant's part of a run of a test, between 192.0.2.1 and 192.0.2.2."""
+    given = spec(test, **fields)
+    return PartContext(
+        spec=given,
+        participant=participant,
+        parties=(Party("a.example", "192.0.2.1"), Party("b.example", "192.0.2.2", {"port": PORT})),
+        starts=STARTS,
+        ends=STARTS + registry.tools_for(test)[0].duration(given),
+        addresses={"b.example": "192.0.2.2"},
+    )
+
+
+def printed(document: object, exit_code: int = 0) -> Output:
+    """The output of a program that printed a JSON document."""
+    return Output(exit_code, json.dumps(document).encode(), b"")

@@ -1,0 +1,392 @@
+"""Which slots are asked for and when: days of planning in simulated time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.planning.agenda import (
+    PAUSE_MAX,
+    REFILL_SHARE,
+    Agenda,
+    Limits,
+    Slot,
+    Standing,
+    agenda,
+    plan_next_at,
+    try_again_at,
+)
+from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
+from node.model.scheduling import SOON, default_slip, first_slot, recurrence_of
+from node.model.times import DAY, HOUR, LATEST, MINUTE, SECOND, format_instant, parse_instant
+from node.model.wire.tasks import Schedule
+
+START = parse_instant("2026-03-27T00:00:00Z")
+DAILY = Limits(horizon=DAY, margin=SECOND, batch=512)
+MOST_PLANNINGS = 2000
+"""More in a simulation, and the lead would be planning one task all the time."""
+
+patient = settings(deadline=None, max_examples=50)
+
+
+@dataclass
+class Lead:
+    """The lead's memory of one task, as the planner keeps it, and nodes that say yes or no."""
+
+    recurrence: Recurrence
+    duration: int
+    limits: Limits = DAILY
+    max_runs: int | None = None
+    luck: float = 1.0
+    rng: random.Random = field(default_factory=lambda: random.Random(1))
+    planned_to: int | None = None
+    waiting: dict[int, int] = field(default_factory=dict)
+    failures: int = 0
+    booked: list[int] = field(default_factory=list)
+    unplaced: list[int] = field(default_factory=list)
+    first_asked: dict[int, int] = field(default_factory=dict)
+    plannings: list[int] = field(default_factory=list)
+
+    def plan(self, now: int) -> int | None:
+        """Plan once; when to plan again."""
+        self.plannings.append(now)
+        asked = self.ask(now)
+        for slot in (*asked.too_late, *asked.slots):
+            assert slot.nominal not in self.booked, "a slot that has its run is asked for again"
+            assert slot.nominal not in self.unplaced, "a slot that was given up is asked for again"
+            self.first_asked.setdefault(slot.nominal, now)
+        missed = [slot for slot in asked.slots if self.rng.random() >= self.luck]
+        self.unplaced += [slot.nominal for slot in asked.too_late]
+        self.booked += [slot.nominal for slot in asked.slots if slot not in missed]
+        self.waiting = {slot.nominal: slot.attempt for slot in missed}
+        self.planned_to = asked.planned_to
+        again = try_again_at(missed, self.duration, self.failures, now, self.rng)
+        self.failures = self.failures + 1 if missed else 0
+        regular = plan_next_at(self.recurrence, self.duration, asked, self.limits, len(missed), now)
+        return min((at for at in (again, regular) if at is not None), default=None)
+
+    def ask(self, now: int) -> Agenda:
+        """The agenda of now."""
+        remaining = None
+        if self.max_runs is not None:
+            remaining = max(0, self.max_runs - len(self.booked) - len(self.waiting))
+        first = next_nominal(self.recurrence, self.recurrence.anchor - 1)
+        assert first is not None
+        standing = Standing(first, self.planned_to, sorted(self.waiting.items()), remaining)
+        return agenda(self.recurrence, self.duration, standing, self.limits, now)
+
+    def run(self, start: int, end: int) -> None:
+        """Plan whenever it is due, from start to end."""
+        due: int | None = start
+        while due is not None and due < end:
+            following = self.plan(due)
+            assert len(self.plannings) < MOST_PLANNINGS, "it is planned without a pause"
+            assert following is None or following >= due
+            due = following
+
+    def enters_at(self, nominal: int) -> int:
+        """When the whole window of a slot lies within the horizon; a long one before it begins."""
+        end = nominal + self.duration + slip_of(self.recurrence, self.duration, nominal)
+        horizon = self.limits.horizon
+        return min(end - horizon, nominal - horizon // REFILL_SHARE)
+
+
+@st.composite
+def leads(draw: st.DrawFn) -> Lead:
+    """Tasks of all kinds with nodes of all tempers."""
+    horizon = draw(st.integers(10, 60)) * MINUTE
+    repeat = draw(st.integers(1, 40)) * MINUTE
+    recurrence = draw(
+        st.sampled_from(
+            [
+                Recurrence(START, slip=draw(st.integers(0, 3 * horizon))),
+                Recurrence(START, repeat=repeat, slip=draw(st.integers(0, 2 * repeat))),
+                Recurrence(START, cron="*/7 * * * *", slip=draw(st.integers(0, HOUR))),
+                Recurrence(START, cron="5,6,50 0-2 * * *", slip=MINUTE),
+            ]
+        )
+    )
+    if recurrence.repeat is not None and draw(st.booleans()):
+        recurrence = Recurrence(
+            START, repeat=repeat, slip=recurrence.slip, until=START + draw(st.integers(1, 3 * HOUR))
+        )
+    return Lead(
+        recurrence,
+        duration=draw(st.integers(1, 60)) * SECOND,
+        limits=Limits(horizon, SECOND, draw(st.sampled_from([1, 2, 7, 512]))),
+        max_runs=draw(st.none() | st.integers(1, 20)),
+        luck=draw(st.sampled_from([0.0, 0.5, 0.9, 1.0])),
+        rng=random.Random(draw(st.integers(0, 99))),
+    )
+
+
+# Over days
+
+
+@patient
+@given(leads(), st.integers(-30, 90))
+def test_each_slot_is_asked_for_once_in_order_and_none_is_skipped(lead: Lead, late: int) -> None:
+    """The slots asked for are the first nominal starts, each new one after the one before it."""
+    start = START + late * MINUTE
+    lead.run(start, start + 3 * lead.limits.horizon)
+    asked = list(lead.first_asked)
+    assert asked == nominal_starts(lead.recurrence, START - 1, LATEST, len(asked))
+    assert sorted([*lead.booked, *lead.unplaced, *lead.waiting]) == asked
+
+
+@patient
+@given(leads(), st.integers(-30, 90))
+def test_no_task_has_more_runs_than_it_may(lead: Lead, late: int) -> None:
+    """Booked and waiting runs together never exceed max_runs; slots given up do not count."""
+    start = START + late * MINUTE
+    end = start + 3 * lead.limits.horizon
+    lead.run(start, end)
+    if lead.max_runs is not None:
+        assert len(lead.booked) + len(lead.waiting) <= lead.max_runs
+
+
+@patient
+@given(leads())
+def test_every_slot_is_asked_for_in_time(lead: Lead) -> None:
+    """If nodes say yes, a slot is asked for as it enters the horizon or an eighth of it later."""
+    lead.luck = 1.0
+    start = START - 2 * lead.limits.horizon
+    end = start + 4 * lead.limits.horizon
+    lead.run(start, end)
+    allowance = lead.limits.horizon // REFILL_SHARE
+    slots = nominal_starts(lead.recurrence, START - 1, end, lead.max_runs or 10_000)
+    for nominal in slots:
+        enters = max(start, lead.enters_at(nominal))
+        if enters + allowance < end:
+            assert enters <= lead.first_asked[nominal] <= enters + allowance
+
+
+def test_a_task_that_nobody_answers_is_not_planned_without_a_pause() -> None:
+    """More slots than a batch, all of them in vain: the pauses grow all the same."""
+    every_minute = Recurrence(START, repeat=MINUTE, slip=30 * SECOND)
+    lead = Lead(every_minute, 10 * SECOND, luck=0.0)
+    lead.run(START, START + 10 * MINUTE)
+    assert len(lead.plannings) < 40
+
+
+def test_slots_beyond_a_batch_follow_at_once() -> None:
+    """A full agenda is followed by the next at the same instant, until the horizon is planned."""
+    lead = Lead(Recurrence(START, repeat=MINUTE), 10 * SECOND)
+    assert lead.plan(START) == START
+    assert lead.plan(START) == START
+    assert lead.plan(START) == START + 10 * SECOND + DAY // REFILL_SHARE
+    assert list(lead.first_asked) == [START + minute * MINUTE for minute in range(DAY // MINUTE)]
+
+
+def test_a_few_that_wait_do_not_keep_the_others_from_being_planned() -> None:
+    """While less than half a batch waits, the rest of the horizon is planned at once."""
+    lead = Lead(Recurrence(START, repeat=MINUTE, slip=30 * SECOND), 10 * SECOND, luck=0.9)
+    assert lead.plan(START) == START
+
+
+def test_a_node_that_was_off_for_hours_plans_what_is_to_come() -> None:
+    """Slots that passed meanwhile are given up and use up none of the task's runs."""
+    lead = Lead(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, max_runs=3)
+    lead.run(START + 10 * HOUR, START + 5 * DAY)
+    assert lead.unplaced == [START + hour * HOUR for hour in range(10)]
+    assert lead.booked == [START + hour * HOUR for hour in range(10, 13)]
+
+
+def test_a_slot_that_waited_in_vain_makes_room_for_another() -> None:
+    """Unplaced runs do not count: a later slot takes the place of the one that was given up."""
+    lead = Lead(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, max_runs=2, luck=0.0)
+    lead.plan(START)
+    assert sorted(lead.waiting) == [START, START + HOUR]
+    lead.luck = 1.0
+    lead.plan(START + 30 * MINUTE)
+    assert lead.unplaced == [START]
+    assert lead.booked == [START + HOUR, START + 2 * HOUR]
+
+
+def test_max_runs_of_a_cron_task_are_its_first_firings() -> None:
+    """Three runs of an expression are its next three, over the night when clocks change."""
+    nightly = Recurrence(START, cron="30 2 * * *", timezone="Europe/Berlin", slip=MINUTE)
+    lead = Lead(nightly, MINUTE, max_runs=3)
+    lead.run(START, START + 7 * DAY)
+    assert [format_instant(nominal) for nominal in lead.booked] == [
+        "2026-03-27T01:30:00Z",
+        "2026-03-28T01:30:00Z",
+        "2026-03-29T01:00:00Z",  # half past two does not exist: the first instant after the gap
+    ]
+
+
+def test_a_task_that_is_planned_to_its_end_is_left_alone() -> None:
+    """When no slot is left there is no next time."""
+    for recurrence in (
+        Recurrence(START),
+        Recurrence(START, repeat=HOUR, until=START + 3 * HOUR),
+    ):
+        assert Lead(recurrence, MINUTE).plan(START) is None
+    assert Lead(Recurrence(START, repeat=HOUR), MINUTE, max_runs=2).plan(START) is None
+
+
+# One agenda
+
+
+@patient
+@given(leads(), st.integers(-60, 180))
+def test_what_is_too_late_cannot_start_any_more(lead: Lead, minutes: int) -> None:
+    """A slot is asked for while it can start after the margin, and given up when it cannot."""
+    now = START + minutes * MINUTE
+    asked = lead.ask(now)
+    soonest = now + lead.limits.margin
+    for slot in asked.slots:
+        assert slot.nominal + slip_of(lead.recurrence, lead.duration, slot.nominal) >= soonest
+    for slot in asked.too_late:
+        assert slot.nominal + slip_of(lead.recurrence, lead.duration, slot.nominal) < soonest
+
+
+@patient
+@given(leads(), st.integers(-60, 180))
+def test_a_window_is_the_run_and_its_slip(lead: Lead, minutes: int) -> None:
+    """Windows are [nominal, nominal + duration + slip), come by start and fit the batch."""
+    asked = lead.ask(START + minutes * MINUTE)
+    assert list(asked.slots) == sorted(asked.slots, key=lambda slot: slot.start)
+    assert len(asked.slots) + len(asked.too_late) <= lead.limits.batch
+    for slot in asked.slots:
+        slip = slip_of(lead.recurrence, lead.duration, slot.nominal)
+        assert (slot.start, slot.end) == (slot.nominal, slot.nominal + lead.duration + slip)
+
+
+def test_what_waits_comes_again_with_its_attempt() -> None:
+    """A slot that waits is asked for again, with the fresh ones and in order of start."""
+    standing = Standing(START, START + HOUR, [(START + HOUR, 4)], None)
+    limits = Limits(3 * HOUR, SECOND, 512)
+    asked = agenda(Recurrence(START, repeat=HOUR), MINUTE, standing, limits, START)
+    assert [(slot.nominal - START, slot.attempt) for slot in asked.slots] == [
+        (HOUR, 4),
+        (2 * HOUR, 1),
+    ]
+
+
+def test_what_waits_counts_for_the_batch() -> None:
+    """Slots that wait leave less room for fresh ones."""
+    standing = Standing(START, START + HOUR, [(START, 1), (START + HOUR, 1)], None)
+    limits = Limits(DAY, SECOND, 3)
+    asked = agenda(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, standing, limits, START)
+    assert [slot.nominal - START for slot in asked.slots] == [0, HOUR, 2 * HOUR]
+    assert asked.full
+
+
+def test_a_slip_longer_than_the_interval_delays_nothing() -> None:
+    """What counts is the slip as it is cut, so that such slots are not found only when over."""
+    lead = Lead(Recurrence(START, repeat=HOUR, slip=7 * DAY), MINUTE)
+    lead.plan(START)
+    assert len(lead.booked) == DAY // HOUR
+
+
+def test_a_window_longer_than_the_horizon_is_asked_for_before_it_begins() -> None:
+    """A single run that may slip for a week is not put off until the week is nearly over."""
+    lead = Lead(Recurrence(START, slip=7 * DAY), MINUTE)
+    lead.run(START - 2 * DAY, START + DAY)
+    assert lead.first_asked[START] == START - DAY // REFILL_SHARE
+
+
+# When to plan next
+
+
+@patient
+@given(leads(), st.integers(-180, 180), st.integers(0, 512))
+def test_planning_never_sleeps_past_a_slot(lead: Lead, minutes: int, unplaced: int) -> None:
+    """The next planning is when the slot enters, or an eighth of the horizon later for batches."""
+    now = START + minutes * MINUTE
+    asked = lead.ask(now)
+    at = plan_next_at(lead.recurrence, lead.duration, asked, lead.limits, unplaced, now)
+    if asked.next_slot is None:
+        assert at is None
+        return
+    if asked.full:
+        assert lead.enters_at(asked.next_slot) <= now
+        assert at == (None if 2 * unplaced > lead.limits.batch else now)
+        return
+    enters = lead.enters_at(asked.next_slot)
+    refill = lead.limits.horizon // REFILL_SHARE
+    following = next_nominal(lead.recurrence, asked.next_slot)
+    batches = following is not None and 2 * (following - asked.next_slot) <= refill
+    assert now < enters
+    assert at == enters + refill * batches
+
+
+SLOTS = st.lists(
+    st.builds(
+        lambda nominal, slip: Slot(nominal, 1, nominal, nominal + MINUTE + slip),
+        st.integers(START - HOUR, START + HOUR),
+        st.integers(0, HOUR),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@patient
+@given(SLOTS, st.integers(0, 10_000), st.integers(0, 99))
+def test_the_next_try_comes_before_the_last_start(
+    waiting: list[Slot], failures: int, seed: int
+) -> None:
+    """However long the pause, it ends when the first of the slots can start for the last time."""
+    at = try_again_at(waiting, MINUTE, failures, START, random.Random(seed))
+    last = min(slot.latest_start(MINUTE) for slot in waiting)
+    assert at is not None
+    assert START <= at <= max(START, last)
+
+
+def test_pauses_grow_and_are_jittered() -> None:
+    """A pause is drawn between half and all of one that doubles from a second to five minutes."""
+    far = [Slot(START, 1, START, START + DAY)]
+    rng = random.Random(5)
+    for failures in range(40):
+        most = min(PAUSE_MAX, 2**failures * SECOND)
+        pauses = {(try_again_at(far, MINUTE, failures, START, rng) or 0) - START for _ in range(50)}
+        assert most // 2 <= min(pauses) <= max(pauses) <= most
+        assert len(pauses) > 40
+
+
+def test_nothing_waits_nothing_is_tried_again() -> None:
+    """Without slots that wait there is no next try."""
+    assert try_again_at([], MINUTE, 3, START, random.Random(1)) is None
+
+
+# From the schedule as posted
+
+
+@pytest.mark.parametrize(
+    ("schedule", "slip"),
+    [
+        (Schedule(), 5 * MINUTE),
+        (Schedule(cron="0 * * * *"), 5 * MINUTE),
+        (Schedule(repeat=MINUTE), 30 * SECOND),
+        (Schedule(repeat=10 * MINUTE), MINUTE),
+        (Schedule(repeat=DAY), 5 * MINUTE),
+        (Schedule(repeat=DAY, slip=0), 0),
+        (Schedule(slip=DAY), DAY),
+    ],
+)
+def test_the_slip_unless_said(schedule: Schedule, slip: int) -> None:
+    """A tenth of the interval between PT30S and PT5M; PT5M without an interval; as said if said."""
+    assert default_slip(schedule) == slip
+    assert recurrence_of(schedule, START).slip == slip
+
+
+def test_a_task_without_a_start_begins_soon() -> None:
+    """Its first nominal start leaves just the time to agree; one with a start keeps it."""
+    assert recurrence_of(Schedule(), START).anchor == START + SOON
+    assert recurrence_of(Schedule(start=START + DAY), START).anchor == START + DAY
+
+
+def test_the_first_slot_is_the_next_to_come() -> None:
+    """Of a repeating task what has passed is left out; a single run is planned even if late."""
+    assert first_slot(Recurrence(START), START + MINUTE) == START
+    hourly = Recurrence(START, repeat=HOUR)
+    assert first_slot(hourly, START - DAY) == START
+    assert first_slot(hourly, START) == START + HOUR
+    assert first_slot(hourly, START + MINUTE) == START + HOUR
+    assert first_slot(Recurrence(START, repeat=HOUR, until=START + HOUR), START) is None

@@ -1,0 +1,217 @@
+"""The node's key: made once, kept private, known by one spelling."""
+
+from __future__ import annotations
+
+import os
+import stat
+import string
+import threading
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.model.errors import HostError
+from node.trust.keys import NodeKey, fingerprint, identity_of, public_of, verify
+from node.trust.private_files import create_private, read_private, replace_private
+
+patient = settings(deadline=2000)
+
+KEY = NodeKey.generate()
+
+
+def names_in(folder: Path) -> list[str]:
+    """What lies in a folder, hidden files included."""
+    return [path.name for path in folder.iterdir()]
+
+
+def test_key_is_made_once(tmp_path: Path) -> None:
+    """The first start makes the key, the next ones find it."""
+    path = tmp_path / "node.key"
+    made = NodeKey.load_or_create(path)
+    assert NodeKey.load_or_create(path).identity == made.identity
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes().startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert names_in(tmp_path) == ["node.key"]
+
+
+def test_services_starting_together_share_the_key(tmp_path: Path) -> None:
+    """However many services make the key at the same time, all end up with the same one."""
+    gate = threading.Barrier(8)
+    identities: list[str] = []
+
+    def start() -> None:
+        gate.wait()
+        identities.append(NodeKey.load_or_create(tmp_path / "node.key").identity)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(identities) == 8
+    assert len(set(identities)) == 1
+    assert names_in(tmp_path) == ["node.key"]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o666, 0o610])
+def test_key_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    """A key that others may read is refused with the command that mends it."""
+    path = tmp_path / "node's key"
+    NodeKey.load_or_create(path)
+    path.chmod(mode)
+    with pytest.raises(HostError) as refusal:
+        NodeKey.load_or_create(path)
+    assert f"mode {mode:04o}" in refusal.value.detail
+    assert refusal.value.detail.endswith("chmod 600 '" + str(path).replace("'", "'\"'\"'") + "'")
+
+
+def _pem(private: Ed25519PrivateKey | Ed448PrivateKey, password: bytes | None = None) -> bytes:
+    encryption = BestAvailableEncryption(password) if password else NoEncryption()
+    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00" * 100,
+        b"not a key",
+        _pem(Ed25519PrivateKey.generate())[:60],
+        _pem(Ed25519PrivateKey.generate()).replace(b"M", b"N"),
+        _pem(Ed25519PrivateKey.generate(), b"password"),
+        _pem(Ed448PrivateKey.generate()),
+        b"x" * 100_000,
+    ],
+)
+def test_damaged_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    """What is no unencrypted Ed25519 key is refused with the way out, and never overwritten."""
+    path = tmp_path / "node.key"
+    create_private(path, content)
+    with pytest.raises(HostError, match=r"holds no Ed25519 key.*Restore it from a backup"):
+        NodeKey.load_or_create(path)
+    assert path.read_bytes() == content
+
+
+def test_key_in_a_strange_place_is_a_host_error(tmp_path: Path) -> None:
+    """A folder, a pipe, a file in the way and a missing folder are explained, not raised raw."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "file").touch(0o600)
+    cases = {
+        tmp_path: "cannot be read: Is a directory",
+        tmp_path / "pipe": "is not a file",
+        tmp_path / "file" / "node.key": "cannot be read: Not a directory",
+        tmp_path / "missing" / "node.key": "cannot be written: No such file or directory",
+    }
+    for path, words in cases.items():
+        with pytest.raises(HostError, match=words):
+            NodeKey.load_or_create(path)
+
+
+def test_key_shows_nothing_secret() -> None:
+    """A key that ends up in a log shows its identity only."""
+    assert repr(KEY) == f"NodeKey({KEY.identity})"
+    assert str(KEY) == repr(KEY)
+
+
+def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    """Neither a loose nor a strict umask changes the mode of a private file."""
+    before = os.umask(0)
+    try:
+        create_private(tmp_path / "loose", b"1")
+        os.umask(0o777)
+        replace_private(tmp_path / "strict", b"2")
+    finally:
+        os.umask(before)
+    assert read_private(tmp_path / "loose") == b"1"
+    assert read_private(tmp_path / "strict") == b"2"
+
+
+def test_create_never_overwrites_and_replace_does(tmp_path: Path) -> None:
+    """Creating leaves an older file alone; replacing puts the new one in its place."""
+    path = tmp_path / "file"
+    assert create_private(path, b"first")
+    assert not create_private(path, b"second")
+    assert read_private(path) == b"first"
+    replace_private(path, b"third")
+    assert read_private(path) == b"third"
+    assert names_in(tmp_path) == ["file"]
+
+
+@patient
+@given(st.binary(min_size=32, max_size=32))
+def test_identity_round_trip(public: bytes) -> None:
+    """An identity is 51 characters and gives the key back."""
+    identity = identity_of(public)
+    assert len(identity) == 51
+    assert public_of(identity) == public
+
+
+def test_a_key_has_one_spelling() -> None:
+    """Of the spellings that decode to the same key, only ours is an identity."""
+    alphabet = string.ascii_letters + string.digits + "-_"
+    accepted = []
+    for last in alphabet:
+        spelt = KEY.identity[:-1] + last
+        try:
+            public_of(spelt)
+        except ValueError:
+            continue
+        accepted.append(spelt)
+    assert KEY.identity in accepted
+    assert len(accepted) == 16
+    assert len({public_of(spelt) for spelt in accepted}) == 16
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "",
+        "ed25519:",
+        KEY.identity[8:],
+        KEY.identity + "=",
+        KEY.identity + "\n",
+        KEY.identity.upper(),
+        KEY.identity[:-1],
+        "rsa:" + KEY.identity[8:],
+        "ed25519:" + "\u00e9" * 43,
+        "ed25519:" + "+" * 43,
+    ],
+)
+def test_other_texts_are_no_identities(identity: str) -> None:
+    """What is not exactly an identity is refused, and verifies nothing."""
+    with pytest.raises(ValueError, match="not a node's identity"):
+        public_of(identity)
+    assert not verify(identity, KEY.sign(b"data"), b"data")
+
+
+@patient
+@given(st.binary(max_size=100), st.binary(max_size=100))
+def test_only_the_signed_bytes_verify(data: bytes, other: bytes) -> None:
+    """A signature holds for the key and the bytes it was made for, and for no others."""
+    signature = KEY.sign(data)
+    assert verify(KEY.identity, signature, data)
+    assert verify(KEY.identity, signature, other) == (data == other)
+    assert not verify(NodeKey.generate().identity, signature, data)
+
+
+@patient
+@given(st.binary(max_size=100))
+def test_no_bytes_are_a_signature_by_chance(signature: bytes) -> None:
+    """Bytes of any length in the place of a signature verify nothing and raise nothing."""
+    assert not verify(KEY.identity, signature, b"data")
+
+
+def test_fingerprint_is_short_and_stable() -> None:
+    """A fingerprint is five groups of four hex digits and depends on the key alone."""
+    assert fingerprint(identity_of(bytes(32))) == "6668-7aad-f862-bd77-6c8f"
+    assert fingerprint(KEY.identity) != fingerprint(NodeKey.generate().identity)

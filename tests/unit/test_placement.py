@@ -1,0 +1,216 @@
+"""Where slots are put, against an oracle that tries every start."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import Choice, Offer, choose
+from node.model.spans import Span, normalise
+
+LAST = 40
+DURATIONS = st.integers(1, 6)
+
+patient = settings(deadline=None, max_examples=70)
+
+
+def slot(start: int, end: int) -> Slot:
+    """A slot whose nominal start is the start of its window."""
+    return Slot(start, 1, start, end)
+
+
+@st.composite
+def span_sets(draw: st.DrawFn) -> list[Span]:
+    """Free ranges as a node could give them; neighbours may touch, as those of two windows do."""
+    cuts = sorted(draw(st.lists(st.integers(0, LAST), max_size=10, unique=True)))
+    pieces = list(pairwise(cuts))
+    return [piece for piece in pieces if draw(st.booleans())]
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> Offer:
+    """What one participant has: pass 2 may have more than pass 1."""
+    free = draw(span_sets())
+    return Offer("node", free, normalise(free + draw(span_sets())))
+
+
+OFFERS = st.lists(offers(), min_size=1, max_size=3)
+SLOTS = st.lists(
+    st.builds(
+        lambda start, length: slot(start, start + length),
+        st.integers(0, 30),
+        DURATIONS | st.integers(1, 14),
+    ),
+    max_size=6,
+    unique_by=lambda one: one.nominal,
+)
+DRAWN = st.none() | st.integers(0, 9).map(random.Random)
+
+
+def ranges_of(offer: Offer, *, displacing: bool) -> list[Span]:
+    """The ranges of one pass, joined where they touch."""
+    return normalise(offer.free_displacing if displacing else offer.free)
+
+
+def offered(found: list[Offer], start: int, end: int, *, displacing: bool) -> bool:
+    """Whether every participant is free from start to end."""
+    return all(
+        any(low <= start and end <= high for low, high in ranges_of(offer, displacing=displacing))
+        for offer in found
+    )
+
+
+def possible(
+    asked: Slot, found: list[Offer], duration: int, taken: list[Span], *, displacing: bool
+) -> list[int]:
+    """Every start of this slot at which all are free and no other pick of the task is met."""
+    return [
+        start
+        for start in range(asked.start, asked.latest_start(duration) + 1)
+        if offered(found, start, start + duration, displacing=displacing)
+        and not any(low < start + duration and start < high for low, high in taken)
+    ]
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS, DRAWN)
+def test_every_choice_is_offered_by_all(
+    slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
+) -> None:
+    """A choice lies in its slot's window and in what every participant offers in that pass."""
+    for choice in choose(slots, found, duration, rng):
+        start, end = choice.starts_at, choice.starts_at + duration
+        assert choice.slot.start <= start < end <= choice.slot.end
+        assert offered(found, start, end, displacing=choice.displacing)
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS, DRAWN)
+def test_picks_of_one_task_never_overlap(
+    slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
+) -> None:
+    """However the windows lie, and in whatever order they come, no two runs overlap."""
+    choices = choose(slots, found, duration, rng)
+    for left, right in combinations(choices, 2):
+        assert abs(left.starts_at - right.starts_at) >= duration
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS, DRAWN)
+def test_slot_by_slot_nothing_possible_is_left(
+    slots: list[Slot], found: list[Offer], duration: int, rng: random.Random | None
+) -> None:
+    """In turn, each slot that has a start gets one, by displacing only if there is no other."""
+    chosen = {choice.slot: choice for choice in choose(slots, found, duration, rng)}
+    taken: list[Span] = []
+    for asked in slots:
+        quiet = possible(asked, found, duration, taken, displacing=False)
+        displacing = possible(asked, found, duration, taken, displacing=True)
+        assert (asked in chosen) == bool(quiet or displacing)
+        if asked in chosen:
+            choice = chosen[asked]
+            assert choice.displacing is not bool(quiet)
+            assert choice.starts_at in (quiet or displacing)
+            taken.append((choice.starts_at, choice.starts_at + duration))
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS)
+def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], duration: int) -> None:
+    """Without randomness no start before the chosen one was possible in its pass."""
+    taken: list[Span] = []
+    for choice in choose(slots, found, duration, None):
+        open_starts = possible(choice.slot, found, duration, taken, displacing=choice.displacing)
+        assert choice.starts_at == open_starts[0]
+        taken.append((choice.starts_at, choice.starts_at + duration))
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS)
+def test_choices_come_in_the_order_of_the_slots(
+    slots: list[Slot], found: list[Offer], duration: int
+) -> None:
+    """Each slot is chosen at most once, and the order is kept."""
+    chosen = [choice.slot for choice in choose(slots, found, duration, None)]
+    assert chosen == [asked for asked in slots if asked in chosen]
+
+
+@patient
+@given(SLOTS, OFFERS, DURATIONS, st.integers())
+def test_the_same_seed_draws_the_same(
+    slots: list[Slot], found: list[Offer], duration: int, seed: int
+) -> None:
+    """Two plans of the same state with the same seed are the same plan."""
+    first = choose(slots, found, duration, random.Random(seed))
+    assert choose(slots, found, duration, random.Random(seed)) == first
+
+
+class Loaded(random.Random):
+    """A generator that always draws the same number, and remembers of how many."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(0)
+        self.number = number
+        self.of: int | None = None
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        """The number it was loaded with."""
+        self.of = start
+        assert (stop, step) == (None, 1)
+        return self.number
+
+
+@patient
+@given(offers(), DURATIONS)
+def test_each_possible_start_is_one_number_of_the_draw(offer: Offer, duration: int) -> None:
+    """One number is drawn of as many as there are starts, and each number is another start."""
+    asked = slot(0, LAST)
+    for number, start in enumerate(
+        expected := possible(asked, [offer], duration, [], displacing=False)
+    ):
+        rng = Loaded(number)
+        assert choose([asked], [offer], duration, rng)[0].starts_at == start
+        assert rng.of == len(expected)
+
+
+def test_the_draw_is_even_over_all_ranges() -> None:
+    """A start in a short range is as likely as one in a long range."""
+    offer = Offer("node", [(0, 3), (10, 19)], [(0, 3), (10, 19)])
+    rng = random.Random(1)
+    drawn = Counter(choose([slot(0, 20)], [offer], 2, rng)[0].starts_at for _ in range(10_000))
+    assert set(drawn) == {0, 1, *range(10, 18)}
+    assert all(900 < count < 1100 for count in drawn.values())
+
+
+@pytest.mark.parametrize("rng", [None, random.Random(3)])
+def test_no_common_time_is_no_choice(rng: random.Random | None) -> None:
+    """Two participants that are free one after the other have no time in common."""
+    found = [Offer("a", [(0, 10)], [(0, 10)]), Offer("b", [(10, 20)], [(10, 20)])]
+    assert choose([slot(0, 20)], found, 1, rng) == []
+
+
+def test_a_pick_is_remembered_behind_a_later_one() -> None:
+    """An early pick between two late ones does not make the first of them forgotten."""
+    slots = [slot(0, 100), slot(5, 50), slot(20, 100)]
+    free = [(5, 15), (90, 100)]
+    found = [Offer("a", free, free), Offer("b", [(90, 100)], [(5, 15), (90, 100)])]
+    assert choose(slots, found, 10, None) == [
+        Choice(slots[0], 90, displacing=False),
+        Choice(slots[1], 5, displacing=True),
+    ]
+
+
+def test_time_in_common_is_enough_in_each_pass_by_itself() -> None:
+    """Pass 2 is tried only where pass 1 has no common time, slot by slot."""
+    slots = [slot(0, 10), slot(10, 20)]
+    found = [Offer("a", [(0, 20)], [(0, 20)]), Offer("b", [(4, 8)], [(0, 20)])]
+    assert choose(slots, found, 3, None) == [
+        Choice(slots[0], 4, displacing=False),
+        Choice(slots[1], 10, displacing=True),
+    ]

@@ -1,0 +1,161 @@
+"""Why a slot found no time, and the trace of an attempt."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import Choice, Offer
+from lead.planning.reasons import obstacle_in_words, sentence, trace, why_unplaced
+from node.model.classes import SchedulingClass
+from node.model.times import MINUTE, SECOND, parse_instant
+from node.model.wire.participants import Obstacle, Proposal
+
+START = parse_instant("2026-12-01T12:00:00Z")
+DURATION = 10 * SECOND
+SLOTS = [
+    Slot(START, 1, START, START + MINUTE),
+    Slot(START + MINUTE, 1, START + MINUTE, START + 2 * MINUTE),
+]
+BUSY = Obstacle(
+    window=1,
+    run=UUID(int=1),
+    task=UUID(int=2),
+    test="throughput",
+    scheduling_class=SchedulingClass.EXCLUSIVE,
+    priority=5,
+    starts_at=START + MINUTE,
+    ends_at=START + 2 * MINUTE,
+)
+BUSY_IN_WORDS = (
+    "an exclusive throughput run of priority 5, 2026-12-01T12:01:00Z to 2026-12-01T12:02:00Z"
+)
+
+
+def proposal(
+    free: list[tuple[int, int]],
+    displacing: list[tuple[int, int]] | None = None,
+    obstacles: tuple[Obstacle, ...] = (),
+    reason: str | None = None,
+) -> Proposal:
+    """A participant's answer."""
+    return Proposal(
+        now=START,
+        horizon=START + 60 * MINUTE,
+        free=tuple(free),
+        free_displacing=None if displacing is None else tuple(displacing),
+        obstacles=obstacles,
+        reason=reason,
+    )
+
+
+def why(index: int, **proposals: Proposal) -> str:
+    """Why this slot was not placed, given what the participants answered."""
+    offers = [
+        Offer(name, said.free, said.free if said.free_displacing is None else said.free_displacing)
+        for name, said in proposals.items()
+    ]
+    return why_unplaced(index, SLOTS[index], DURATION, offers, proposals)
+
+
+def test_the_obstacle_in_this_window_is_named() -> None:
+    """The sentence has the node without time, how much it lacks, and the run in the way."""
+    said = why(1, a=proposal([(START, START + MINUTE)], obstacles=(BUSY,)))
+    assert said == f"a: no PT10S free: busy with {BUSY_IN_WORDS}"
+
+
+def test_the_obstacle_of_another_window_is_not_blamed() -> None:
+    """Without an obstacle in this very window, the node's own words are used, if it has any."""
+    past = "no PT10S free: the time asked for has passed or is too close"
+    assert why(0, a=proposal([], obstacles=(BUSY,), reason=past)) == f"a: {past}"
+    assert why(0, a=proposal([], obstacles=(BUSY,))) == "a: no PT10S free in this window"
+
+
+def test_the_first_node_without_time_is_named() -> None:
+    """Of several participants the first that has no time in the window is the reason."""
+    whole = proposal([(START, START + 2 * MINUTE)])
+    assert why(1, a=whole, b=proposal([], obstacles=(BUSY,)), c=proposal([])).startswith("b: ")
+
+
+def test_time_that_is_too_short_is_no_time() -> None:
+    """A free range holds a run only if the duration fits into its part inside the window."""
+    short = proposal([(START, START + MINUTE + DURATION - 1)])
+    assert why(1, a=short) == "a: no PT10S free in this window"
+
+
+def test_time_that_displacing_would_give_counts() -> None:
+    """A node that has time in pass 2 is not the one that has none."""
+    willing = proposal([], displacing=[(START, START + 2 * MINUTE)])
+    assert why(1, a=willing, b=proposal([])).startswith("b: ")
+
+
+def test_time_at_different_times_is_said_so() -> None:
+    """If each has time but never together, all are named and none is blamed."""
+    early = proposal([(START, START + 30 * SECOND)])
+    late = proposal([(START + 30 * SECOND, START + MINUTE)])
+    expected = "a and b have no PT10S free at the same time in this window"
+    assert why(0, a=early, b=late) == expected
+
+
+def test_an_obstacle_reads_as_a_phrase() -> None:
+    """Class, test, priority and times; the article goes with the class."""
+    assert obstacle_in_words(BUSY) == BUSY_IN_WORDS
+    normal = BUSY.model_copy(update={"scheduling_class": SchedulingClass.NORMAL, "test": "rtt"})
+    assert obstacle_in_words(normal).startswith("a normal rtt run of priority 5, ")
+
+
+def test_an_attempt_in_one_sentence() -> None:
+    """How many were booked, when the first starts, how many displace, and why others wait."""
+    quiet, late = (Choice(slot, slot.start, displacing=False) for slot in SLOTS)
+    pushing = Choice(SLOTS[1], SLOTS[1].start, displacing=True)
+    first = "runs booked, the first at 2026-12-01T12:00:00Z"
+    assert sentence([late, quiet], 2, None) == f"2 of 2 {first}"
+    assert sentence([quiet], 2, "a: no") == f"1 of 2 {first}; the others wait: a: no"
+    assert sentence([quiet, pushing], 2, None) == (
+        f"2 of 2 {first}, 1 of them displacing runs of lower priority"
+    )
+    assert sentence([], 2, "a: no PT10S free") == "a: no PT10S free"
+    assert sentence([], 0, None) == "there was nothing to place"
+
+
+def test_a_trace_holds_all_that_a_decision_was_made_of() -> None:
+    """Windows, each offer with what stood in its way, the choices and the refusals, as JSON."""
+    windows = [(slot.start, slot.end) for slot in SLOTS]
+    proposals = {
+        "a": proposal(windows),
+        "b": proposal([windows[0]], displacing=windows, obstacles=(BUSY,)),
+    }
+    offers = [Offer("a", windows, windows), Offer("b", [windows[0]], windows)]
+    choices = [Choice(SLOTS[0], START + SECOND, displacing=False)]
+    traced = trace(SLOTS, offers, proposals, choices, {"b": "its time was just taken"})
+    assert json.loads(json.dumps(traced)) == {
+        "windows": [list(window) for window in windows],
+        "offers": [
+            {
+                "node": "a",
+                "now": START,
+                "free": "everything",
+                "free_displacing": None,
+                "obstacles": [],
+                "reason": None,
+            },
+            {
+                "node": "b",
+                "now": START,
+                "free": [list(windows[0])],
+                "free_displacing": "everything",
+                "obstacles": [BUSY.model_dump(mode="json")],
+                "reason": None,
+            },
+        ],
+        "choices": [[START, START + SECOND, False]],
+        "refusals": {"b": "its time was just taken"},
+    }
+
+
+def test_a_trace_of_silence_is_a_trace() -> None:
+    """If nobody could be asked, the windows and the refusals are kept all the same."""
+    traced = trace(SLOTS, [], {}, [], {"a": "a cannot be reached"})
+    assert traced["offers"] == []
+    assert traced["refusals"] == {"a": "a cannot be reached"}

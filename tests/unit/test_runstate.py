@@ -1,0 +1,111 @@
+"""The states of a run: the table is closed, and the SQL keeps to it."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from node.model import runstate
+from node.model.runstate import LIVE, NOT_COUNTED, OVER, RunState, may_follow, predecessors
+from node.store.database import parse_queries
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = (ROOT / "schema.sql").read_text("utf-8")
+STATEMENTS = [
+    (f"{file.stem}.{name}", text)
+    for file in sorted([*ROOT.glob("node/store/sql/*.sql"), *ROOT.glob("lead/store/sql/*.sql")])
+    for name, text in parse_queries(file.read_text("utf-8")).items()
+]
+
+
+def successors(state: RunState) -> set[RunState]:
+    """The states that may follow."""
+    return {following for following in RunState if may_follow(state, following)}
+
+
+def moves() -> list[tuple[str, RunState, RunState]]:
+    """Every move that a statement writes out: where, from which state, to which."""
+    found = []
+    for name, text in STATEMENTS:
+        for update in re.finditer(
+            r"(?:UPDATE run|DO UPDATE)\s+SET\s(.*?)\sWHERE\s(.*?)(?:RETURNING|;|\Z)",
+            text,
+            re.DOTALL,
+        ):
+            entered = re.findall(r"^\s*(?:SET )?state = '([a-z-]+)'", update[1], re.MULTILINE)
+            left = re.findall(r"(?<!exchange\.)(?<!other\.)\bstate = '([a-z-]+)'", update[2])
+            found += [(name, RunState(a), RunState(b)) for a, b in product(left, entered)]
+    return found
+
+
+def test_every_state_is_in_the_table() -> None:
+    """The table says of each state what may follow, if only nothing."""
+    assert set(runstate._NEXT) == set(RunState)
+
+
+def test_no_state_follows_itself() -> None:
+    """A move changes the state; a repeated message therefore moves nothing."""
+    assert not any(may_follow(state, state) for state in RunState)
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(RunState, repeat=2)))
+def test_predecessors_are_the_inverse(before: RunState, after: RunState) -> None:
+    """A state is among another's predecessors exactly if the other may follow it."""
+    assert (before in predecessors(after)) == may_follow(before, after)
+
+
+def test_the_states_are_those_of_the_schema() -> None:
+    """The SQL enum has the same states in the same order."""
+    found = re.search(r"CREATE TYPE run_state AS ENUM \((.*?)\n\);", SCHEMA, re.DOTALL)
+    assert found is not None
+    assert re.findall(r"^\s*'([a-z-]+)'", found[1], re.MULTILINE) == list(RunState)
+
+
+def test_what_is_over_stays_over() -> None:
+    """Nothing follows the end of a run, but for a late part that mends a failed one."""
+    assert {state: successors(state) for state in OVER if successors(state)} == {
+        RunState.FAILED: {RunState.FINISHED}
+    }
+
+
+def test_what_is_not_over_can_end() -> None:
+    """From every other state some end is one move away, and people can cancel from each."""
+    for state in set(RunState) - OVER:
+        assert successors(state) & OVER
+        assert may_follow(state, RunState.CANCELLED)
+
+
+def test_every_state_can_be_reached() -> None:
+    """From waiting and booked, the states in which a run is made, all others can be reached."""
+    reached = {RunState.WAITING, RunState.BOOKED}
+    while new := {after for state in reached for after in successors(state)} - reached:
+        reached |= new
+    assert reached == set(RunState)
+
+
+def test_what_occupies_time_is_not_over() -> None:
+    """A run that is over has given its time back."""
+    assert not LIVE & OVER
+
+
+def test_uncounted_states_never_had_their_measurement() -> None:
+    """Whatever was measured, or may still be, uses up one of the task's runs."""
+    assert not NOT_COUNTED & (LIVE | {RunState.MERGING, RunState.FINISHED, RunState.FAILED})
+
+
+def test_states_without_success_need_a_reason() -> None:
+    """The schema asks for a reason in every end but success, and while a slot waits."""
+    found = re.search(r"CHECK \(state NOT IN \(([^)]*)\) OR reason IS NOT NULL\)", SCHEMA)
+    assert found is not None
+    expected = (OVER - {RunState.FINISHED}) | {RunState.WAITING}
+    assert set(re.findall(r"'([a-z-]+)'", found[1])) == expected
+
+
+def test_statements_move_only_as_the_table_allows() -> None:
+    """A statement that names both states makes a move that is in the table."""
+    found = moves()
+    assert len(found) >= 8, "the statements are no longer read"
+    assert [move for move in found if not may_follow(move[1], move[2])] == []
