@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -35,12 +34,9 @@ from node.model.wire.participants import (
     RunRequest,
 )
 from node.settings import Settings
-from node.store import bookings, outbox
-from node.store.bookings import Displacement, ExpiredHold, HeldTask
-from node.store.database import UNLUCKY, Connection, Database
-
-_ATTEMPTS = 4
-T = TypeVar("T")
+from node.store import bookings
+from node.store.bookings import ExpiredHold, HeldTask
+from node.store.database import Connection, Database
 
 log = structlog.get_logger()
 
@@ -102,21 +98,24 @@ class TimeLine:
         :raises NotFound: the task was never made known here.
         :raises Conflict: it is over, led by somebody else, or the lease epoch is old.
         """
-        return await _again_if_unlucky(lambda: self._hold(exchange, lead, request))
+        return await self._database.settle(
+            lambda connection: self._hold(connection, exchange, lead, request)
+        )
 
-    async def _hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
+    async def _hold(
+        self, connection: Connection, exchange: UUID, lead: str, request: HoldRequest
+    ) -> HoldAnswer:
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            task = await bookings.accept_epoch(connection, request.task, lead, request.lease_epoch)
-            if task is None:
-                standing = await bookings.task_standing(connection, request.task)
-                raise _not_bookable(request, lead, standing)
-            if not await bookings.open_exchange(connection, exchange, request, now):
-                return await _kept_answer(connection, exchange)
-            answered = await self._book(connection, exchange, task, request, now)
-            await bookings.keep_answer(
-                connection, exchange, request.tool, request.task, answered.model_dump(mode="json")
-            )
+        task = await bookings.accept_epoch(connection, request.task, lead, request.lease_epoch)
+        if task is None:
+            standing = await bookings.task_standing(connection, request.task)
+            raise _not_bookable(request, lead, standing)
+        if not await bookings.open_exchange(connection, exchange, request, now):
+            return await _kept_answer(connection, exchange)
+        answered = await self._book(connection, exchange, task, request, now)
+        await bookings.keep_answer(
+            connection, exchange, request.tool, request.task, answered.model_dump(mode="json")
+        )
         return answered
 
     async def _book(
@@ -141,7 +140,7 @@ class TimeLine:
         refused = [run for run in request.runs if run.run not in held]
         if set_aside and refused:
             lost = await bookings.restore(connection, [run.run for run in refused], now)
-            await self.tell_displaced(connection, lost)
+            await bookings.tell_leads(connection, lost, now)
         return HoldAnswer(
             held=tuple(run.run for run in request.runs if run.run in held),
             refused=await self._refusals(connection, task, request, refused, now),
@@ -193,23 +192,26 @@ class TimeLine:
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """Keep these runs, drop the rest; what was set aside for the kept ones is displaced."""
-        return await _again_if_unlucky(lambda: self._commit(exchange, request))
+        return await self._database.settle(
+            lambda connection: self._commit(connection, exchange, request)
+        )
 
-    async def _commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
+    async def _commit(
+        self, connection: Connection, exchange: UUID, request: CommitRequest
+    ) -> CommitAnswer:
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            found = await bookings.commit_exchange(connection, exchange, request.data, now)
-            if found is None:
-                known = await bookings.exchange_answer(connection, exchange)
-                return CommitAnswer(late=known is None or known[0] != "committed")
-            task, led_here = found
-            dropped = await bookings.drop_runs(
-                connection, exchange, request.runs, now, led_here=led_here
-            )
-            lost = await bookings.restore(connection, dropped, now)
-            lost += await bookings.displace(connection, request.runs, now)
-            await self.tell_displaced(connection, lost)
-            await bookings.notify(connection, "exchange", exchange, task, "committed")
+        found = await bookings.commit_exchange(connection, exchange, request.data, now)
+        if found is None:
+            known = await bookings.exchange_answer(connection, exchange)
+            return CommitAnswer(late=known is None or known[0] != "committed")
+        task, led_here = found
+        dropped = await bookings.drop_runs(
+            connection, exchange, request.runs, now, led_here=led_here
+        )
+        lost = await bookings.restore(connection, dropped, now)
+        lost += await bookings.displace(connection, request.runs, now)
+        await bookings.tell_leads(connection, lost, now)
+        await bookings.notify(connection, "exchange", exchange, task, "committed")
         return CommitAnswer()
 
     async def check_lead(self, exchange: UUID, sender: str, task: UUID | None = None) -> None:
@@ -225,17 +227,17 @@ class TimeLine:
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """Drop a hold; its time is free at once. Harmless if it is not held, or not yet."""
-        await _again_if_unlucky(lambda: self._release(exchange, task))
+        await self._database.settle(lambda connection: self._release(connection, exchange, task))
 
-    async def _release(self, exchange: UUID, task: UUID) -> None:
+    async def _release(self, connection: Connection, exchange: UUID, task: UUID) -> None:
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            await bookings.refuse_exchange(connection, exchange, task, now)
-            found = await bookings.release_exchange(connection, exchange, now)
-            if found is None:
-                return
-            dropped = await bookings.drop_runs(connection, exchange, (), now, led_here=found[1])
-            await self.tell_displaced(connection, await bookings.restore(connection, dropped, now))
+        await bookings.refuse_exchange(connection, exchange, task, now)
+        found = await bookings.release_exchange(connection, exchange, now)
+        if found is None:
+            return
+        dropped = await bookings.drop_runs(connection, exchange, (), now, led_here=found[1])
+        lost = await bookings.restore(connection, dropped, now)
+        await bookings.tell_leads(connection, lost, now)
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As lead: what became of an exchange. What is unknown is aborted."""
@@ -262,21 +264,6 @@ class TimeLine:
             elif fingerprint(runs) != digest.fingerprint:
                 differing[task] = tuple(runs)
         return Differences(tasks=differing, ended=ended)
-
-    async def tell_displaced(self, connection: Connection, lost: list[Displacement]) -> None:
-        """Tell the leads of displaced runs, this node's own included, through the outbox."""
-        now = self._clock.now()
-        for displacement in lost:
-            body = {
-                "run": str(displacement.run),
-                "state": "displaced",
-                "reason": displacement.reason,
-                "displaced_by": str(displacement.displaced_by),
-            }
-            await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
-            await bookings.notify(
-                connection, "run", displacement.run, displacement.task, "displaced"
-            )
 
 
 class HoldKeeper:
@@ -317,16 +304,6 @@ class HoldKeeper:
         else:
             return False
         return True
-
-
-async def _again_if_unlucky(action: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a transaction that lost against a concurrent one; the constraint had the last word."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return await action()
-        except UNLUCKY:
-            continue
-    return await action()
 
 
 async def _kept_answer(connection: Connection, exchange: UUID) -> HoldAnswer:

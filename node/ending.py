@@ -37,27 +37,29 @@ class Ending:
 
         :raises NotFound: there is no such run here.
         """
-        async with self._database.transaction() as connection:
-            locked = await runs.lock(connection, run)
-            if locked is None:
-                msg = f"there is no run {run} on this node"
-                raise NotFound(msg)
-            if locked.state not in OVER:
-                reason = f"cancelled on {self._name}"
-                await self._end(
-                    connection, locked, RunEnd(run=run, state="cancelled", reason=reason)
-                )
+        await self._database.settle(lambda connection: self._cancel_run(connection, run))
+
+    async def _cancel_run(self, connection: Connection, run: UUID) -> None:
+        locked = await runs.lock(connection, run)
+        if locked is None:
+            msg = f"there is no run {run} on this node"
+            raise NotFound(msg)
+        if locked.state not in OVER:
+            reason = f"cancelled on {self._name}"
+            await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
 
     async def heard(self, sender: str, end: RunEnd) -> None:
         """Another node says that a run is over: its lead, or to its lead a participant."""
-        async with self._database.transaction() as connection:
-            locked = await runs.lock(connection, end.run)
-            if locked is None or (locked.state in OVER and not self._lost_here(locked, end)):
-                return
-            if sender != locked.lead and sender not in _identities(locked.participants):
-                msg = f"{sender} takes no part in run {end.run}"
-                raise NotAllowed(msg)
-            await self._end(connection, locked, end, sender)
+        await self._database.settle(lambda connection: self._heard(connection, sender, end))
+
+    async def _heard(self, connection: Connection, sender: str, end: RunEnd) -> None:
+        locked = await runs.lock(connection, end.run)
+        if locked is None or (locked.state in OVER and not self._lost_here(locked, end)):
+            return
+        if sender != locked.lead and sender not in _identities(locked.participants):
+            msg = f"{sender} takes no part in run {end.run}"
+            raise NotAllowed(msg)
+        await self._end(connection, locked, end, sender)
 
     def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
         """Displaced on this very node, which leads it: the others must learn of it all the same."""
@@ -74,7 +76,8 @@ class Ending:
                 return
             # Displaced elsewhere after it had begun here: what is left is to stop it.
             await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
-        await bookings.restore(connection, [run.id], now)
+        lost = await bookings.restore(connection, [run.id], now)
+        await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "run", run.id, run.task, end.state)
         others = _identities(run.participants) - {self._identity, sender}
         told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
@@ -106,42 +109,48 @@ class Ending:
 
         :raises NotFound: there is no such task here.
         """
-        async with self._database.transaction() as connection:
-            found = await tasks.fetch(connection, task)
-            if found is None:
-                msg = f"there is no task {task} on this node"
-                raise NotFound(msg)
-            if found.lead == self._identity:
-                await self._end_task(connection, found, "cancelled", f"cancelled on {self._name}")
-            else:
-                await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
+        await self._database.settle(lambda connection: self._cancel_task(connection, task))
+
+    async def _cancel_task(self, connection: Connection, task: UUID) -> None:
+        found = await tasks.fetch(connection, task)
+        if found is None:
+            msg = f"there is no task {task} on this node"
+            raise NotFound(msg)
+        if found.lead == self._identity:
+            await self._end_task(connection, found, "cancelled", f"cancelled on {self._name}")
+        else:
+            await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
 
     async def heard_task(self, sender: str, end: TaskEnd) -> None:
         """Another node says that a task is over."""
-        async with self._database.transaction() as connection:
-            found = await tasks.fetch(connection, end.task)
-            if found is None:
-                return
-            if sender != found.lead and sender not in _identities(found.participants):
-                msg = f"{sender} takes no part in task {end.task}"
-                raise NotAllowed(msg)
-            await self._end_task(connection, found, end.state, end.reason, sender)
+        await self._database.settle(lambda connection: self._heard_task(connection, sender, end))
+
+    async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> None:
+        found = await tasks.fetch(connection, end.task)
+        if found is None:
+            return
+        if sender != found.lead and sender not in _identities(found.participants):
+            msg = f"{sender} takes no part in task {end.task}"
+            raise NotAllowed(msg)
+        await self._end_task(connection, found, end.state, end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
         """A task led here cannot be planned: a participant will not take part."""
-        async with self._database.transaction() as connection:
-            found = await tasks.fetch(connection, task)
-            if found is not None:
-                await self._end_task(connection, found, "refused", reason)
+        await self._database.settle(lambda connection: self._refuse_task(connection, task, reason))
+
+    async def _refuse_task(self, connection: Connection, task: UUID, reason: str) -> None:
+        found = await tasks.fetch(connection, task)
+        if found is not None:
+            await self._end_task(connection, found, "refused", reason)
 
     async def lose_run(self, run: UUID, reason: str) -> None:
         """A run led here has lost its time somewhere: free it everywhere, place it again."""
-        async with self._database.transaction() as connection:
-            locked = await runs.lock(connection, run)
-            if locked is not None and locked.state not in OVER:
-                await self._end(
-                    connection, locked, RunEnd(run=run, state="displaced", reason=reason)
-                )
+        await self._database.settle(lambda connection: self._lose_run(connection, run, reason))
+
+    async def _lose_run(self, connection: Connection, run: UUID, reason: str) -> None:
+        locked = await runs.lock(connection, run)
+        if locked is not None and locked.state not in OVER:
+            await self._end(connection, locked, RunEnd(run=run, state="displaced", reason=reason))
 
     async def drop_run(self, node: str, run: UUID, reason: str) -> None:
         """Have one participant end a run that this lead does not know."""
@@ -171,11 +180,13 @@ class Ending:
         now = self._clock.now()
         if not await tasks.end(connection, task.id, state, reason, now):
             return
-        await tasks.stop_planning(connection, task.id)
         open_runs = await runs.open_runs_of_task(connection, task.id)
         if state != "finished":
             why = f"the task was {state}: {reason}"
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
+            lost = await bookings.restore(connection, open_runs, now)
+            await bookings.tell_leads(connection, lost, now)
+        await tasks.stop_planning(connection, task.id)
         await bookings.notify(connection, "task", task.id, state)
         others = _identities(task.participants) - {self._identity, sender}
         told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}

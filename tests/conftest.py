@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import asyncpg
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import settings
 
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
-from node.store.database import Connection, Database
+from node.store.database import SCHEMA_VERSION, Connection, Database
 from tests.clocks import ManualClock
 from tests.worlds import World
 
@@ -28,8 +29,18 @@ _TEMPLATE = "parley_template"
 _ROLLED_BACK = "parley_rolled_back"
 _NUMBERS = count(1)
 
-NewDatabase = Callable[[str], Awaitable[str]]
-"""``new_database(template)`` makes a database and gives its address."""
+_CLEAR = f"""
+DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
+DELETE FROM outbox; UPDATE schema_version SET version = {SCHEMA_VERSION};
+"""
+
+
+class NewDatabase(Protocol):
+    """``new_database()`` gives the address of a database with the schema, or of an empty one."""
+
+    def __call__(self, *, empty: bool = False) -> Awaitable[str]:
+        """A database of this test's own."""
+        ...
 
 
 @pytest.fixture(scope="session")
@@ -59,34 +70,52 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
         await made.stop()
 
 
-@pytest.fixture
-async def new_database(cluster: PrivateCluster) -> AsyncIterator[NewDatabase]:
-    """Makes databases that go with the test."""
-    made: list[str] = []
-    server = await asyncpg.connect(cluster.dsn("postgres"))
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def spare() -> list[str]:
+    """Databases with the schema and nothing else: to clear one is faster than to make one."""
+    return []
 
-    async def new(template: str) -> str:
+
+@pytest.fixture
+async def new_database(cluster: PrivateCluster, spare: list[str]) -> AsyncIterator[NewDatabase]:
+    """Gives databases to a test, with the schema or empty."""
+    lent: list[str] = []
+    made: list[str] = []
+
+    async def new(*, empty: bool = False) -> str:
+        if spare and not empty:
+            lent.append(spare.pop())
+            return cluster.dsn(lent[-1])
         name = f"test_{next(_NUMBERS)}"
-        await server.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-        made.append(name)
+        template = "template0" if empty else _TEMPLATE
+        await _execute(cluster, "postgres", f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        (made if empty else lent).append(name)
         return cluster.dsn(name)
 
     yield new
+    for name in lent:
+        await _execute(cluster, name, _CLEAR)
+    spare.extend(lent)
     for name in made:
-        await server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    await server.close()
+        await _execute(cluster, "postgres", f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def _execute(cluster: PrivateCluster, name: str, statements: str) -> None:
+    connection = await asyncpg.connect(cluster.dsn(name))
+    await connection.execute(statements)
+    await connection.close()
 
 
 @pytest.fixture
 async def dsn(new_database: NewDatabase) -> str:
     """A database of this test's own, with the schema."""
-    return await new_database(_TEMPLATE)
+    return await new_database()
 
 
 @pytest.fixture
 async def empty_dsn(new_database: NewDatabase) -> str:
     """A database of this test's own with nothing in it."""
-    return await new_database("template0")
+    return await new_database(empty=True)
 
 
 @pytest.fixture
@@ -122,9 +151,5 @@ async def world(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[World]:
     """Nodes in this process, each with a database of its own; they speak without HTTP."""
-
-    async def new() -> str:
-        return await new_database(_TEMPLATE)
-
-    async with World(new, clock, tmp_path) as made:
+    async with World(new_database, clock, tmp_path) as made:
         yield made

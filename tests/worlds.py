@@ -457,6 +457,28 @@ def hold_request(
     )
 
 
+async def hold_everywhere(lead: Site, participants: Sequence[Site], request: HoldRequest) -> UUID:
+    """Hold these runs at all participants, as their lead does; the exchange."""
+    exchange = uuid4()
+    for site in participants:
+        answered = await site.node.time_line.hold(exchange, lead.identity, request)
+        assert len(answered.held) == len(request.runs)
+    return exchange
+
+
+async def book_everywhere(
+    task: Introduction, lead: Site, participants: Sequence[Site], starts: Sequence[int]
+) -> list[UUID]:
+    """Runs of a task, committed at its lead and all participants; their ids in start order."""
+    for site in {*participants, lead}:
+        await site.keep(task, lead)
+    request = hold_request(task, starts)
+    exchange = await hold_everywhere(lead, participants, request)
+    for site in participants:
+        await site.node.time_line.commit(exchange, commit_request(request))
+    return [run.run for run in request.runs]
+
+
 def commit_request(request: HoldRequest, *, keep: int | None = None) -> CommitRequest:
     """A commit of the first runs of a hold, all of them unless said."""
     return CommitRequest(runs=tuple(run.run for run in request.runs[:keep]), data={})

@@ -14,6 +14,7 @@ from uuid import UUID
 from node.model.classes import SchedulingClass, blockers
 from node.model.timeline import Booking
 from node.model.wire.participants import HoldRequest, RunRequest
+from node.store import outbox
 from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "bookings")
@@ -267,6 +268,19 @@ async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
 async def notify(connection: Connection, *words: object) -> None:
     """Tell every process of this node, when the transaction commits."""
     await connection.execute(_SQL["notify"], " ".join(str(word) for word in words))
+
+
+async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: int) -> None:
+    """Tell the leads of displaced runs, this node itself included, through the outbox."""
+    for displacement in lost:
+        body = {
+            "run": str(displacement.run),
+            "state": "displaced",
+            "reason": displacement.reason,
+            "displaced_by": str(displacement.displaced_by),
+        }
+        await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
+        await notify(connection, "run", displacement.run, displacement.task, "displaced")
 
 
 async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | None) -> str | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import asyncpg
 import orjson
@@ -27,6 +27,9 @@ CHANNEL = "parley"
 _POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642
 _MONTH_DAYS = 30
+_ATTEMPTS = 6
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -145,6 +148,15 @@ class Database:
         """One transaction: all of it or nothing."""
         async with self.connection() as connection, connection.transaction():
             yield connection
+
+    async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
+        """One transaction, repeated if it lost against a concurrent one."""
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(*UNLUCKY):
+                async with self.transaction() as connection:
+                    return await action(connection)
+        async with self.transaction() as connection:
+            return await action(connection)
 
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
         """Hear notifications until cancelled; connects again by itself.

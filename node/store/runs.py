@@ -117,7 +117,8 @@ async def keep_process(
 
 
 async def lock(connection: Connection, run: UUID) -> LockedRun | None:
-    """Lock a run; None if it is unknown here."""
+    """Lock a run, and its task against being ended meanwhile; None if it is unknown here."""
+    await connection.execute(_SQL["lock_task_of"], run)
     row = await connection.fetchrow(_SQL["lock"], run)
     if row is None:
         return None
@@ -230,7 +231,7 @@ async def open_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
 async def wait_again(
     connection: Connection, run: UUID, following: UUID, attempt: int, reason: str, now: int
 ) -> bool:
-    """Make the next attempt of a run's slot; False if there is one."""
+    """Make the next attempt of a run's slot; False if there is one, or the task has ended."""
     made = await connection.fetchval(_SQL["wait_again"], run, following, attempt, reason, now)
     return made is not None
 

@@ -230,7 +230,7 @@ async def test_a_run_that_failed_has_a_reason(rolled_back: Connection) -> None:
 
 async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -> None:
     """Two empty databases of one server are set up at once although a role belongs to both."""
-    both = [Database(await new_database("template0")) for _ in range(2)]
+    both = [Database(await new_database(empty=True)) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in both))
     for database in both:
         async with database.connection() as connection:

@@ -22,6 +22,10 @@ RETURNING id;
 -- process --
 UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $1 AND state = 'running';
 
+-- lock_task_of --
+-- Whoever ends a task locks the task before its runs; whoever ends a run does the same.
+SELECT id FROM task WHERE id = (SELECT task_id FROM run WHERE run.id = $1) FOR SHARE;
+
 -- lock --
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
@@ -93,7 +97,9 @@ LIMIT 1000;
 
 -- open_runs_of_task --
 SELECT id FROM run
-WHERE task_id = $1 AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+WHERE task_id = $1 AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+ORDER BY id
+FOR UPDATE;
 
 -- wait_again --
 -- The slot of a run that lost its time is placed again inside its window.
@@ -102,7 +108,8 @@ INSERT INTO run (
     created_at, changed_at
 )
 SELECT $2, task_id, slot, $3, participant, scheduling_class, priority, slot, slot + (ends_at - starts_at), 'waiting', $4, $5, $5
-FROM run WHERE id = $1
+FROM run
+WHERE id = $1 AND EXISTS (SELECT FROM task WHERE task.id = run.task_id AND task.state = 'active')
 ON CONFLICT DO NOTHING
 RETURNING id;
 
