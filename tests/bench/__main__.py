@@ -119,10 +119,10 @@ async def start_errors(caller: Caller) -> list[Figure]:
 
 async def main() -> None:
     """Measure everything, print it, write it down."""
-    lab = Lab(2, namespaces=None)
+    lab = Lab(2, progress=print)
     figures: list[Figure] = []
     try:
-        await lab.start(print)
+        await lab.start()
         async with aiohttp.ClientSession() as session:
             caller = Caller(session, lab.nodes[0])
             measures: list[Callable[[Caller], Awaitable[Figure]]] = [post_to_commit, batch_rate]
