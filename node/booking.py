@@ -303,7 +303,14 @@ class HoldKeeper:
             await self._time_line.release(hold.exchange, hold.task)
         else:
             return False
+        await self._plan_again(hold.task)
         return True
+
+    async def _plan_again(self, task: UUID) -> None:
+        """A hold runs out when whoever negotiated is gone: its lead plans the slots anew."""
+        async with self._database.transaction() as connection:
+            if await bookings.wake_waiting(connection, task, self._clock.now()):
+                await bookings.notify(connection, "task", task, "plan")
 
 
 async def _kept_answer(connection: Connection, exchange: UUID) -> HoldAnswer:

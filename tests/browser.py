@@ -48,7 +48,7 @@ def chromium() -> Iterator[str]:
         msg = "chromium is not installed: apt-get install chromium"
         raise PageError(msg)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(  # noqa: S603 - the program was looked up just now
+        process = subprocess.Popen(
             [program, *_FLAGS, f"--user-data-dir={Path(profile) / 'data'}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ from hypothesis import settings
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
 from node.store.database import SCHEMA_VERSION, Connection, Database
+from tests.bookers import Booker
 from tests.clocks import ManualClock
 from tests.worlds import World
 
@@ -153,3 +154,9 @@ async def world(
     """Nodes in this process, each with a database of its own; they speak without HTTP."""
     async with World(new_database, clock, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+async def booker(world: World) -> Booker:
+    """A lead and a participant."""
+    return Booker(world, await world.site("a"), await world.site("b"))

@@ -19,6 +19,7 @@ import aiohttp
 
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
+from lead.participants import Participant
 from lead.planner import Planner
 from lead.planning.agenda import Limits
 from lead.workers import Workers
@@ -170,7 +171,7 @@ class Site:
         self.identity = node.card.identity
         self.database: Database = node.database
         settings = node.settings
-        self.delivery = Delivery(node.database, clock, node.participant, node.ending.lose_run)
+        self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.planner = Planner(
             database=node.database,
             clock=clock,
@@ -179,7 +180,7 @@ class Site:
                 node.database, clock, Terms(settings.hold_life, settings.clock_limit)
             ),
             delivery=self.delivery,
-            participant_of=node.participant,
+            participant_of=self._participant,
             choose_tool=self._choose_tool,
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
@@ -187,6 +188,11 @@ class Site:
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)
         self.workers = self.new_workers()
+
+    def _participant(self, identity: str) -> Participant:
+        """Any node on a wire, this one included: its calls can be watched, too."""
+        self.node.directory.by_identity(identity)
+        return cast("_InProcess", self.node).wires[identity]
 
     def _choose_tool(
         self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
@@ -326,19 +332,17 @@ class World:
                         await nodes.keep(connection, _card(other), site.clock.now())
             await site.node.directory.refresh()
             node = cast("_InProcess", site.node)
-            node.wires = {
-                other.identity: Wire(self, site, other) for other in self.sites if other is not site
-            }
+            node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
 
     async def meet(self, call: Call, phase: str) -> None:
         """A call passes a wire, or its answer does."""
         if phase == "asked":
             self.calls.append(call)
+        if self.watch is not None:
+            await self.watch(call, phase)
         if frozenset(call[:2]) in self.cut:
             msg = f"{call[1]} cannot be reached: the wire is cut"
             raise PeerUnreachable(msg)
-        if self.watch is not None:
-            await self.watch(call, phase)
 
     def count(self, what: str) -> int:
         """How many calls of this name were made over wires."""
