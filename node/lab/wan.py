@@ -132,8 +132,7 @@ class Wan:
         }
         # Per direction, so that traffic elsewhere does not change who is lost here.
         self._dice = {
-            direction: random.Random(f"{settings.seed}/{direction}")
-            for direction in self.tallies
+            direction: random.Random(f"{settings.seed}/{direction}") for direction in self.tallies
         }
 
     def take(self, sender: int, packet: bytes, now: float) -> None:

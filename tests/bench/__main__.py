@@ -17,7 +17,8 @@ from typing import Any
 
 import aiohttp
 
-from node.lab.supervisor import Lab, LabNode
+from node.lab.nodes import LabNode
+from node.lab.supervisor import Lab
 from node.model import times
 from node.model.times import format_instant
 
