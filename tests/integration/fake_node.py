@@ -13,7 +13,7 @@ from aiohttp import web
 from node.execution import process
 
 TOKEN = web.AppKey("token", str)
-PEERS = web.AppKey("peers", list[str])
+PEERS: web.AppKey[list[str]] = web.AppKey("peers", list)
 
 
 async def add_node(request: web.Request) -> web.Response:
