@@ -26,7 +26,8 @@ async def add_node(request: web.Request) -> web.Response:
 
 async def list_nodes(request: web.Request) -> web.Response:
     """The peers this node was told of."""
-    return web.json_response(sorted(request.app[PEERS]))
+    peers = request.app[PEERS]
+    return web.json_response(sorted(peers))
 
 
 async def ping(request: web.Request) -> web.Response:
