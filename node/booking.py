@@ -33,6 +33,7 @@ from node.model.wire.participants import (
     Refusal,
     RunRequest,
 )
+from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
 from node.store import bookings
 from node.store.bookings import ExpiredHold, HeldTask
@@ -167,7 +168,8 @@ class TimeLine:
             windows=[(run.starts_at, run.ends_at) for run in refused],
             scheduling_class=task.scheduling_class,
             duration=task.duration,
-            priority=request.priority,
+            # Where nothing may be displaced, whatever is there is in the way.
+            priority=request.priority if request.displacing else -PRIORITY_MAX - 1,
             earliest=now,
             latest=end,
         )
