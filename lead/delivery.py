@@ -128,9 +128,11 @@ class Delivery:
         again = uuid5(exchange, "again")
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now}
-        in_time = tuple(run for run in hold.runs if run.run not in lost)
+        in_time = tuple(
+            run.model_copy(update={"displacing": False}) for run in hold.runs if run.run not in lost
+        )
         if in_time:
-            request = hold.model_copy(update={"runs": in_time, "displacing": False})
+            request = hold.model_copy(update={"runs": in_time})
             answered = await participant.hold(again, request)
             lost |= {refusal.run for refusal in answered.refused}
             kept = tuple(run.run for run in in_time if run.run not in lost)

@@ -168,7 +168,6 @@ class Negotiator:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
-            displacing=any(choice.displacing for choice in done.choices),
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
@@ -214,6 +213,7 @@ def _run_request(claimed: Claim, choice: Choice) -> RunRequest:
         attempt=slot.attempt,
         starts_at=choice.starts_at,
         ends_at=choice.starts_at + claimed.duration,
+        displacing=choice.displacing,
     )
 
 

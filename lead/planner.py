@@ -215,7 +215,6 @@ class Planner:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
-            displacing=False,
             life=self._negotiator.hold_life,
             runs=tuple(exchange.runs),
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -130,7 +131,7 @@ class TimeLine:
         earliest = now + self._settings.start_margin
         in_time = [run for run in request.runs if run.starts_at >= now]
         set_aside = 0
-        if request.displacing:
+        if any(run.displacing for run in in_time):
             set_aside = await bookings.set_aside(connection, task, request, earliest, now)
         waited = {}
         if task.led_here:
@@ -164,16 +165,21 @@ class TimeLine:
         found = await bookings.blocking_runs(
             connection, start, end, now + self._settings.start_margin
         )
-        question = Question(
+        whatever = Question(
             windows=[(run.starts_at, run.ends_at) for run in refused],
             scheduling_class=task.scheduling_class,
             duration=task.duration,
-            # Where nothing may be displaced, whatever is there is in the way.
-            priority=request.priority if request.displacing else -PRIORITY_MAX - 1,
+            priority=-PRIORITY_MAX - 1,
             earliest=now,
             latest=end,
         )
-        in_the_way = dict(answer(question, found).obstacles)
+        staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
+        there = dict(answer(whatever, found).obstacles)
+        in_the_way = {
+            index: booking
+            for index, run in enumerate(refused)
+            if (booking := (staying if run.displacing else there).get(index)) is not None
+        }
         return tuple(
             Refusal(
                 run=run.run,

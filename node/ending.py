@@ -83,8 +83,14 @@ class Ending:
         told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
         body = end.model_dump(mode="json")
         await outbox.post(connection, sorted(told), outbox.Kind.RUN_END, body, now)
-        if run.lead == self._identity and state is RunState.DISPLACED:
+        if run.lead != self._identity:
+            return
+        if state is RunState.DISPLACED:
             await self._place_again(connection, run, end.reason, now)
+        else:
+            # A cancelled run does not count toward max_runs: another slot may take its place.
+            await tasks.wake_planning(connection, run.task, now, run.slot)
+            await bookings.notify(connection, "task", run.task, "plan")
 
     async def _place_again(
         self, connection: Connection, run: LockedRun, reason: str, now: int

@@ -456,9 +456,13 @@ def hold_request(
         lease_epoch=epoch,
         tool="sleep",
         priority=task.priority,
-        displacing=displacing,
         life=life,
-        runs=tuple(run_request(task.task, at, at + task.duration) for at in starts),
+        runs=tuple(
+            run_request(task.task, at, at + task.duration).model_copy(
+                update={"displacing": displacing}
+            )
+            for at in starts
+        ),
     )
 
 

@@ -27,6 +27,8 @@ def why_unplaced(
         if not fitting:
             return f"{offer.name}: {_why_not(index, duration, proposals[offer.name])}"
     names = " and ".join(offer.name for offer in offers)
+    if len(offers) == 1:
+        return f"{names}: another run of this task has the time in this window"
     return f"{names} have no {format_duration(duration)} free at the same time in this window"
 
 

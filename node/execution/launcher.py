@@ -173,16 +173,16 @@ class Launcher:
         running = await process.start(
             command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=OUTPUT_READ_MAX
         )
-        started_at = (
-            max(running.started_at, run.starts_at) if command.waits_itself else running.started_at
-        )
+        started_at = running.started_at - command.delay
+        if command.waits_itself:
+            started_at = max(started_at, run.starts_at)
         await self._record(run, running, started_at)
         ended_by = await self._watch(run, running, cancelled)
         finished = await running.wait()
         if ended_by == "cancel":
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
-        return _read(tool, context, command, output, started_at - command.delay)
+        return _read(tool, context, command, output, started_at)
 
     def _context(self, run: DueRun) -> PartContext:
         test = self._capabilities.tests[run.test]

@@ -26,6 +26,7 @@ import os
 import random
 import select
 import signal
+import socket
 import struct
 import sys
 import time
@@ -43,6 +44,10 @@ _PR_SET_TIMERSLACK = 29
 _TUNSETIFF = 0x4004_54CA
 _IFF_TUN = 0x0001
 _IFF_NO_PI = 0x1000
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP = 0x0001
+_IFF_RUNNING = 0x0040
+_CARRIER_POLL_S = 0.002
 _PACKET_BYTES_MAX = 65_536
 _BATCH = 32  # packets read from one device before the queues are looked at again
 
@@ -127,8 +132,7 @@ class Wan:
         }
         # Per direction, so that traffic elsewhere does not change who is lost here.
         self._dice = {
-            direction: random.Random(f"{settings.seed}/{direction}")  # noqa: S311 - no secret
-            for direction in self.tallies
+            direction: random.Random(f"{settings.seed}/{direction}") for direction in self.tallies
         }
 
     def take(self, sender: int, packet: bytes, now: float) -> None:
@@ -227,7 +231,7 @@ def main(words: Sequence[str]) -> None:
     sys.stdout.write(wan.report() + "\n")
 
 
-class _Ended(Exception):  # noqa: N818 - not an error: it is how a signal leaves the loop
+class _Ended(Exception):
     """Somebody wants the program to end."""
 
 
@@ -242,12 +246,25 @@ def _destination(packet: bytes) -> bytes:
 
 
 def _open_in(namespace: str) -> int:
-    """The TUN device of a network namespace; it is made if it is not there."""
+    """The TUN device of a network namespace, carrying packets; it is made if it is not there."""
     with _inside(namespace):
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        request = struct.pack("16sH22x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI)
-        fcntl.ioctl(device, _TUNSETIFF, request)
+        name = DEVICE.encode()
+        fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name, _IFF_TUN | _IFF_NO_PI))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            while not _carries(asking, name):
+                time.sleep(_CARRIER_POLL_S)
     return device
+
+
+def _carries(asking: socket.socket, name: bytes) -> bool:
+    """Whether the device takes packets, or is down, which is not ours to change.
+
+    The kernel notices that somebody has opened it a little later, and until then drops packets.
+    """
+    answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sH22x", name, 0))
+    flags = struct.unpack_from("16xH", answer)[0]
+    return not flags & _IFF_UP or bool(flags & _IFF_RUNNING)
 
 
 @contextlib.contextmanager

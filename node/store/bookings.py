@@ -111,12 +111,13 @@ async def open_exchange(
 async def set_aside(
     connection: Connection, task: HeldTask, request: HoldRequest, earliest: int, now: int
 ) -> int:
-    """Set aside what must give way to these runs; how many."""
+    """Set aside what must give way to those runs that may displace; how many."""
+    displacing = [run for run in request.runs if run.displacing]
     rows = await connection.fetch(
         _SQL["set_aside"],
-        [run.run for run in request.runs],
-        [run.starts_at for run in request.runs],
-        [run.ends_at for run in request.runs],
+        [run.run for run in displacing],
+        [run.starts_at for run in displacing],
+        [run.ends_at for run in displacing],
         sorted(blockers(task.scheduling_class)),
         request.priority,
         earliest,

@@ -85,8 +85,8 @@ class Notice:
 
 def parse_notice(payload: str) -> Notice:
     """``run <id> <task> <state>`` as a :class:`Notice`."""
-    kind, identifier, *words = payload.split(" ")
-    return Notice(kind, identifier, tuple(words))
+    kind, identifier, *words = (payload + " ").split(" ")
+    return Notice(kind, identifier, tuple(word for word in words if word))
 
 
 class Database:

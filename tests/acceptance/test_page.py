@@ -255,7 +255,7 @@ async def test_errors_come_in_words(browser: str, ordinary: StandIn) -> None:
 
 async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
     """Where reading needs a token the page asks once, also after a wrong one, and keeps it."""
-    ordinary.token = "let-me-in"  # noqa: S105 - of the stand-in
+    ordinary.token = "let-me-in"
     async with opened(browser, ordinary) as page:
         for attempt, words in (
             ("wrong", "wants a token"),

@@ -28,7 +28,9 @@ def _state() -> set[str]:
 def _ours(name: str) -> bool:
     """Whether a name like ``parley-PID-…`` or ``parley-lab-PID-…`` is not another living one's."""
     match = re.match(r"parley-(?:lab-)?(\d+)", name)
-    return bool(match) and (int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists())
+    if match is None:
+        return False
+    return int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists()
 
 
 def _ask(*argv: str) -> str:

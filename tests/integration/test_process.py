@@ -10,7 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from node.execution import process, proctable
 from node.execution.process import Finished, Running
 from node.model.errors import HostError
 
-Start = Callable[..., "asyncio.Future[Running]"]
+Start = Callable[..., Awaitable[Running]]
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
@@ -56,7 +56,7 @@ async def gone(pid: int) -> None:
 
 
 @pytest.fixture(name="start")
-async def _start() -> AsyncIterator[Callable[..., object]]:
+async def _start() -> AsyncIterator[Start]:
     started: list[Running] = []
 
     async def start(*argv: str, **options: object) -> Running:

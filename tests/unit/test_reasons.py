@@ -7,7 +7,7 @@ from uuid import UUID
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import Choice, Offer
-from lead.planning.reasons import obstacle_in_words, sentence, trace, why_unplaced
+from lead.planning.reasons import sentence, trace, why_unplaced
 from node.model.classes import SchedulingClass
 from node.model.times import MINUTE, SECOND, parse_instant
 from node.model.wire.participants import Obstacle, Proposal
@@ -100,9 +100,9 @@ def test_time_at_different_times_is_said_so() -> None:
 
 def test_an_obstacle_reads_as_a_phrase() -> None:
     """Class, test, priority and times; the article goes with the class."""
-    assert obstacle_in_words(BUSY) == BUSY_IN_WORDS
+    assert BUSY.in_words() == BUSY_IN_WORDS
     normal = BUSY.model_copy(update={"scheduling_class": SchedulingClass.NORMAL, "test": "rtt"})
-    assert obstacle_in_words(normal).startswith("a normal rtt run of priority 5, ")
+    assert normal.in_words().startswith("a normal rtt run of priority 5, ")
 
 
 def test_an_attempt_in_one_sentence() -> None:

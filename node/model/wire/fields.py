@@ -27,7 +27,7 @@ from node.model import times
 class Document(BaseModel):
     """Base of what travels: frozen, unknown fields refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 FROM_OUTSIDE = {"from_outside": True}

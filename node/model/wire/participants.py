@@ -111,6 +111,9 @@ class RunRequest(Document):
     attempt: Attempt
     starts_at: Micros
     ends_at: Micros
+    displacing: bool = Field(
+        default=False, description="Whether runs of lower priority may be set aside for it."
+    )
 
     @model_validator(mode="after")
     def _lasts(self) -> Self:
@@ -127,7 +130,6 @@ class HoldRequest(Document):
     lease_epoch: Epoch
     tool: str
     priority: Priority
-    displacing: bool = Field(description="Whether runs of lower priority may be set aside.")
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
 

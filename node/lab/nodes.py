@@ -1,0 +1,140 @@
+"""One node of a lab: where it is, the command that runs it, and when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import string
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from node.execution import process
+from node.execution.process import Running
+from node.model.errors import HostError
+
+_POLL_S = 0.05
+_REQUEST_S = 30.0
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """What one needs to use a node: it answers at ``url`` and is measured at ``address``."""
+
+    name: str
+    url: str
+    token: str
+    dsn: str
+    address: str
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What a node is started with. ``listen`` is ``HOST:PORT``."""
+
+    name: str
+    listen: str
+    url: str
+    address: str
+    dsn: str
+    state: Path
+    log: Path
+    namespace: str | None = None
+
+
+CommandFactory = Callable[[NodePlan], list[str]]
+
+
+def node_command(plan: NodePlan) -> list[str]:
+    """The argv of a node of ours, less the namespace it is in."""
+    argv = [sys.executable, "-m", "node.cli.main", "up", "--name", plan.name]
+    argv += ["--listen", plan.listen, "--url", plan.url, "--address", plan.address]
+    argv += ["--dsn", plan.dsn, "--state-dir", str(plan.state)]
+    return argv if plan.listen.startswith("127.") else [*argv, "--allow-remote"]
+
+
+def names() -> Iterator[str]:
+    """``a`` to ``z``, then ``n27``, ``n28`` and so on."""
+    letters = string.ascii_lowercase
+    return itertools.chain(letters, (f"n{number}" for number in itertools.count(len(letters) + 1)))
+
+
+async def start(plan: NodePlan, command: CommandFactory) -> Running:
+    """Start the node's process; it is not ready yet."""
+    inside = ["ip", "netns", "exec", plan.namespace] if plan.namespace else []
+    plan.state.mkdir(mode=0o700, exist_ok=True)
+    return await process.start(
+        [*inside, *command(plan)], cwd=plan.state, log=plan.log, env=module_environment()
+    )
+
+
+async def ready(
+    plan: NodePlan, running: Running, session: aiohttp.ClientSession, within_s: float
+) -> LabNode:
+    """Return when the node answers ``/readyz`` with 200.
+
+    :raises HostError: it ended, or was not ready in time; the end of its log is in the message.
+    """
+    answer = "nothing"
+    try:
+        async with asyncio.timeout(within_s):
+            while not running.ended:
+                answer = await _answer(session, f"{plan.url}/readyz")
+                if answer == "200":
+                    return LabNode(plan.name, plan.url, _token(plan), plan.dsn, plan.address)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(running.wait(), _POLL_S)
+    except TimeoutError:
+        why = f"was not ready within {within_s:g} s; {plan.url}/readyz last gave {answer}"
+    else:
+        why = f"ended with exit code {(await running.wait()).exit_code} before it was ready"
+    raise HostError(f"node {plan.name} {why}. Its log ends:\n{process.tail_of(plan.log, 20)}")
+
+
+async def introduce(one: LabNode, other: LabNode, session: aiohttp.ClientSession) -> None:
+    """Make ``other`` known to ``one``.
+
+    :raises HostError: ``one`` would not have it; says why.
+    """
+    try:
+        async with session.post(
+            f"{one.url}/v1/nodes",
+            json={"url": other.url},
+            headers={"Authorization": f"Bearer {one.token}"},
+            timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
+        ) as response:
+            if response.ok:
+                return
+            said = f"{response.status} {(await response.text())[:500]}"
+    except (aiohttp.ClientError, TimeoutError) as fault:
+        said = str(fault) or type(fault).__name__
+    raise HostError(f"node {one.name} could not be told of node {other.name}: {said}")
+
+
+def module_environment() -> dict[str, str]:
+    """What makes ``python -m node…`` work from any directory, also from a source tree."""
+    return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+async def _answer(session: aiohttp.ClientSession, url: str) -> str:
+    """The status with which a node answers, or why there is no answer."""
+    try:
+        async with session.get(url, timeout=aiohttp.ClientTimeout(total=_REQUEST_S)) as response:
+            return str(response.status)
+    except (aiohttp.ClientError, TimeoutError) as fault:
+        return str(fault) or type(fault).__name__
+
+
+def _token(plan: NodePlan) -> str:
+    """The token a node made at its first start."""
+    try:
+        return (plan.state / "token").read_text().strip()
+    except FileNotFoundError:
+        raise HostError(
+            f"node {plan.name} is ready but wrote no token to {plan.state / 'token'}, so nobody "
+            "can ask it for anything"
+        ) from None

@@ -1,0 +1,291 @@
+"""A lab: several full nodes on this host, each a process with a database of its own.
+
+::
+
+    Lab ── PrivateCluster ── one database per node
+     ├──── Namespaces + emulator        (or loopback addresses)
+     └──── a, b, c, …                   one process each, in a session of its own
+
+Whatever is set up puts its undoing on one stack, so a stop undoes exactly what came to be, in the
+reverse order, wherever the set-up got to. If this process is killed outright the kernel ends the
+nodes, the emulator and the database; namespaces go when the next lab starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import aiohttp
+
+from node.execution import process
+from node.execution.process import Running
+from node.lab import loopback, nodes, wan
+from node.lab.namespaces import Namespaces, NamespaceSite
+from node.lab.nodes import CommandFactory, LabNode, NodePlan, node_command
+from node.lab.wan import WanSettings
+from node.model.errors import DatabaseUnavailable, HostError, NotFound
+from node.postgres import PrivateCluster, ServerBinaries, locate
+
+HTTP_PORT = 8642
+READY_S = 60.0
+GRACE_S = 15.0
+"""How long a node may take to finish or mark its runs when the lab stops."""
+
+_CONNECTIONS_PER_NODE = 30
+
+_Outcome = TypeVar("_Outcome")
+
+
+def _silent(*_: str) -> None:
+    """For those who do not want to be told."""
+
+
+class Lab:
+    """``count`` nodes, on loopback addresses or, with ``wan_settings``, in namespaces.
+
+    ``progress`` is told in a few words how far the start is; ``died`` gets the name and a sentence
+    when a node, the database or the emulator ends without having been asked to. The others go on.
+    """
+
+    def __init__(  # noqa: PLR0913 - the last four have defaults that only tests change
+        self,
+        count: int,
+        wan_settings: WanSettings | None = None,
+        *,
+        progress: Callable[[str], None] = _silent,
+        died: Callable[[str, str], None] = _silent,
+        command: CommandFactory = node_command,
+        binaries: ServerBinaries | None = None,
+        ready_s: float = READY_S,
+    ) -> None:
+        """Describe the lab; nothing is started."""
+        self.nodes: list[LabNode] = []
+        self.wan_report: dict[str, Any] | None = None
+        self._names = list(itertools.islice(nodes.names(), count))
+        self._wan_settings = wan_settings
+        self._progress = progress
+        self._died = died
+        self._command = command
+        self._binaries = binaries
+        self._ready_s = ready_s
+        self._plans: dict[str, NodePlan] = {}
+        self._running: dict[str, Running] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._undo = contextlib.AsyncExitStack()
+        self._stopping: asyncio.Task[None] | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start, or stop what had been started and say why."""
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything and return when every node knows every other.
+
+        :raises HostError: this host cannot do it, or a node did not become ready; call
+            :meth:`stop` then, too.
+        """
+        # First in, last out: directory, addresses, database, nodes.
+        work = _work_directory()
+        self._undo.callback(shutil.rmtree, work, ignore_errors=True)
+        plans = await self._addresses(work)
+        cluster = await self._database(work / "postgres")
+        self._watch("database", cluster.wait())
+        self._session = await self._undo.enter_async_context(aiohttp.ClientSession())
+        self._undo.push_async_callback(self._end_nodes)
+        for plan in plans:
+            await cluster.create_database(plan.name)
+            self._plans[plan.name] = _with_dsn(plan, cluster.dsn(plan.name))
+        self.nodes = await _all(self._start_node(plan) for plan in self._plans.values())
+        pairs = itertools.permutations(self.nodes, 2)
+        await _all(nodes.introduce(one, other, self._session) for one, other in pairs)
+        self._progress("every node knows every other")
+
+    async def stop(self) -> None:
+        """End everything and leave nothing behind; repeatable, also while it is under way."""
+        if self._stopping is None:
+            for watch in self._watches.values():
+                watch.cancel()
+            self._stopping = asyncio.create_task(self._undo.aclose(), name="stop lab")
+        await asyncio.shield(self._stopping)
+
+    async def kill(self, name: str) -> None:
+        """Kill a node outright, as a power cut would; nobody is told that it died."""
+        running = self._forget(name)
+        running.send(signal.SIGKILL)
+        await running.wait()
+
+    async def restart(self, name: str) -> LabNode:
+        """Start a node again, after ending it if it still runs; same address, database and state.
+
+        :raises HostError: it did not become ready.
+        """
+        await self._forget(name).end(GRACE_S)
+        fresh = await self._start_node(self._plans[name])
+        self.nodes = [fresh if node.name == name else node for node in self.nodes]
+        return fresh
+
+    async def _addresses(self, work: Path) -> list[NodePlan]:
+        if self._wan_settings is None:
+            claim = loopback.claim(len(self._names))
+            self._undo.callback(claim.release)
+            return [
+                _plan(work, name, address, claim.port, address)
+                for name, address in zip(self._names, claim.addresses, strict=True)
+            ]
+        namespaces = Namespaces(self._names)
+        # Not in a thread: a start that is given up must not go on making namespaces.
+        sites = namespaces.create()
+        self._undo.callback(namespaces.remove)
+        await self._start_wan(sites, self._wan_settings)
+        self._progress(f"{len(sites)} network namespaces joined by a WAN")
+        return [
+            _plan(work, name, site.management, HTTP_PORT, site.address, site.namespace)
+            for name, site in zip(self._names, sites, strict=True)
+        ]
+
+    async def _start_wan(self, sites: list[NamespaceSite], settings: WanSettings) -> None:
+        words = wan.arguments([site.site for site in sites], settings)
+        emulator = await process.start(
+            [sys.executable, "-m", "node.lab.wan", *words], env=nodes.module_environment()
+        )
+        self._undo.push_async_callback(self._end_wan, emulator)
+        await emulator.printed(wan.READY)
+        self._watch("wan", emulator.wait())
+
+    async def _end_wan(self, emulator: Running) -> None:
+        await emulator.end(GRACE_S)
+        printed = (await emulator.wait()).stdout.partition(wan.READY)[2]
+        if printed:
+            self.wan_report = json.loads(printed)
+
+    async def _database(self, directory: Path) -> PrivateCluster:
+        found = self._binaries or locate()
+        if not isinstance(found, ServerBinaries):
+            raise DatabaseUnavailable("a lab makes its own databases and takes no server's address")
+        connections_max = max(300, _CONNECTIONS_PER_NODE * len(self._names))
+        cluster = await PrivateCluster.create(directory, found, connections_max=connections_max)
+        self._undo.push_async_callback(cluster.stop)
+        await cluster.start()
+        self._progress(f"Postgres {found.major} started")
+        return cluster
+
+    async def _start_node(self, plan: NodePlan) -> LabNode:
+        if self._session is None:
+            raise HostError("the lab has not been started")
+        running = await nodes.start(plan, self._command)
+        self._running[plan.name] = running
+        node = await nodes.ready(plan, running, self._session, self._ready_s)
+        self._watch(plan.name, running.wait())
+        self._progress(f"node {plan.name} is ready at {plan.url}")
+        return node
+
+    async def _end_nodes(self) -> None:
+        await _all(running.end(GRACE_S) for running in self._running.values())
+
+    def _forget(self, name: str) -> Running:
+        """The node's process, whose end is no news any more."""
+        if name not in self._running:
+            raise NotFound(f"the lab has no node {name}; it has {', '.join(self._plans)}")
+        if watch := self._watches.pop(name, None):
+            watch.cancel()
+        return self._running[name]
+
+    def _watch(self, name: str, end: Awaitable[object]) -> None:
+        async def watch() -> None:
+            await end
+            plan = self._plans.get(name)
+            said = f". Its log ends:\n{process.tail_of(plan.log)}" if plan else ""
+            self._died(name, f"{name} has ended without having been asked to{said}")
+
+        self._watches[name] = asyncio.create_task(watch(), name=f"watch {name}")
+
+
+async def serve(lab: Lab, ready: Callable[[Lab], None]) -> None:
+    """Start a lab, call ``ready``, hold it until INT, TERM or HUP, and leave nothing behind.
+
+    A signal during the start ends it; further signals during the stop are ignored. Runs in the main
+    thread, whose signal handlers it takes over for the while.
+
+    :raises HostError: the lab could not be started; all of it has been undone.
+    """
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, asked.set)
+    try:
+        async with _until(asked) as stop:
+            starting = asyncio.create_task(lab.start(), name="start lab")
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                ready(lab)
+                await stop
+            else:
+                starting.cancel()
+                await asyncio.wait({starting})
+    finally:
+        await lab.stop()
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.asynccontextmanager
+async def _until(event: asyncio.Event) -> AsyncIterator[asyncio.Task[bool]]:
+    """A task that ends with the event, or with the block."""
+    task = asyncio.create_task(event.wait())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+def _work_directory() -> Path:
+    """A directory through which the database's account may pass, but in which it sees nothing."""
+    work = Path(tempfile.mkdtemp(prefix=f"parley-lab-{os.getpid()}-"))
+    work.chmod(0o711)
+    return work
+
+
+def _plan(
+    work: Path, name: str, host: str, port: int, address: str, namespace: str | None = None
+) -> NodePlan:
+    listen = f"{host}:{port}"
+    state, log = work / name, work / f"{name}.log"
+    return NodePlan(name, listen, f"http://{listen}", address, "", state, log, namespace)
+
+
+def _with_dsn(plan: NodePlan, dsn: str) -> NodePlan:
+    return dataclasses.replace(plan, dsn=dsn)
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
+    """The outcomes of works done at the same time; the first fault ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as faults:
+        raise faults.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,80 @@
+"""A program with the command line and the few answers of a node that a lab relies on."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from pathlib import Path
+
+import asyncpg
+from aiohttp import web
+
+from node.execution import process
+
+TOKEN = web.AppKey("token", str)
+PEERS = web.AppKey("peers", list[str])
+
+
+async def add_node(request: web.Request) -> web.Response:
+    """Remember a peer, from those who have the token."""
+    if request.headers.get("Authorization") != f"Bearer {request.app[TOKEN]}":
+        return web.json_response({"title": "Who is asking is not known"}, status=401)
+    request.app[PEERS].append((await request.json())["url"])
+    return web.json_response({}, status=201)
+
+
+async def list_nodes(request: web.Request) -> web.Response:
+    """The peers this node was told of."""
+    return web.json_response(sorted(request.app[PEERS]))
+
+
+async def ping(request: web.Request) -> web.Response:
+    """What ping says from where this node is."""
+    argv = ["ping", "-n", "-c", "5", "-i", "0.05", request.query["to"]]
+    return web.Response(body=(await process.finish(argv, timeout_s=10)).stdout)
+
+
+async def ready(_: web.Request) -> web.Response:
+    """Ready from the first answer on."""
+    return web.Response()
+
+
+def main() -> None:
+    """Check the arguments and the database, and serve."""
+    parser = argparse.ArgumentParser()
+    for option in ("--name", "--listen", "--url", "--address", "--dsn"):
+        parser.add_argument(option, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--allow-remote", action="store_true")
+    parser.add_argument("--never-ready", action="store_true")
+    parser.add_argument("--broken", action="store_true")
+    options = parser.parse_args()
+    if options.broken:
+        sys.exit("the configuration is broken")
+    host, _, port = options.listen.partition(":")
+    if not host.startswith("127.") and not options.allow_remote:
+        sys.exit("listening beyond loopback must be asked for")
+
+    app = web.Application()
+    token_file: Path = options.state_dir / "token"
+    if not token_file.exists():
+        token_file.write_text(secrets.token_hex() + "\n")
+    app[TOKEN] = token_file.read_text().strip()
+    app[PEERS] = []
+    app.router.add_post("/v1/nodes", add_node)
+    app.router.add_get("/v1/nodes", list_nodes)
+    app.router.add_get("/ping", ping)
+    if not options.never_ready:
+        app.router.add_get("/readyz", ready)
+
+    async def check_database(_: web.Application) -> None:
+        connection = await asyncpg.connect(options.dsn)
+        await connection.close()
+
+    app.on_startup.append(check_database)
+    web.run_app(app, host=host, port=int(port))
+
+
+if __name__ == "__main__":
+    main()
