@@ -58,7 +58,7 @@ from node.store import nodes, tasks
 from node.store.database import Database
 from node.store.outbox import Kind
 from node.trust.keys import NodeKey
-from tests.clocks import ManualClock
+from tests.clocks import START, ManualClock
 
 T = TypeVar("T")
 Call = tuple[str, str, str]
@@ -382,17 +382,32 @@ def own(site: Site) -> OwnNode:
 
 
 def introduction(
-    participants: Sequence[Site],
+    participants: Sequence[Site], *, accepted: bool | None = True, **options: Any
+) -> Introduction:
+    """An idle task of these participants, which have accepted it unless said."""
+    listed = [
+        Listed(
+            node=p.identity,
+            name=p.name,
+            url=p.node.card.url,
+            address=p.node.card.address,
+            accepted=accepted,
+            tools=("sleep",) if accepted else (),
+        )
+        for p in participants
+    ]
+    return introduce(listed, **options)
+
+
+def introduce(
+    participants: Sequence[Listed],
     *,
     scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE,
     duration: int = DURATION,
     priority: int = 0,
     schedule: Schedule | None = None,
-    accepted: bool | None = True,
-    tool: str | None = "sleep",
 ) -> Introduction:
-    """An idle task of these participants, which have accepted it."""
-    site = participants[0]
+    """An idle task of these participants, addressed to the first."""
     return Introduction(
         task=uuid4(),
         test="idle",
@@ -402,27 +417,17 @@ def introduction(
             "participants": [p.name for p in participants],
         },
         tools=(),
-        tool=tool,
+        tool="sleep",
         scheduling_class=scheduling_class,
         duration=duration,
         priority=priority,
-        participants=tuple(
-            Listed(
-                node=p.identity,
-                name=p.name,
-                url=p.node.card.url,
-                address=p.node.card.address,
-                accepted=accepted,
-                tools=("sleep",) if accepted else (),
-            )
-            for p in participants
-        ),
+        participants=tuple(participants),
         participant=0,
         addresses={},
         schedule=schedule or Schedule(),
         campaign=None,
         reference=None,
-        created_at=site.clock.now(),
+        created_at=START,
     )
 
 
