@@ -157,8 +157,8 @@ def try_again_at(
 ) -> int | None:
     """When to ask again for slots that found no time: growing, jittered pauses, never past the end.
 
-    The pause doubles from a quarter of a second with each failure in a row, up to five minutes, and is drawn
-    between half of it and all of it.
+    The pause doubles from a quarter of a second with each failure in a row, up to five minutes,
+    and is drawn between half of it and all of it.
     """
     if not waiting:
         return None
