@@ -13,7 +13,7 @@ from aiohttp import web
 from node.execution import process
 
 TOKEN = web.AppKey("token", str)
-PEERS = web.AppKey("peers", list[str])
+PEERS: web.AppKey[list[str]] = web.AppKey("peers", list)
 
 
 async def add_node(request: web.Request) -> web.Response:
@@ -26,7 +26,8 @@ async def add_node(request: web.Request) -> web.Response:
 
 async def list_nodes(request: web.Request) -> web.Response:
     """The peers this node was told of."""
-    return web.json_response(sorted(request.app[PEERS]))
+    peers = request.app[PEERS]
+    return web.json_response(sorted(peers))
 
 
 async def ping(request: web.Request) -> web.Response:
