@@ -319,6 +319,10 @@ class World:
         await self._make_known()
         return made
 
+    async def two(self) -> tuple[Site, Site]:
+        """Nodes a and b."""
+        return await self.site("a"), await self.site("b")
+
     async def three(self) -> tuple[Site, Site, Site]:
         """Nodes a, b and c."""
         return await self.site("a"), await self.site("b"), await self.site("c")

@@ -23,7 +23,7 @@ THINKING = 2 * times.SECOND
 
 
 async def _task(world: World, scheduling_class: SchedulingClass) -> tuple[Site, Site, Introduction]:
-    a, b = await world.site("a"), await world.site("b")
+    a, b = await world.two()
     schedule = Schedule(
         start=HOUR, repeat=times.HOUR // 2, until=HOUR + RUNS * times.HOUR // 2, slip=0
     )
