@@ -17,6 +17,7 @@ from node.store.runs import KeptPart
 from tests.clocks import START
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     Site,
     World,
     book_everywhere,
@@ -25,6 +26,8 @@ from tests.worlds import (
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 LATER = HOUR + times.HOUR

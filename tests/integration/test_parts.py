@@ -14,7 +14,9 @@ from node.model.wire.participants import PartMessage
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.clocks import START
-from tests.worlds import DURATION, Site, World, book_everywhere, introduction
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 GRACE = 15 * times.SECOND

@@ -18,6 +18,7 @@ from node.model.wire.tasks import Schedule
 from tests.clocks import START, ManualClock
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     Call,
     Site,
     World,
@@ -27,6 +28,8 @@ from tests.worlds import (
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 DAY_OF_RUNS = 288

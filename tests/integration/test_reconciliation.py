@@ -10,7 +10,9 @@ from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from tests.clocks import START
-from tests.worlds import DURATION, Call, Site, World, introduction
+from tests.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 
