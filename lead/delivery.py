@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
+import structlog
+
 from lead.participants import Participant
 from node.clock import Clock
 from node.model import times
-from node.model.errors import ParleyError
+from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
 from node.model.wire.participants import CommitRequest, HoldRequest
 from node.store import outbox
 from node.store.database import Connection, Database
@@ -23,6 +25,8 @@ from node.store.outbox import Kind, Message
 
 FIRST_TRY_FOR = 5 * times.SECOND
 """The outbox leaves a new message alone so long: the worker that made it delivers it at once."""
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,14 @@ class Delivery:
 
     async def deliver(self, message: Message) -> None:
         """One message of the outbox."""
-        await self._hand_over(self._participant_of(message.node), message.kind, message.body)
+        try:
+            participant = self._participant_of(message.node)
+        except NotFound:
+            if message.kind is Kind.COMMIT:
+                commit = CommitRequest.model_validate(message.body["commit"])
+                await self._lose(set(commit.runs), "a node that is not known here any more")
+            return
+        await self._hand_over(participant, message.kind, message.body)
 
     async def _hand_over(self, participant: Participant, kind: Kind, body: dict[str, Any]) -> None:
         exchange, task = UUID(body["exchange"]), UUID(body["task"])
@@ -92,14 +103,28 @@ class Delivery:
             await participant.release(exchange, task)
             return
         commit = CommitRequest.model_validate(body["commit"])
-        answered = await participant.commit(exchange, commit)
-        if answered.late:
-            hold = HoldRequest.model_validate(body["hold"])
-            await self._book_again(participant, exchange, hold, commit)
+        try:
+            answered = await participant.commit(exchange, commit)
+            lost: set[UUID] = set()
+            if answered.late:
+                hold = HoldRequest.model_validate(body["hold"])
+                lost = await self._book_again(participant, exchange, hold, commit)
+        except NotAuthenticated:
+            raise
+        except RequestError as error:
+            # It will not take them later either: nobody is to wait for a run that it does not have.
+            log.warning("commit refused", node=participant.name, error=error.detail)
+            lost = set(commit.runs)
+        await self._lose(lost, participant.name)
+
+    async def _lose(self, runs: set[UUID], name: str) -> None:
+        for run in sorted(runs):
+            await self._lose_run(run, f"{name} had dropped the hold before the commit came")
 
     async def _book_again(
         self, participant: Participant, exchange: UUID, hold: HoldRequest, commit: CommitRequest
-    ) -> None:
+    ) -> set[UUID]:
+        """Book the same runs again; those that cannot be."""
         again = uuid5(exchange, "again")
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now}
@@ -115,7 +140,4 @@ class Delivery:
             answer = await participant.commit(again, CommitRequest(runs=kept, data=data))
             if answer.late:
                 lost |= set(kept)
-        for run in sorted(lost):
-            await self._lose_run(
-                run, f"{participant.name} had dropped the hold before the commit came"
-            )
+        return lost

@@ -93,6 +93,11 @@ class Negotiator:
         self._clock = clock
         self._terms = terms
 
+    @property
+    def hold_life(self) -> int:
+        """How long a hold lasts without a word of this lead."""
+        return self._terms.hold_life
+
     async def exchange(
         self, claimed: Claim, participants: Sequence[Participant], slots: Sequence[Slot]
     ) -> Exchange:

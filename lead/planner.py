@@ -24,7 +24,7 @@ from lead.planning.agenda import (
 )
 from lead.store import planning
 from node.clock import Clock
-from node.model.errors import ParleyError, ToolUnavailable
+from node.model.errors import NotFound, ParleyError, ToolUnavailable
 from node.model.ids import TaskId, run_id
 from node.model.recurrence import Recurrence
 from node.model.scheduling import recurrence_of
@@ -48,7 +48,6 @@ class Attempt:
     recurrence: Recurrence
     asked: Agenda
     exchange: Exchange
-    claimed_at: int
 
 
 class Planner:
@@ -83,11 +82,11 @@ class Planner:
         if claimed.state != "active":
             await self._nothing_more(claimed)
             return
-        claimed_at = self._clock.now()
-        participants = [self._participant_of(str(p["node"])) for p in claimed.participants]
-        claimed, missing = await self._introduce(claimed, participants)
-        if missing == "refused":
-            return
+        participants, missing = self._participants(claimed)
+        if missing is None:
+            claimed, missing = await self._introduce(claimed, participants)
+            if missing == "refused":
+                return
         recurrence = recurrence_of(Schedule.model_validate(claimed.schedule), claimed.created_at)
         asked = await self._agenda(claimed, recurrence)
         exchange = Exchange(asked.slots)
@@ -95,7 +94,17 @@ class Planner:
             exchange.fail(missing, "unreachable")
         elif asked.slots:
             exchange = await self._negotiator.exchange(claimed, participants, asked.slots)
-        await self._decide(Attempt(claimed, recurrence, asked, exchange, claimed_at), participants)
+        await self._decide(Attempt(claimed, recurrence, asked, exchange), participants)
+
+    def _participants(self, claimed: Claim) -> tuple[list[Participant], str | None]:
+        """The participants in order, or why one of them cannot be asked."""
+        found = []
+        for listed in claimed.participants:
+            try:
+                found.append(self._participant_of(str(listed["node"])))
+            except NotFound as error:
+                return [], f"{listed['name']}: {error.detail}"
+        return found, None
 
     async def _agenda(self, claimed: Claim, recurrence: Recurrence) -> Agenda:
         max_runs = claimed.schedule.get("max_runs")
@@ -158,15 +167,26 @@ class Planner:
 
     async def _decide(self, attempt: Attempt, participants: Sequence[Participant]) -> None:
         """Make the outcome final, in one transaction, and take it to the participants."""
-        exchange, letters = attempt.exchange, list[Letter]()
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            if exchange.commit is not None and exchange.id is not None:
-                letters = await self._commit(connection, attempt, participants, now)
-            if exchange.id is not None and exchange.commit is None:
-                letters = await self._abort(connection, attempt, participants, now)
-            await self._keep(connection, attempt, now)
+        letters = await self._database.settle(
+            lambda connection: self._conclude(connection, attempt, participants, now)
+        )
         await self._delivery.send(letters)
+
+    async def _conclude(
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        participants: Sequence[Participant],
+        now: int,
+    ) -> list[Letter]:
+        exchange, letters = attempt.exchange, list[Letter]()
+        if exchange.commit is not None and exchange.id is not None:
+            letters = await self._commit(connection, attempt, participants, now)
+        if exchange.id is not None and exchange.commit is None:
+            letters = await self._abort(connection, attempt, participants, now)
+        await self._keep(connection, attempt, now)
+        return letters
 
     async def _commit(
         self,
@@ -195,7 +215,7 @@ class Planner:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
-            life=self._limits.horizon,
+            life=self._negotiator.hold_life,
             runs=tuple(exchange.runs),
         )
         body = {
@@ -224,7 +244,7 @@ class Planner:
         claimed, exchange, asked = attempt.claimed, attempt.exchange, attempt.asked
         unplaced = [slot for slot in asked.slots if slot.nominal in exchange.reasons]
         following = self._following(attempt, unplaced, now)
-        if not await planning.finish_claim(connection, claimed, following, attempt.claimed_at, now):
+        if not await planning.finish_claim(connection, claimed, following, asked.slots, now):
             return  # The task has ended or another worker has it: not ours to say what is next.
         await planning.keep_unplaced(connection, claimed, _waiting(attempt, unplaced), now)
         if exchange.unknown_to:
@@ -264,7 +284,7 @@ class Planner:
         nothing = Following(claimed.planned_to, None, None, 0)
         async with self._database.connection() as connection:
             now = self._clock.now()
-            await planning.finish_claim(connection, claimed, nothing, now, now)
+            await planning.finish_claim(connection, claimed, nothing, (), now)
 
 
 def _introduction(claimed: Claim, place: int) -> Introduction:

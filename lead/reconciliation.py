@@ -22,7 +22,7 @@ from node.store.database import Database
 
 EVERY_S = 600.0
 SETTLED = 2 * times.MINUTE
-"""Runs that start sooner are left alone: what is under way settles by itself."""
+"""Runs that start sooner and decisions younger than this are left alone: they settle themselves."""
 
 log = structlog.get_logger()
 
@@ -70,10 +70,11 @@ class Reconciler:
 
     async def run_once(self, other: Comparable) -> int:
         """Compare with one node; how many runs were repaired."""
-        since = self._clock.now() + SETTLED
+        now = self._clock.now()
+        since = now + SETTLED
         until = since + self._horizon
         async with self._database.connection() as connection:
-            ours = await planning.digests(connection, other.identity, since, until)
+            ours = await planning.digests(connection, other.identity, since, until, now - SETTLED)
         if not ours:
             return 0
         digests = tuple(

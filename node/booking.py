@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -33,6 +34,7 @@ from node.model.wire.participants import (
     Refusal,
     RunRequest,
 )
+from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
 from node.store import bookings
 from node.store.bookings import ExpiredHold, HeldTask
@@ -163,15 +165,21 @@ class TimeLine:
         found = await bookings.blocking_runs(
             connection, start, end, now + self._settings.start_margin
         )
-        question = Question(
+        whatever = Question(
             windows=[(run.starts_at, run.ends_at) for run in refused],
             scheduling_class=task.scheduling_class,
             duration=task.duration,
-            priority=request.priority,
+            priority=-PRIORITY_MAX - 1,
             earliest=now,
             latest=end,
         )
-        in_the_way = dict(answer(question, found).obstacles)
+        staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
+        there = dict(answer(whatever, found).obstacles)
+        in_the_way = {
+            index: booking
+            for index, run in enumerate(refused)
+            if (booking := (staying if run.displacing else there).get(index)) is not None
+        }
         return tuple(
             Refusal(
                 run=run.run,
@@ -303,7 +311,14 @@ class HoldKeeper:
             await self._time_line.release(hold.exchange, hold.task)
         else:
             return False
+        await self._plan_again(hold.task)
         return True
+
+    async def _plan_again(self, task: UUID) -> None:
+        """A hold runs out when whoever negotiated is gone: its lead plans the slots anew."""
+        async with self._database.transaction() as connection:
+            if await bookings.wake_waiting(connection, task, self._clock.now()):
+                await bookings.notify(connection, "task", task, "plan")
 
 
 async def _kept_answer(connection: Connection, exchange: UUID) -> HoldAnswer:

@@ -81,6 +81,11 @@ class Capabilities:
         raise ToolUnavailable(msg)
 
     def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> bool:
-        """Whether this tool needs a port for that participant's part."""
+        """Whether this tool needs a port for that participant's part.
+
+        :raises InvalidDocument: there is no such tool here.
+        """
+        if tool not in self.tools:
+            raise InvalidDocument([FieldFault("/tool", f"there is no tool {tool!r} here")])
         parsed = self.spec(self.test(test), spec)
         return self.tools[tool].needs_port(parsed, participant)

@@ -48,7 +48,7 @@ def chromium() -> Iterator[str]:
         msg = "chromium is not installed: apt-get install chromium"
         raise PageError(msg)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(  # noqa: S603 - the program was looked up just now
+        process = subprocess.Popen(
             [program, *_FLAGS, f"--user-data-dir={Path(profile) / 'data'}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -84,8 +84,10 @@ async def new_page(address: str) -> AsyncIterator[Page]:
             attached = await connection.call(
                 "Target.attachToTarget", targetId=target["targetId"], flatten=True
             )
-            yield await Page(connection, attached["sessionId"]).prepared()
-            await connection.call("Target.disposeBrowserContext", **context)
+            try:
+                yield await Page(connection, attached["sessionId"]).prepared()
+            finally:
+                await connection.call("Target.disposeBrowserContext", **context)
         finally:
             reader.cancel()
 
@@ -98,7 +100,6 @@ class Connection:
         self._socket = socket
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._number = 0
-        self._arrived = asyncio.Event()
         self.events: list[dict[str, Any]] = []
 
     async def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
@@ -126,17 +127,6 @@ class Connection:
                 self._answers.pop(message["id"]).set_result(message)
             else:
                 self.events.append(message)
-                self._arrived.set()
-
-    async def event(self, method: str, session: str) -> None:
-        """Wait until there has been such an event."""
-        async with asyncio.timeout(DEADLINE_S):
-            while not any(
-                event["method"] == method and event.get("sessionId") == session
-                for event in self.events
-            ):
-                self._arrived.clear()
-                await self._arrived.wait()
 
 
 class Page:
@@ -160,9 +150,10 @@ class Page:
         return await self._connection.call(method, self._session, **params)
 
     async def open(self, url: str) -> None:
-        """Go to an address; its scripts have started when this returns."""
-        await self.call("Page.navigate", url=url)
-        await self._connection.event("Page.domContentEventFired", self._session)
+        """Go to an address."""
+        # The host's interfaces may change at any moment, which breaks whatever is under way.
+        while "NETWORK_CHANGED" in (await self.call("Page.navigate", url=url)).get("errorText", ""):
+            pass
 
     async def resize(
         self, width: int, height: int, *, density: float = 1, dark: bool = False
@@ -188,18 +179,30 @@ class Page:
         return answer["result"].get("value")
 
     async def until(self, condition: str) -> None:
-        """Wait until a condition holds in the page; it is looked at in each frame."""
+        """Wait until a condition holds in the page; one that cannot be evaluated yet does not."""
         script = f"""new Promise((resolve) => {{
-            const look = () => (({condition}) ? resolve(true) : setTimeout(look, 16));
+            const holds = () => {{ try {{ return {condition}; }} catch {{ return false; }} }};
+            const look = () => (holds() ? resolve(true) : setTimeout(look, 16));
             look();
         }})"""
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await self.evaluate(script)
+                while not await self._holds(script):
+                    pass
         except TimeoutError:
             text = await self.evaluate("document.body.innerText.slice(0, 1500)")
             msg = f"never became true: {condition}\n--- the page says:\n{text}"
             raise PageError(msg) from None
+
+    async def _holds(self, script: str) -> bool:
+        try:
+            await self.evaluate(script)
+        except PageError as error:
+            # The page was on its way to another document, or to itself again: look there.
+            if "navigated or closed" in str(error) or "context was destroyed" in str(error):
+                return False
+            raise
+        return True
 
     async def text(self, selector: str) -> str:
         """The text a person sees in the first element that matches."""
@@ -245,7 +248,11 @@ class Page:
         return [event["request"]["url"] for event in self._events("Network.requestWillBeSent")]
 
     def complaints(self) -> list[str]:
-        """Errors and warnings: of scripts, of the console, of the browser's own log."""
+        """Errors and warnings: of scripts, of the console, of the browser's own log.
+
+        Not that a request broke because the host's interfaces changed, as they do when labs in
+        network namespaces come and go: the page has to live with it, and does.
+        """
         thrown = [json.dumps(event) for event in self._events("Runtime.exceptionThrown")]
         said = [
             json.dumps(event["args"])
@@ -257,7 +264,7 @@ class Page:
             for event in self._events("Log.entryAdded")
             if event["entry"]["level"] in {"error", "warning"}
         ]
-        return thrown + said + logged
+        return [text for text in thrown + said + logged if "ERR_NETWORK_CHANGED" not in text]
 
     def _events(self, method: str) -> Iterator[dict[str, Any]]:
         for event in self._connection.events:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 import heapq
+from collections.abc import Generator
 from itertools import count
 
 from node.model import times

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
@@ -121,6 +123,16 @@ def series(task: Task, every: int, *, past: int, ahead: int) -> Iterator[Run]:
 
 def ordinary_day(stand_in: StandIn) -> None:
     """Fill a stand-in with what a busy but sane node has."""
+    day = _ordinary_day()
+    stand_in.nodes = list(day.nodes)
+    stand_in.tasks = dict(day.tasks)
+    stand_in.runs = dict(day.runs)
+    stand_in.explanations = dict(day.explanations)
+
+
+@cache
+def _ordinary_day() -> StandIn:
+    stand_in = StandIn()
     stand_in.nodes += [
         stand_in.node("b.example"),
         stand_in.node("c.example"),
@@ -128,7 +140,22 @@ def ordinary_day(stand_in: StandIn) -> None:
     ]
     rtt = task_of("rtt", "a.example", spec={"dest": "198.51.100.7"})
     latency = task_of("latency", "a.example", "b.example", duration=40 * times.SECOND)
-    throughput = task_of(
+    throughput = _throughput_task()
+    for task, minutes in ((rtt, 5), (latency, 10), (throughput, 20), *_background_tasks()):
+        _plan(stand_in, task, minutes)
+    _trouble(stand_in, throughput, latency)
+    for task, ago in ((latency, 24), (rtt, 11)):
+        state = "running" if task is latency else "merging"
+        run = run_of(task, NOW - ago * times.SECOND, state)
+        stand_in.runs[run.id] = run
+    reason = "c.example has no tool for throughput: install the package iperf3 there"
+    refused = task_of("throughput", "a.example", "c.example", state="refused", reason=reason)
+    stand_in.tasks[refused.id] = refused
+    return stand_in
+
+
+def _throughput_task() -> Task:
+    return task_of(
         "throughput",
         "a.example",
         "b.example",
@@ -137,44 +164,41 @@ def ordinary_day(stand_in: StandIn) -> None:
         priority=10,
         schedule=Schedule(cron="*/20 * * * *", timezone="Europe/Berlin", slip=10 * times.MINUTE),
     )
-    trace = task_of(
-        "latency",
-        "c.example",
-        "a.example",
-        scheduling_class=SchedulingClass.BACKGROUND,
-        duration=3 * times.MINUTE,
+
+
+def _background_tasks() -> Iterator[tuple[Task, int]]:
+    yield (
+        task_of(
+            "latency",
+            *("c.example", "a.example"),
+            scheduling_class=SchedulingClass.BACKGROUND,
+            duration=3 * times.MINUTE,
+        ),
+        6,
     )
-    survey = task_of(
-        "idle",
-        "a.example",
-        "b.example",
-        "c.example",
-        scheduling_class=SchedulingClass.BACKGROUND_MULTI,
-        duration=25 * times.MINUTE,
-        spec={"duration": "PT25M"},
+    yield (
+        task_of(
+            "idle",
+            *("a.example", "b.example", "c.example"),
+            scheduling_class=SchedulingClass.BACKGROUND_MULTI,
+            duration=25 * times.MINUTE,
+            spec={"duration": "PT25M"},
+        ),
+        15,
     )
-    plan = ((rtt, 5), (latency, 10), (throughput, 20), (trace, 6), (survey, 15))
-    for task, minutes in plan:
-        runs = list(series(task, minutes * times.MINUTE, past=times.DAY, ahead=times.DAY))
-        stand_in.runs.update((run.id, run) for run in runs)
-        upcoming = min(run.starts_at for run in runs if run.state == "scheduled")
-        counts = {"finished": sum(run.state == "finished" for run in runs)}
-        counts |= {"scheduled": len(runs) - counts["finished"]}
-        repeat = {} if task is throughput else {"repeat": minutes * times.MINUTE}
-        schedule = task.schedule.model_copy(update=repeat)
-        update = {"runs": counts, "next_run_at": upcoming, "schedule": schedule}
-        stand_in.tasks[task.id] = task.model_copy(update=update)
-    _trouble(stand_in, throughput, latency)
-    _running(stand_in, rtt, latency)
-    refused = task_of(
-        "throughput",
-        "a.example",
-        "c.example",
-        state="refused",
-        reason="c.example has no tool for throughput: install the package iperf3 there",
-        runs={},
-    )
-    stand_in.tasks[refused.id] = refused
+
+
+def _plan(stand_in: StandIn, task: Task, minutes: int) -> None:
+    runs = list(series(task, minutes * times.MINUTE, past=times.DAY, ahead=times.DAY))
+    stand_in.runs.update((run.id, run) for run in runs)
+    counts = Counter(run.state for run in runs)
+    repeat = None if task.schedule.cron else minutes * times.MINUTE
+    update = {
+        "runs": dict(counts),
+        "next_run_at": min(run.starts_at for run in runs if run.state == "scheduled"),
+        "schedule": task.schedule.model_copy(update={"repeat": repeat}),
+    }
+    stand_in.tasks[task.id] = task.model_copy(update=update)
 
 
 def failed_run(task: Task, starts_at: int) -> Run:
@@ -265,13 +289,6 @@ def _trouble(stand_in: StandIn, throughput: Task, latency: Task) -> None:
     for run in (failed, missed, displaced, waiting):
         stand_in.runs[run.id] = run
     stand_in.explanations[failed.id] = explanation_of(failed)
-
-
-def _running(stand_in: StandIn, rtt: Task, latency: Task) -> None:
-    running = run_of(latency, NOW - 24 * times.SECOND, "running")
-    merging = run_of(rtt, NOW - 11 * times.SECOND, "merging")
-    for run in (running, merging):
-        stand_in.runs[run.id] = run
 
 
 def crowded_day(stand_in: StandIn) -> None:

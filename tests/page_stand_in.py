@@ -48,6 +48,7 @@ class StandIn:
         self.resumed: list[str] = []
         self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
         self._events = 0
+        self._closing = asyncio.Event()
 
     @staticmethod
     def node(name: str, *, is_self: bool = False, error: str | None = None) -> Node:
@@ -69,6 +70,7 @@ class StandIn:
         """The page and the part of the API that it reads."""
         application = web.Application(middlewares=[self._guard])
         application.add_routes(routes())
+        application.on_shutdown.append(self._end_streams)
         application.add_routes(
             [
                 web.get("/v1/runs", self._list_runs),
@@ -84,6 +86,9 @@ class StandIn:
             ]
         )
         return application
+
+    async def _end_streams(self, _application: web.Application) -> None:
+        self._closing.set()
 
     async def put(self, *runs: Run) -> None:
         """Store runs as they are now and tell everybody who follows the stream."""
@@ -169,7 +174,7 @@ class StandIn:
         assert transport is not None
         self.streams[transport] = response
         try:
-            await asyncio.Event().wait()  # until the browser leaves, or the server is closed
+            await self._closing.wait()
         finally:
             del self.streams[transport]
         return response

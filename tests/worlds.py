@@ -16,9 +16,11 @@ from typing import Any, Self, TypeVar, cast
 from uuid import UUID, uuid4
 
 import aiohttp
+import pytest
 
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
+from lead.participants import Participant
 from lead.planner import Planner
 from lead.planning.agenda import Limits
 from lead.workers import Workers
@@ -57,7 +59,10 @@ from node.store import nodes, tasks
 from node.store.database import Database
 from node.store.outbox import Kind
 from node.trust.keys import NodeKey
-from tests.clocks import ManualClock
+from tests.clocks import START, ManualClock
+
+ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+"""For the modules of tests that ask for a world: its connections outlive the test."""
 
 T = TypeVar("T")
 Call = tuple[str, str, str]
@@ -170,7 +175,7 @@ class Site:
         self.identity = node.card.identity
         self.database: Database = node.database
         settings = node.settings
-        self.delivery = Delivery(node.database, clock, node.participant, node.ending.lose_run)
+        self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.planner = Planner(
             database=node.database,
             clock=clock,
@@ -179,7 +184,7 @@ class Site:
                 node.database, clock, Terms(settings.hold_life, settings.clock_limit)
             ),
             delivery=self.delivery,
-            participant_of=node.participant,
+            participant_of=self._participant,
             choose_tool=self._choose_tool,
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
@@ -187,6 +192,11 @@ class Site:
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)
         self.workers = self.new_workers()
+
+    def _participant(self, identity: str) -> Participant:
+        """Any node on a wire, this one included: its calls can be watched, too."""
+        self.node.directory.by_identity(identity)
+        return cast("_InProcess", self.node).wires[identity]
 
     def _choose_tool(
         self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
@@ -270,7 +280,7 @@ class World:
     """Some nodes that know each other."""
 
     def __init__(
-        self, new_dsn: Callable[[], Awaitable[str]], clock: ManualClock, directory: Path
+        self, lend: Callable[[int], Awaitable[Database]], clock: ManualClock, directory: Path
     ) -> None:
         """All nodes share one clock unless a site is given its own."""
         self.clock = clock
@@ -278,7 +288,7 @@ class World:
         self.calls: list[Call] = []
         self.cut: set[frozenset[str]] = set()
         self.watch: Callable[[Call, str], Awaitable[None]] | None = None
-        self._new_dsn = new_dsn
+        self._lend = lend
         self._directory = directory
         self._stack = contextlib.AsyncExitStack()
 
@@ -302,9 +312,7 @@ class World:
         """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = Database(await self._new_dsn(), size=connections)
-        await database.open()
-        self._stack.push_async_callback(database.close)
+        database = await self._lend(connections)
         node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
@@ -312,6 +320,10 @@ class World:
         self.sites.append(made)
         await self._make_known()
         return made
+
+    async def two(self) -> tuple[Site, Site]:
+        """Nodes a and b."""
+        return await self.site("a"), await self.site("b")
 
     async def three(self) -> tuple[Site, Site, Site]:
         """Nodes a, b and c."""
@@ -326,19 +338,17 @@ class World:
                         await nodes.keep(connection, _card(other), site.clock.now())
             await site.node.directory.refresh()
             node = cast("_InProcess", site.node)
-            node.wires = {
-                other.identity: Wire(self, site, other) for other in self.sites if other is not site
-            }
+            node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
 
     async def meet(self, call: Call, phase: str) -> None:
         """A call passes a wire, or its answer does."""
         if phase == "asked":
             self.calls.append(call)
+        if self.watch is not None:
+            await self.watch(call, phase)
         if frozenset(call[:2]) in self.cut:
             msg = f"{call[1]} cannot be reached: the wire is cut"
             raise PeerUnreachable(msg)
-        if self.watch is not None:
-            await self.watch(call, phase)
 
     def count(self, what: str) -> int:
         """How many calls of this name were made over wires."""
@@ -378,17 +388,32 @@ def own(site: Site) -> OwnNode:
 
 
 def introduction(
-    participants: Sequence[Site],
+    participants: Sequence[Site], *, accepted: bool | None = True, **options: Any
+) -> Introduction:
+    """An idle task of these participants, which have accepted it unless said."""
+    listed = [
+        Listed(
+            node=p.identity,
+            name=p.name,
+            url=p.node.card.url,
+            address=p.node.card.address,
+            accepted=accepted,
+            tools=("sleep",) if accepted else (),
+        )
+        for p in participants
+    ]
+    return introduce(listed, **options)
+
+
+def introduce(
+    participants: Sequence[Listed],
     *,
     scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE,
     duration: int = DURATION,
     priority: int = 0,
     schedule: Schedule | None = None,
-    accepted: bool | None = True,
-    tool: str | None = "sleep",
 ) -> Introduction:
-    """An idle task of these participants, which have accepted it."""
-    site = participants[0]
+    """An idle task of these participants, addressed to the first."""
     return Introduction(
         task=uuid4(),
         test="idle",
@@ -398,27 +423,17 @@ def introduction(
             "participants": [p.name for p in participants],
         },
         tools=(),
-        tool=tool,
+        tool="sleep",
         scheduling_class=scheduling_class,
         duration=duration,
         priority=priority,
-        participants=tuple(
-            Listed(
-                node=p.identity,
-                name=p.name,
-                url=p.node.card.url,
-                address=p.node.card.address,
-                accepted=accepted,
-                tools=("sleep",) if accepted else (),
-            )
-            for p in participants
-        ),
+        participants=tuple(participants),
         participant=0,
         addresses={},
         schedule=schedule or Schedule(),
         campaign=None,
         reference=None,
-        created_at=site.clock.now(),
+        created_at=START,
     )
 
 

@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 
-PAUSE_FIRST = 1 * times.SECOND
+PAUSE_FIRST = 250 * times.MILLISECOND
 PAUSE_MAX = 5 * times.MINUTE
 REFILL_SHARE = 8
 """A repeating task is planned again once an eighth of the horizon is unplanned: in batches."""
@@ -157,8 +157,8 @@ def try_again_at(
 ) -> int | None:
     """When to ask again for slots that found no time: growing, jittered pauses, never past the end.
 
-    The pause doubles from one second with each failure in a row, up to five minutes, and is drawn
-    between half of it and all of it.
+    The pause doubles from a quarter of a second with each failure in a row, up to five minutes,
+    and is drawn between half of it and all of it.
     """
     if not waiting:
         return None

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.model import Claim, Decision, Following, UnplacedSlot
+from lead.planning.agenda import Slot
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, RunRequest
@@ -146,9 +147,12 @@ async def keep_decision(connection: Connection, task: UUID, decision: Decision, 
 
 
 async def finish_claim(
-    connection: Connection, claimed: Claim, following: Following, claimed_at: int, now: int
+    connection: Connection, claimed: Claim, following: Following, asked: Sequence[Slot], now: int
 ) -> bool:
-    """Give the task back with what is to be planned next; False if it is not ours any more."""
+    """Give the task back with what is to be planned next; False if it is not ours any more.
+
+    A slot that waits and was not ``asked`` for came meanwhile: it is planned at once.
+    """
     kept = await connection.fetchval(
         _SQL["finish_claim"],
         claimed.task,
@@ -160,7 +164,8 @@ async def finish_claim(
     )
     if kept is None:
         return False
-    await connection.execute(_SQL["wake_if_waiting"], claimed.task, now, claimed_at)
+    nominals = [slot.nominal for slot in asked]
+    await connection.execute(_SQL["wake_if_waiting"], claimed.task, now, nominals)
     return True
 
 
@@ -187,10 +192,10 @@ async def purge_negotiations(connection: Connection, decided_before: int) -> Non
 
 
 async def digests(
-    connection: Connection, participant: str, since: int, until: int
+    connection: Connection, participant: str, since: int, until: int, decided_before: int
 ) -> list[tuple[UUID, str, list[UUID]]]:
     """Active tasks led here with this participant: id, state, and the ids of the runs to come."""
-    rows = await connection.fetch(_SQL["digests"], participant, since, until)
+    rows = await connection.fetch(_SQL["digests"], participant, since, until, decided_before)
     return [(row[0], row[1], row[2] or []) for row in rows]
 
 

@@ -20,7 +20,7 @@ from node.store.database import Connection, Record
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 _DECISIONS_SHOWN = 20
-_SCHEDULE_MAX = 5000
+_SCHEDULE_MAX = 20_000
 
 
 def run_of(row: Record, parts: tuple[PartView, ...] | None = None) -> Run:

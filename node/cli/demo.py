@@ -20,7 +20,7 @@ from node.cli.invocation import Invocation
 from node.cli.output import Output, aligned, printable
 from node.cli.progress import Progress
 from node.cli.references import route, short
-from node.cli.serving import Lab, with_lab
+from node.cli.serving import Lab, lab_of, with_lab
 from node.cli.session import Session
 from node.cli.times import clock_time
 from node.model.errors import ParleyError
@@ -69,9 +69,9 @@ def demo(context: click.Context, *, check: bool) -> None:
     """Start three nodes, let them measure each other, and show the results until Ctrl-C."""
     from node.client.users import UserClient  # loads aiohttp
     from node.clock import SystemClock
-    from node.lab.supervisor import Lab as RealLab  # loads the whole service
 
-    lab, clock, progress = RealLab(_NODES, namespaces=None), SystemClock(), Progress()
+    clock, progress = SystemClock(), Progress()
+    lab = lab_of(_NODES, progress)
 
     async def work() -> int:
         first = lab.nodes[0]
@@ -124,6 +124,8 @@ async def _create(session: Session, lab: Lab) -> list[tuple[Task, str]]:
             session.progress.note(f"{wish.test} is left out: {because}")
             continue
         task = await session.client.create_task(document_of(wish, source, dest))
+        # One after the other: three batches at once would take each other's times.
+        task = await session.client.until_planned(task.id)
         between = route((source, dest))
         session.progress.note(f"{wish.test} {between} every {wish.repeat}: task {short(task.id)}")
         asked.append((task, between))

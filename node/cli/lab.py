@@ -15,11 +15,11 @@ from node.cli.failures import report, say
 from node.cli.invocation import Invocation
 from node.cli.output import aligned
 from node.cli.progress import Progress
-from node.cli.serving import Lab, with_lab
+from node.cli.serving import Lab, lab_of, with_lab
 from node.model.errors import NotAllowed, ParleyError
 
 if TYPE_CHECKING:
-    from node.lab.supervisor import WanSettings
+    from node.lab.wan import WanSettings
 
 _NODES_MAX = 50
 _WHOLE = 100
@@ -100,7 +100,7 @@ def up(
         wan = wan_of(namespaces=namespaces, **network)
         if wan is not None:
             progress.note(wan.sentence())
-        lab = _made(nodes, wan)
+        lab = lab_of(nodes, progress, None if wan is None else _settings(wan))
         context.exit(asyncio.run(with_lab(lab, progress, lambda: _serve(lab, as_json=as_json))))
     except ParleyError as error:
         progress.clear()
@@ -125,14 +125,8 @@ def wan_of(*, namespaces: bool, **network: float | None) -> Wan | None:
     return Wan(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
 
 
-def _made(nodes: int, wan: Wan | None) -> Lab:
-    from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
-
-    return RealLab(nodes, namespaces=None if wan is None else _settings(wan))
-
-
 def _settings(wan: Wan) -> WanSettings:
-    from node.lab.supervisor import WanSettings
+    from node.lab.wan import WanSettings
 
     return WanSettings(delay_ms=wan.delay_ms, loss=wan.loss, rate_mbit=wan.rate_mbit)
 

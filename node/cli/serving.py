@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from node.cli.failures import INTERRUPTED
 from node.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from node.lab.wan import WanSettings
 
 
 class LabNode(Protocol):
@@ -52,13 +55,23 @@ class Lab(Protocol):
         """The nodes, once they are up."""
         ...
 
-    async def start(self, progress: Callable[[str], None]) -> None:
+    async def start(self) -> None:
         """Start them all; returns when they answer."""
         ...
 
     async def stop(self) -> None:
         """Stop them and remove everything that was made for them."""
         ...
+
+
+def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> Lab:
+    """A lab that tells of its start, and of nodes that die."""
+    from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
+
+    def died(name: str, why: str) -> None:
+        progress.note(f"! {name}: {why}")
+
+    return RealLab(count, wan, progress=progress.note, died=died)
 
 
 Done = TypeVar("Done")
@@ -79,7 +92,7 @@ async def with_lab(
         loop.add_signal_handler(number, ending.set)
     try:
         progress.status("starting the nodes", "starting")
-        started = await _unless(ending, lab.start(progress.note))
+        started = await _unless(ending, lab.start())
         if started.cancelled():
             return INTERRUPTED
         started.result()
@@ -87,7 +100,8 @@ async def with_lab(
         worked = await _unless(ending, work())
         return 0 if worked.cancelled() else worked.result()
     finally:
-        progress.status("taking the lab down", "ending")
+        if progress.terminal:  # in a pipe the last line is the work's own
+            progress.status("taking the lab down", "ending")
         await lab.stop()
         progress.clear()
 

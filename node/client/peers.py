@@ -92,7 +92,7 @@ class Peers:
                 timeout=limit,
                 allow_redirects=False,
             ) as response:
-                answered = await response.content.read(_ANSWER_BYTES_MAX)
+                answered = await _read(response)
                 status, kind = response.status, response.content_type
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             told = str(error) or f"no answer within {self._timeout_s:g} s"
@@ -165,6 +165,17 @@ class Peer:
     async def compare(self, request: DigestRequest) -> Differences:
         """Compare what both sides have of the runs to come."""
         return await self._ask(Differences, "POST", "digests", request)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body: a single ``read(n)`` gives what has arrived so far, which may be a part."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _ANSWER_BYTES_MAX:
+            msg = f"{response.url.host} answered with more than {_ANSWER_BYTES_MAX} bytes"
+            raise PeerAnswered(msg)
+    return bytes(body)
 
 
 def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:

@@ -103,17 +103,16 @@ class Launcher:
         now = self._clock.now()
         async with self._database.connection() as connection:
             for run in await runs.due_runs(connection, now + LOOKAHEAD):
-                if run.participant is not None and run.id not in self._tasks:
+                if run.id not in self._tasks:
                     self._launch(run)
-            for moved in await runs.lead_only_due(connection, now):
-                await bookings.notify(connection, "run", moved.id, moved.task, RunState.MERGING)
             taken_back = await runs.taken_back(connection, list(self._tasks))
         for gone in taken_back:
             self._stop(gone)
 
     def _launch(self, run: DueRun) -> None:
         self._cancelled[run.id] = asyncio.Event()
-        task = asyncio.create_task(self._execute(run), name=f"run {run.id}")
+        work = self._execute(run) if run.participant is not None else self._await_parts(run)
+        task = asyncio.create_task(work, name=f"run {run.id}")
         self._tasks[run.id] = task
         task.add_done_callback(lambda _: self._forget(run.id))
 
@@ -128,6 +127,14 @@ class Launcher:
             event.set()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
+
+    async def _await_parts(self, run: DueRun) -> None:
+        """A run led here without a part of this node: from its start on, others' parts may come."""
+        if await self._until(run.starts_at, self._cancelled[run.id]):
+            async with self._database.transaction() as connection:
+                now = self._clock.now()
+                if await runs.move(connection, [run.id], RunState.MERGING, None, now):
+                    await bookings.notify(connection, "run", run.id, run.task, RunState.MERGING)
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]

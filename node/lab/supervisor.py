@@ -269,7 +269,7 @@ def _work_directory() -> Path:
     return work
 
 
-def _plan(  # noqa: PLR0913, PLR0917 - the fields of a plan
+def _plan(
     work: Path, name: str, host: str, port: int, address: str, namespace: str | None = None
 ) -> NodePlan:
     listen = f"{host}:{port}"

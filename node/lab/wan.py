@@ -132,8 +132,7 @@ class Wan:
         }
         # Per direction, so that traffic elsewhere does not change who is lost here.
         self._dice = {
-            direction: random.Random(f"{settings.seed}/{direction}")  # noqa: S311 - no secret
-            for direction in self.tallies
+            direction: random.Random(f"{settings.seed}/{direction}") for direction in self.tallies
         }
 
     def take(self, sender: int, packet: bytes, now: float) -> None:
@@ -232,7 +231,7 @@ def main(words: Sequence[str]) -> None:
     sys.stdout.write(wan.report() + "\n")
 
 
-class _Ended(Exception):  # noqa: N818 - not an error: it is how a signal leaves the loop
+class _Ended(Exception):
     """Somebody wants the program to end."""
 
 

@@ -256,6 +256,11 @@ async def decision(
     return None if row is None else (row[0], row[1])
 
 
+async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
+    """Have a task's waiting slots planned now; False if it has none, or is not led here."""
+    return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
+
+
 async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
     """Holds whose life is over, oldest first."""
     rows = await connection.fetch(_SQL["expired_holds"], now)

@@ -201,11 +201,6 @@ async def without_parts(connection: Connection, ended_before: int) -> list[UUID]
     return [row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before)]
 
 
-async def lead_only_due(connection: Connection, now: int) -> list[Moved]:
-    """Runs led here without a part of this node, whose start has come, now wait for parts."""
-    return [Moved(row[0], row[1]) for row in await connection.fetch(_SQL["lead_only_due"], now)]
-
-
 async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
     """Runs that a gone process of this node left running: id, process, its start ticks."""
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]

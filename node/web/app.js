@@ -42,7 +42,7 @@ function refreshAll() {
   for (const refresh of [refreshLists, refreshSchedule, refreshTasks, refreshNodes, refreshDrawer]) refresh();
 }
 
-/** Runs a fetch; what goes wrong is said on the page, and taken back when it goes right again. */
+/** Runs a fetch and gives whether it went well; if not, the page says why until it does. */
 async function reporting(action) {
   try {
     // The browser's own clock may be anywhere: what is past and what is next, the node's clock says.
@@ -55,13 +55,15 @@ async function reporting(action) {
     if (!(error instanceof ApiError)) console.error(error);
     problem = error.message;
     firstClock = null;
+    drawNotice();
+    return false;
   }
   drawNotice();
+  return true;
 }
 
 async function fetchLists() {
   const ids = [...changed];
-  changed.clear();
   const { task } = place();
   const answers = await Promise.all(LIST_NAMES.map((name) => api.get(listPath(name, model.now(), task))));
   answers.forEach(({ items }, index) => {
@@ -69,6 +71,8 @@ async function fetchLists() {
     model.lists[name] = model.merge(items);
     byId(`${name}-api`).href = listPath(name, model.now(), task);
   });
+  // Only now: what could not be fetched is still to be fetched when this is tried again.
+  for (const id of ids) changed.delete(id);
   announce(ids);
   drawRuns();
   await fetchSingly(ids.filter((id) => !answers.some(({ items }) => items.some((run) => run.id === id))));
@@ -78,8 +82,14 @@ async function fetchLists() {
 async function fetchSingly(ids) {
   if (!ids.length) return;
   if (ids.length > SINGLY_AT_MOST) return void refreshSchedule();
-  model.merge(await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`))));
+  const found = await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`).catch(forgotten)));
+  model.merge(found.filter(Boolean));
   drawRuns();
+}
+
+// A run that is gone again since its event was sent is no error.
+function forgotten(error) {
+  if (error.status !== 404) throw error;
 }
 
 async function fetchSchedule() {
@@ -264,6 +274,7 @@ function everySecond() {
   timeline.draw();
 }
 
+document.documentElement.dataset.started = "true";
 listen();
 header.drawLive("connecting");
 drawPlace();

@@ -127,6 +127,6 @@ export function drawRuns(box, entries, model) {
     columns: LISTS.last.columns,
     empty: () => ["None."],
     row: (entry) => runRow(entry, model, lastCells),
-    sign: (entry) => JSON.stringify(entry),
+    sign: (entry) => JSON.stringify([entry, model.specOf(entry)]),
   });
 }

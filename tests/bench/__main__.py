@@ -17,7 +17,8 @@ from typing import Any
 
 import aiohttp
 
-from node.lab.supervisor import Lab, LabNode
+from node.lab.nodes import LabNode
+from node.lab.supervisor import Lab
 from node.model import times
 from node.model.times import format_instant
 
@@ -119,10 +120,10 @@ async def start_errors(caller: Caller) -> list[Figure]:
 
 async def main() -> None:
     """Measure everything, print it, write it down."""
-    lab = Lab(2, namespaces=None)
+    lab = Lab(2, progress=print)
     figures: list[Figure] = []
     try:
-        await lab.start(print)
+        await lab.start()
         async with aiohttp.ClientSession() as session:
             caller = Caller(session, lab.nodes[0])
             measures: list[Callable[[Caller], Awaitable[Figure]]] = [post_to_commit, batch_rate]

@@ -79,7 +79,8 @@ ON CONFLICT (id) DO UPDATE SET
 WHERE run.state = 'waiting';
 
 -- keep_waiting --
--- Slots that found no time, each with what stood in the way.
+-- Slots that found no time, each with what stood in the way. One that is still held here, because others refused
+-- it, keeps the reason for when its hold is dropped.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
@@ -90,11 +91,16 @@ SELECT
 FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text [], $11::text [])
     AS wanted (id, slot, attempt, state, reason)
 ON CONFLICT (id) DO UPDATE SET
-    state = excluded.state,
+    state = CASE WHEN run.state = 'waiting' THEN excluded.state ELSE run.state END,
     reason = CASE WHEN excluded.state = 'unplaced' AND run.reason <> '' THEN run.reason ELSE excluded.reason END,
     changed_at = excluded.changed_at,
     finished_at = CASE WHEN excluded.state = 'unplaced' THEN excluded.changed_at END
-WHERE run.state = 'waiting';
+WHERE
+    run.state = 'waiting'
+    OR (
+        run.state IN ('booked', 'set-aside')
+        AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'held')
+    );
 
 -- keep_decision --
 INSERT INTO decision (
@@ -117,7 +123,9 @@ RETURNING planning.task_id;
 -- A slot that came to wait while the task was being planned must not be forgotten.
 UPDATE planning
 SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, waiting.slot)
-FROM (SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting' AND attempt > 1 AND created_at >= $3) AS waiting
+FROM (
+    SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting' AND NOT (slot = ANY($3::timestamptz []))
+) AS waiting
 WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL;
 
 -- give_back --
@@ -135,17 +143,23 @@ UPDATE task SET participants = $2, tool = $3, duration = $4 WHERE id = $1;
 DELETE FROM negotiation WHERE decided_at < $1;
 
 -- digests --
--- Runs to come of the tasks led here, for comparison with one participant.
+-- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be
+-- on its way to the participants is left for the next time.
 SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
 FROM task
 LEFT JOIN run
     ON
         run.task_id = task.id AND run.state IN ('booked', 'running', 'merging')
         AND run.starts_at >= $2 AND run.starts_at < $3
+        AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE
     task.lead = (SELECT identity FROM node WHERE is_self)
     AND task.state = 'active'
     AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
+    AND NOT EXISTS (
+        SELECT FROM negotiation
+        WHERE negotiation.task_id = task.id AND (negotiation.state = 'open' OR negotiation.decided_at > $4)
+    )
 GROUP BY task.id
 ORDER BY task.id
 LIMIT 1000;

@@ -6,15 +6,15 @@ batches of hundreds of windows travel in each message and nobody reads them by e
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document
-from node.model.wire.tasks import PARTICIPANTS_MAX, Participant, Schedule
+from node.model.wire.tasks import PARTICIPANTS_MAX, PRIORITY_MAX, Participant, Schedule
 
 BATCH_MAX = 512
 """Most runs in one exchange."""
@@ -23,6 +23,10 @@ Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
 Sentence = Annotated[str, Field(max_length=1000)]
 Place = Annotated[int, Field(ge=0, lt=PARTICIPANTS_MAX)]
+Length = Annotated[int, Field(gt=0, lt=times.LATEST, strict=True)]
+Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
+Epoch = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
 
 
 class Introduction(Document):
@@ -34,8 +38,8 @@ class Introduction(Document):
     tools: tuple[str, ...]
     tool: str | None
     scheduling_class: SchedulingClass
-    duration: Micros
-    priority: int
+    duration: Length
+    priority: Priority
     participants: tuple[Participant, ...]
     participant: Place
     addresses: dict[str, str]
@@ -57,10 +61,10 @@ class ProposalRequest(Document):
     """When could you? Windows are sorted by start; each must hold one run of ``duration``."""
 
     task: UUID
-    lease_epoch: int
+    lease_epoch: Epoch
     scheduling_class: SchedulingClass
-    duration: Annotated[Micros, Field(ge=1)]
-    priority: int
+    duration: Length
+    priority: Priority
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
 
 
@@ -72,7 +76,7 @@ class Obstacle(Document):
     task: UUID
     test: str
     scheduling_class: SchedulingClass
-    priority: int
+    priority: Priority
     starts_at: Micros
     ends_at: Micros
 
@@ -104,21 +108,28 @@ class RunRequest(Document):
 
     run: UUID
     slot: Micros
-    attempt: int
+    attempt: Attempt
     starts_at: Micros
     ends_at: Micros
     displacing: bool = Field(
         default=False, description="Whether runs of lower priority may be set aside for it."
     )
 
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.ends_at <= self.starts_at:
+            msg = "ends before it starts"
+            raise ValueError(msg)
+        return self
+
 
 class HoldRequest(Document):
     """Book these runs, for now."""
 
     task: UUID
-    lease_epoch: int
+    lease_epoch: Epoch
     tool: str
-    priority: int
+    priority: Priority
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
 

@@ -185,7 +185,8 @@ DELETE FROM run WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND 
 UPDATE run
 SET
     state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $3, starts_at = slot,
-    ends_at = slot + (ends_at - starts_at), reason = 'was not booked by all participants; is being tried again'
+    ends_at = slot + (ends_at - starts_at),
+    reason = coalesce(reason, 'was not booked by all participants; is being tried again')
 WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
 RETURNING id;
 
@@ -205,6 +206,14 @@ SELECT
 FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text []) AS wanted (id, slot, attempt, reason)
 ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, changed_at = excluded.changed_at
 WHERE run.state = 'waiting';
+
+-- wake_waiting --
+-- At the lead: a slot that waits again because its hold ran out, with nobody there who negotiated for it.
+UPDATE planning
+SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, waiting.slot)
+FROM (SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting') AS waiting
+WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
+RETURNING planning.task_id;
 
 -- expired_holds --
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
@@ -239,6 +248,6 @@ LEFT JOIN run
     ON
         run.task_id = task.id AND run.state IN ('booked', 'running')
         AND run.starts_at >= $3 AND run.starts_at < $4
-LEFT JOIN exchange ON run.exchange_id = exchange.id
-WHERE task.id = ANY($1::uuid []) AND task.lead = $2 AND (run.id IS NULL OR exchange.state = 'committed')
+        AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
+WHERE task.id = ANY($1::uuid []) AND task.lead = $2
 GROUP BY task.id;

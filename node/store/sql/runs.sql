@@ -72,15 +72,6 @@ INNER JOIN node ON task.lead = node.identity AND node.is_self
 WHERE run.state = 'merging' AND run.ends_at < $1
 LIMIT 500;
 
--- lead_only_due --
--- Runs led here in which this node takes no part: they are under way once their start has come.
-UPDATE run
-SET state = 'merging', changed_at = $1
-WHERE
-    state = 'booked' AND participant IS NULL AND starts_at <= $1
-    AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
-RETURNING id, task_id;
-
 -- interrupted --
 -- Left running by a process of this node that is gone.
 SELECT id, process_id, process_ticks FROM run WHERE state = 'running';

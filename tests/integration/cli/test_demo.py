@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ class PlainLab:
 
     nodes: list[PlainNode]
 
-    async def start(self, progress: Callable[[str], None]) -> None:
+    async def start(self) -> None:
         """Up already."""
 
     async def stop(self) -> None:

@@ -38,9 +38,8 @@ class PlainLab:
     stopping: Callable[[], None] | None = None
     stopped: int = 0
 
-    async def start(self, progress: Callable[[str], None]) -> None:
+    async def start(self) -> None:
         """Start as the test has it."""
-        progress("starting a")
         if self.starting is not None:
             await self.starting()
 

@@ -1,0 +1,271 @@
+"""What every participant must do, whether it is this node itself or another one over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from lead.participants import Participant
+from node.consent import stored
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import Conflict, InvalidDocument, NotFound
+from node.model.wire.participants import Introduction, ProposalRequest
+from node.model.wire.tasks import Participant as Listed
+from node.service import Node
+from node.store import tasks
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import know, served
+from tests.worlds import DURATION, commit_request, hold_request, introduce
+
+HOUR = START + times.HOUR
+WINDOW = (HOUR, HOUR + times.HOUR)
+
+
+@dataclass
+class Party:
+    """A participant under test, who leads it, and where it really is."""
+
+    participant: Participant
+    lead: Node
+    node: Node
+
+    def task(self, **options: object) -> Introduction:
+        """An idle task of this participant alone."""
+        return introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+
+    async def known(self, **options: object) -> Introduction:
+        """A task that has been introduced and accepted."""
+        made = self.task(**options)
+        if self.node is self.lead:
+            async with self.node.database.transaction() as connection:
+                await tasks.keep(connection, stored(made, self.lead.card.identity))
+        answered = await self.participant.introduce(made)
+        assert answered.accepted
+        return made
+
+
+def _listed(node: Node) -> Listed:
+    card = node.card
+    return Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
+
+
+@pytest.fixture(params=["own node", "peer over HTTP"])
+async def party(
+    request: pytest.FixtureRequest, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Party]:
+    """Each implementation of the port in turn."""
+    async with contextlib.AsyncExitStack() as stack:
+        lead = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        if request.param == "own node":
+            yield Party(lead.own, lead, lead)
+            return
+        far = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        await know(lead, far)
+        await know(far, lead)
+        yield Party(lead.peer(far.card.identity), lead, far)
+
+
+def _proposal(task: Introduction, *windows: tuple[int, int]) -> ProposalRequest:
+    return ProposalRequest(
+        task=task.task,
+        lease_epoch=1,
+        scheduling_class=task.scheduling_class,
+        duration=task.duration,
+        priority=task.priority,
+        windows=windows,
+    )
+
+
+async def test_it_says_who_it_is(party: Party) -> None:
+    """A participant carries the identity and the name of its node."""
+    assert party.participant.identity == party.node.card.identity
+    assert party.participant.name == party.node.card.name
+
+
+async def test_it_accepts_what_it_can_do(party: Party) -> None:
+    """An introduction is accepted with the tools that are offered, and may be repeated."""
+    task = await party.known()
+    answered = await party.participant.introduce(task)
+    assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
+
+
+async def test_it_refuses_a_test_it_does_not_know(party: Party) -> None:
+    """A refusal is an answer, with the reason."""
+    task = party.task().model_copy(update={"test": "juggling"})
+    answered = await party.participant.introduce(task)
+    assert not answered.accepted
+    assert "there is no test 'juggling'" in (answered.reason or "")
+
+
+async def test_it_refuses_a_spec_it_does_not_understand(party: Party) -> None:
+    """A wrong field of the spec is named in the refusal."""
+    task = party.task().model_copy(update={"spec": {"duration": "soon"}})
+    answered = await party.participant.introduce(task)
+    assert not answered.accepted
+    assert "/test/spec/duration" in (answered.reason or "")
+
+
+async def test_it_refuses_the_place_of_another(party: Party) -> None:
+    """Whoever is addressed as somebody else says so."""
+    task = party.task()
+    stranger = task.participants[0].model_copy(update={"node": "ed25519:" + "A" * 43})
+    answered = await party.participant.introduce(
+        task.model_copy(update={"participants": (stranger,)})
+    )
+    assert not answered.accepted
+    assert answered.reason == "this is another node than the one meant"
+
+
+async def test_it_offers_its_free_time(party: Party) -> None:
+    """A proposal has the free ranges, the clock and the horizon."""
+    task = await party.known()
+    answered = await party.participant.propose(_proposal(task, WINDOW))
+    assert answered.free == (WINDOW,)
+    assert answered.free_displacing is None
+    assert answered.now == START
+    assert answered.horizon == START + times.DAY
+
+
+async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None:
+    """Both passes are answered at once, and what stands in the way is named."""
+    low = await party.known()
+    await party.participant.hold(uuid4(), hold_request(low, [HOUR]))
+    high = await party.known(priority=1)
+    busy = (HOUR, HOUR + DURATION)
+    answered = await party.participant.propose(_proposal(high, busy, WINDOW))
+    assert answered.free == ((busy[1], WINDOW[1]),)
+    assert answered.free_displacing == (busy, WINDOW)
+    equal = await party.known()
+    answered = await party.participant.propose(_proposal(equal, busy))
+    assert answered.free == ()
+    assert [(o.window, o.starts_at, o.test) for o in answered.obstacles] == [(0, HOUR, "idle")]
+    assert "busy with an exclusive idle run" in (answered.reason or "")
+
+
+async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
+    """A hold takes the time, and the same exchange again gets the same answer."""
+    task, exchange = await party.known(), uuid4()
+    request = hold_request(task, [HOUR, HOUR + DURATION])
+    first = await party.participant.hold(exchange, request)
+    assert first.held == tuple(run.run for run in request.runs)
+    assert await party.participant.hold(exchange, request) == first
+    answered = await party.participant.propose(_proposal(task, (HOUR, HOUR + 2 * DURATION)))
+    assert answered.free == ()
+
+
+async def test_it_refuses_run_by_run(party: Party) -> None:
+    """What is taken is refused with its obstacle, and the rest is held."""
+    task = await party.known()
+    await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+    other = await party.known()
+    request = hold_request(other, [HOUR, HOUR + DURATION])
+    answered = await party.participant.hold(uuid4(), request)
+    assert answered.held == (request.runs[1].run,)
+    [refusal] = answered.refused
+    assert refusal.run == request.runs[0].run
+    assert refusal.obstacle is not None
+    assert refusal.obstacle.task == task.task
+
+
+async def test_it_displaces_when_told_to(party: Party) -> None:
+    """A displacing hold sets lower priorities aside, and its release gives them back."""
+    low = await party.known()
+    kept, exchange = hold_request(low, [HOUR]), uuid4()
+    await party.participant.hold(exchange, kept)
+    await party.participant.commit(exchange, commit_request(kept))
+    high, second = await party.known(priority=1), uuid4()
+    answered = await party.participant.hold(second, hold_request(high, [HOUR], displacing=True))
+    assert answered.set_aside == 1
+    await party.participant.release(second, high.task)
+    answered = await party.participant.hold(uuid4(), hold_request(high, [HOUR]))
+    assert answered.refused[0].obstacle is not None
+    assert answered.refused[0].obstacle.run == kept.runs[0].run
+
+
+async def test_it_commits_once(party: Party) -> None:
+    """A commit is taken, and a repeated one is no error; the dropped runs are free."""
+    task, exchange = await party.known(), uuid4()
+    request = hold_request(task, [HOUR, HOUR + DURATION])
+    await party.participant.hold(exchange, request)
+    for _ in range(2):
+        assert not (await party.participant.commit(exchange, commit_request(request, keep=1))).late
+    span = (HOUR, HOUR + 2 * DURATION)
+    answered = await party.participant.propose(_proposal(task, span))
+    assert answered.free == ((HOUR + DURATION, HOUR + 2 * DURATION),)
+
+
+async def test_it_releases_as_often_as_asked(party: Party) -> None:
+    """A release frees the time at once and may come again."""
+    task, exchange = await party.known(), uuid4()
+    await party.participant.hold(exchange, hold_request(task, [HOUR]))
+    for _ in range(2):
+        await party.participant.release(exchange, task.task)
+    answered = await party.participant.propose(_proposal(task, WINDOW))
+    assert answered.free == (WINDOW,)
+
+
+async def test_it_says_when_a_commit_is_late(party: Party) -> None:
+    """A commit of what was released, or was never held, is answered as late."""
+    task, exchange = await party.known(), uuid4()
+    request = hold_request(task, [HOUR])
+    assert (await party.participant.commit(uuid4(), commit_request(request))).late
+    await party.participant.hold(exchange, request)
+    await party.participant.release(exchange, task.task)
+    assert (await party.participant.commit(exchange, commit_request(request))).late
+
+
+async def test_a_release_that_comes_first_wins(party: Party) -> None:
+    """A hold that its own release has overtaken is a conflict."""
+    task, exchange = await party.known(), uuid4()
+    await party.participant.release(exchange, task.task)
+    with pytest.raises(Conflict, match="has been released"):
+        await party.participant.hold(exchange, hold_request(task, [HOUR]))
+
+
+async def test_it_does_not_hold_for_unknown_tasks(party: Party) -> None:
+    """A task that was never introduced is not found, so that its lead introduces it."""
+    with pytest.raises(NotFound, match="introduce it first"):
+        await party.participant.hold(uuid4(), hold_request(party.task(), [HOUR]))
+
+
+async def test_it_refuses_an_old_lease(party: Party) -> None:
+    """A worker that lost its lease is told so."""
+    task = await party.known()
+    await party.participant.hold(uuid4(), hold_request(task, [HOUR], epoch=2))
+    with pytest.raises(Conflict, match="lease epoch 1 is older than 2"):
+        await party.participant.hold(uuid4(), hold_request(task, [HOUR + times.HOUR]))
+
+
+async def test_it_lets_background_runs_share(party: Party) -> None:
+    """Background runs are held whatever else is booked."""
+    task = await party.known()
+    await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+    quiet = await party.known(scheduling_class=SchedulingClass.BACKGROUND)
+    answered = await party.participant.propose(_proposal(quiet, WINDOW))
+    assert answered.free == (WINDOW,)
+    assert (await party.participant.hold(uuid4(), hold_request(quiet, [HOUR]))).held
+
+
+async def test_no_hold_is_lost_among_many(party: Party) -> None:
+    """The largest batch is held in one exchange."""
+    task = await party.known(duration=times.MINUTE)
+    starts = [HOUR + number * times.MINUTE for number in range(512)]
+    answered = await party.participant.hold(uuid4(), hold_request(task, starts))
+    assert len(answered.held) == 512
+
+
+async def test_it_refuses_a_tool_it_does_not_know(party: Party) -> None:
+    """A hold for a tool that is not there is refused, and nothing is booked."""
+    task = await party.known()
+    request = hold_request(task, [HOUR]).model_copy(update={"tool": "magic"})
+    with pytest.raises(InvalidDocument, match="there is no tool 'magic' here"):
+        await party.participant.hold(uuid4(), request)
+    answered = await party.participant.propose(_proposal(task, WINDOW))
+    assert answered.free == (WINDOW,)

@@ -1,0 +1,163 @@
+"""Runs of lower priority give way: set aside by a hold, then displaced or given back."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from node.model import times
+from node.settings import Settings
+from node.store import runs
+from tests.bookers import HOUR, REACH, Booker
+from tests.worlds import (
+    DURATION,
+    HOLD_LIFE,
+    ON_ONE_LOOP,
+    commit_request,
+    hold_request,
+)
+
+pytestmark = ON_ONE_LOOP
+
+
+async def test_a_higher_priority_sets_lower_ones_aside(booker: Booker) -> None:
+    """Strictly lower priorities give way to a displacing hold; a release gives them back."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    task, exchange = await booker.task(2), uuid4()
+    request = hold_request(task, [HOUR], displacing=True)
+    answered = await booker.hold(request, exchange)
+    assert (answered.held, answered.set_aside) == ((request.runs[0].run,), 1)
+    assert await booker.site.state(low) == "set-aside"
+    await booker.site.node.time_line.release(exchange, task.task)
+    assert await booker.site.states() == {low: "scheduled"}
+
+
+@pytest.mark.parametrize("priority", [2, 3])
+async def test_equal_or_higher_priorities_stay(booker: Booker, priority: int) -> None:
+    """Only strictly lower priorities are displaced."""
+    stays = (await booker.book(await booker.task(priority), HOUR)).runs[0].run
+    answered = await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
+    assert (answered.held, answered.set_aside) == ((), 0)
+    assert await booker.site.states() == {stays: "scheduled"}
+
+
+async def test_nothing_is_displaced_unless_asked_for(booker: Booker) -> None:
+    """A hold of the first pass leaves lower priorities alone."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    answered = await booker.hold(hold_request(await booker.task(9), [HOUR]))
+    assert (answered.held, answered.set_aside) == ((), 0)
+    assert await booker.site.states() == {low: "scheduled"}
+
+
+async def test_a_running_run_is_never_displaced(booker: Booker) -> None:
+    """What runs already goes on, however important the other is."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    booker.world.clock.move_to(HOUR)
+    async with booker.site.database.transaction() as connection:
+        assert await runs.begin(connection, low, HOUR)
+    request = hold_request(await booker.task(9), [HOUR + times.MINUTE], displacing=True)
+    answered = await booker.hold(request)
+    assert (answered.held, answered.set_aside) == ((), 0)
+    assert await booker.site.states() == {low: "running"}
+
+
+@pytest.mark.parametrize(("before", "left"), [(1, "scheduled"), (0, "set-aside")])
+async def test_a_run_about_to_start_is_never_displaced(
+    booker: Booker, before: int, left: str
+) -> None:
+    """Inside the start margin a run is safe; at its edge it still gives way."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    margin = Settings().start_margin
+    booker.world.clock.move_to(HOUR - margin + before)
+    answered = await booker.hold(hold_request(await booker.task(9), [HOUR], displacing=True))
+    assert answered.set_aside == (left == "set-aside")
+    assert await booker.site.state(low) == left
+
+
+async def test_a_commit_displaces_and_tells_the_lead(booker: Booker) -> None:
+    """Once the winner is committed, what was set aside is displaced and its lead is told why."""
+    lower = await booker.task(1)
+    low = (await booker.book(lower, HOUR)).runs[0].run
+    task, exchange = await booker.task(2), uuid4()
+    request = hold_request(task, [HOUR], displacing=True)
+    await booker.hold(request, exchange)
+    await booker.site.node.time_line.commit(exchange, commit_request(request))
+    assert await booker.site.state(low) == "displaced"
+    [(node, kind, body)] = await booker.site.letters()
+    assert (node, kind) == (booker.lead.identity, "run-end")
+    assert (body["run"], body["state"]) == (str(low), "displaced")
+    assert body["displaced_by"] == str(request.runs[0].run)
+    reason = f"displaced by a run of higher priority (idle of task {task.task}, priority 2 over 1)"
+    assert body["reason"] == reason
+    assert await booker.site.reason(low) == reason
+
+
+async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booker) -> None:
+    """Expiry gives set-aside runs their time back, as a release does."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
+    booker.world.clock.advance(HOLD_LIFE)
+    assert await booker.site.node.holds.run_once() == 1
+    assert await booker.site.states() == {low: "scheduled"}
+    assert await booker.site.letters() == []
+
+
+async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: Booker) -> None:
+    """If somebody else has taken the time meanwhile the run is lost, and its lead is told."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    task, exchange = await booker.task(2), uuid4()
+    await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
+    await booker.book(await booker.task(0), HOUR - DURATION, HOUR + DURATION)
+    thief = await booker.task(0, duration=times.MINUTE)
+    await booker.site.execute("UPDATE run SET ends_at = $2 WHERE task_id = $1", task.task, HOUR + 9)
+    await booker.book(thief, HOUR + times.MINUTE)
+    await booker.site.node.time_line.release(exchange, task.task)
+    assert await booker.site.state(low) == "displaced"
+    assert "lost its time meanwhile" in (await booker.site.reason(low) or "")
+    assert [body["run"] for _, _, body in await booker.site.letters()] == [str(low)]
+
+
+async def test_a_refused_winner_gives_back_at_once(booker: Booker) -> None:
+    """If the winner cannot be booked after all, what gave way for it has its time back."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    high = (await booker.book(await booker.task(9), HOUR + DURATION)).runs[0].run
+    task = await booker.task(5, duration=2 * DURATION)
+    answered = await booker.hold(hold_request(task, [HOUR], displacing=True))
+    assert answered.held == ()
+    assert await booker.site.states() == {low: "scheduled", high: "scheduled"}
+
+
+async def test_a_commit_of_a_part_gives_back_the_rest(booker: Booker) -> None:
+    """A commit displaces what gave way to the kept runs only."""
+    lost, kept = (
+        run.run for run in (await booker.book(await booker.task(1), HOUR, 2 * REACH + HOUR)).runs
+    )
+    exchange = uuid4()
+    request = hold_request(await booker.task(2), [HOUR, 2 * REACH + HOUR], displacing=True)
+    await booker.hold(request, exchange)
+    await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
+    assert await booker.site.state(lost) == "displaced"
+    assert await booker.site.state(kept) == "scheduled"
+
+
+async def test_a_held_run_that_gave_way_goes_with_its_release(booker: Booker) -> None:
+    """A held run set aside by a second hold is gone after both are released; nothing is left."""
+    first, second = (uuid4(), await booker.task(1)), (uuid4(), await booker.task(2))
+    for exchange, task in (first, second):
+        await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
+    for exchange, task in (first, second):
+        await booker.site.node.time_line.release(exchange, task.task)
+    assert await booker.site.states() == {}
+    assert await booker.free((HOUR, HOUR + DURATION)) == [(HOUR, HOUR + DURATION)]
+
+
+async def test_a_chain_of_displacements_unwinds(booker: Booker) -> None:
+    """Three holds over each other: the released ones give back in turn, the first owner wins."""
+    owner = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    chain = [(uuid4(), await booker.task(priority)) for priority in (2, 3)]
+    for exchange, task in chain:
+        await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
+    for exchange, task in reversed(chain):
+        await booker.site.node.time_line.release(exchange, task.task)
+    assert await booker.site.states() == {owner: "scheduled"}

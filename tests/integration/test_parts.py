@@ -1,0 +1,195 @@
+"""The parts of a run: collected from its participants, merged at its lead."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from uuid import UUID, uuid4
+
+import pytest
+
+from node.model import times
+from node.model.errors import NotAllowed
+from node.model.runstate import RunState
+from node.model.wire.participants import PartMessage
+from node.store import runs
+from node.store.runs import KeptPart
+from tests.clocks import START
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+GRACE = 15 * times.SECOND
+
+
+def _part(site: Site, place: int, reason: str | None = None) -> KeptPart:
+    result = {"slept_ms": 1.0} if reason is None else None
+    return KeptPart(place, site.name, result, reason, HOUR, HOUR + DURATION)
+
+
+async def _running(sites: tuple[Site, ...]) -> UUID:
+    """A run of all these sites that has begun; the first one leads."""
+    [run] = await book_everywhere(introduction(sites), sites[0], sites, [HOUR])
+    sites[0].clock.move_to(HOUR)
+    for site in sites:
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run, HOUR)
+    return run
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_the_last_part_merges_whatever_the_order(
+    world: World, order: tuple[int, ...]
+) -> None:
+    """As soon as all parts are in the run is finished at its lead, whoever comes last."""
+    sites = await world.three()
+    run = await _running(sites)
+    for place in order:
+        assert await sites[0].state(run) != "finished"
+        await sites[place].node.collector.keep_own(run, _part(sites[place], place))
+        await world.settle()
+    assert [await site.state(run) for site in sites] == ["finished"] * 3
+    [row] = await sites[0].rows("SELECT result, summary FROM run")
+    assert (row["result"]["participants"], row["summary"]) == (3, "idle for PT5M on 3 hosts")
+    assert len(await sites[0].rows("SELECT FROM part")) == 3
+    assert len(await sites[1].rows("SELECT FROM part")) == 1
+
+
+async def test_a_lead_whose_part_is_in_waits_for_the_others(world: World) -> None:
+    """While parts are missing the run is merging at its lead."""
+    a, b, _ = sites = await world.three()
+    run = await _running(sites)
+    await a.node.collector.keep_own(run, _part(a, 0))
+    assert await a.state(run) == "merging"
+    assert await b.state(run) == "running"
+
+
+async def test_a_missing_part_is_given_up_and_its_node_named(world: World) -> None:
+    """After the grace the run fails without the part, and says whose it was."""
+    a, b, c = sites = await world.three()
+    run = await _running(sites)
+    await a.node.collector.keep_own(run, _part(a, 0))
+    await c.node.collector.keep_own(run, _part(c, 2))
+    await world.settle()
+    world.clock.move_to(HOUR + DURATION + GRACE)
+    await a.tend()
+    assert await a.state(run) == "merging"
+    world.clock.advance(1)
+    await a.tend()
+    assert await a.state(run) == "failed"
+    assert "b: sent no part in time" in (await a.reason(run) or "")
+    assert await b.state(run) == "running"
+
+
+async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None:
+    """A part without a result fails the run as soon as all are in, in the words of its node."""
+    a, b, _ = sites = await world.three()
+    run = await _running(sites)
+    for place, site in enumerate(sites):
+        reason = "sleep: killed by a signal" if site is b else None
+        await site.node.collector.keep_own(run, _part(site, place, reason))
+    await world.settle()
+    assert [await site.state(run) for site in sites] == ["failed", "failed", "finished"]
+    assert "b: sleep: killed by a signal" in (await a.reason(run) or "")
+
+
+@pytest.mark.parametrize(
+    ("late", "state"), [(None, "finished"), ("the program was killed", "failed")]
+)
+async def test_a_late_part_finishes_only_what_then_succeeds(
+    world: World, late: str | None, state: str
+) -> None:
+    """A part that comes after the run was given up finishes it if the merge succeeds."""
+    a, b, _ = sites = await world.three()
+    run = await _running(sites)
+    for site in sites:
+        if site is not b:
+            part = _part(site, sites.index(site))
+            await site.node.collector.keep_own(run, part)
+    await world.settle()
+    world.clock.move_to(HOUR + DURATION + GRACE + 1)
+    await a.tend()
+    await b.node.collector.keep_own(run, _part(b, 1, late))
+    await world.settle()
+    assert await a.state(run) == state
+    assert (await a.reason(run) is None) == (state == "finished")
+
+
+async def test_a_part_that_comes_twice_counts_once(world: World) -> None:
+    """The first part of a participant stands; a repeated message changes nothing."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    message = PartMessage(
+        run=run, result={"slept_ms": 1.0}, reason=None, started_at=1, finished_at=2, command=None
+    )
+    failed = message.model_copy(update={"result": None, "reason": "late"})
+    await a.node.collector.receive(b.identity, message)
+    await a.node.collector.receive(b.identity, failed)
+    await a.node.collector.keep_own(run, _part(a, 0))
+    assert await a.state(run) == "finished"
+
+
+async def test_a_stranger_sends_no_part(world: World) -> None:
+    """A part of a node that takes no part in the run is refused; one of no run is ignored."""
+    a, b, c = await world.three()
+    run = await _running((a, b))
+    message = PartMessage(
+        run=run, result={}, reason=None, started_at=None, finished_at=None, command=None
+    )
+    with pytest.raises(NotAllowed, match="takes no part in run"):
+        await a.node.collector.receive(c.identity, message)
+    await a.node.collector.receive(c.identity, message.model_copy(update={"run": uuid4()}))
+    assert await a.rows("SELECT FROM part") == []
+
+
+async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
+    """Parts of a cancelled run are kept and change nothing."""
+    a, b, _ = sites = await world.three()
+    run = await _running(sites)
+    await a.node.ending.cancel_run(run)
+    await world.settle()
+    for place, site in enumerate(sites):
+        await site.node.collector.keep_own(run, _part(site, place, "cancelled"))
+    await world.settle()
+    assert [await site.state(run) for site in sites] == ["cancelled"] * 3
+    assert await b.reason(run) == "cancelled on a"
+
+
+async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
+    """A lead that was not there at the start marks its run as missed, with the reason."""
+    a, b = sites = await world.two()
+    [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
+    part = _part(a, 0, "the node was down at its start")
+    await a.node.collector.keep_own(run, part, RunState.MISSED)
+    assert await a.state(run) == "missed"
+    assert await a.reason(run) == "the node was down at its start"
+    message = PartMessage(
+        run=run, result={"slept_ms": 1.0}, reason=None, started_at=1, finished_at=2, command=None
+    )
+    await a.node.collector.receive(b.identity, message)
+    assert await a.state(run) == "missed"
+
+
+async def test_a_lead_that_takes_no_part_merges_too(world: World) -> None:
+    """A lead without a part of its own merges what its participants send."""
+    lead, b, c = await world.three()
+    task = introduction([b, c])
+    [run] = await book_everywhere(task, lead, [b, c], [HOUR])
+    await lead.execute(
+        """
+        INSERT INTO run (id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at,
+            state, created_at, changed_at)
+        VALUES ($1, $2, $3, 1, 'exclusive', 0, $3, $4, 'merging', $3, $3)
+        """,
+        run,
+        task.task,
+        HOUR,
+        HOUR + DURATION,
+    )
+    world.clock.move_to(HOUR)
+    for place, site in enumerate((b, c)):
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run, HOUR)
+        await site.node.collector.keep_own(run, _part(site, place))
+    await world.settle()
+    assert await lead.state(run) == "finished"

@@ -1,0 +1,102 @@
+"""Lead and participant compare what they have of the runs to come, and repair what differs."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from lead.reconciliation import Comparable, Reconciler
+from node.model import times
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import Introduction
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+from tests.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+
+
+async def _compare(site: Site, other: Site) -> int:
+    node = site.node
+    comparable: Comparable = node.peer(other.identity)
+    reconciler = Reconciler(
+        site.database,
+        site.clock,
+        times.DAY,
+        lambda: [comparable],
+        node.ending.lose_run,
+        node.ending.drop_run,
+    )
+    return await reconciler.run_once(comparable)
+
+
+async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
+    a, b = await world.two()
+    schedule = Schedule(start=HOUR, repeat=times.HOUR, until=HOUR + 3 * times.HOUR)
+    task = introduction([a, b], schedule=schedule)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    world.clock.advance(5 * times.MINUTE)
+    return a, b, task, [run_id(TaskId(task.task), HOUR + n * times.HOUR, 1) for n in range(3)]
+
+
+async def test_equal_sides_change_nothing(world: World) -> None:
+    """Where both have the same runs nothing is repaired."""
+    a, b, _, runs = await _planned(world)
+    assert await _compare(a, b) == 0
+    assert await b.states() == dict.fromkeys(runs, "scheduled")
+
+
+async def test_a_run_only_the_lead_has_is_placed_again(world: World) -> None:
+    """What a participant has lost is taken back everywhere and booked anew."""
+    a, b, task, runs = await _planned(world)
+    await b.execute("DELETE FROM run WHERE id = $1", runs[1])
+    assert await _compare(a, b) == 1
+    await world.pass_time(3 * times.SECOND)
+    assert await a.state(runs[1]) == "displaced"
+    assert await a.reason(runs[1]) == "b does not have it any more"
+    again = run_id(TaskId(task.task), HOUR + times.HOUR, 2)
+    assert (await a.state(again), await b.state(again)) == ("scheduled", "scheduled")
+
+
+async def test_a_run_only_the_participant_has_is_ended(world: World) -> None:
+    """What the lead does not know is ended at the participant."""
+    a, b, _, runs = await _planned(world)
+    await a.execute("DELETE FROM run WHERE id = $1", runs[2])
+    assert await _compare(a, b) == 1
+    await world.settle()
+    assert await b.state(runs[2]) == "cancelled"
+    assert await b.reason(runs[2]) == "its lead does not have it any more"
+
+
+async def test_a_participant_with_a_new_database_gets_all_again(world: World) -> None:
+    """Everything a participant has forgotten is introduced and booked again."""
+    a, b, task, _ = await _planned(world)
+    await b.execute("DELETE FROM task")
+    assert await _compare(a, b) == 3
+    await world.pass_time(8 * times.SECOND)
+    again = [run_id(TaskId(task.task), HOUR + n * times.HOUR, 2) for n in range(3)]
+    assert await b.states() == dict.fromkeys(again, "scheduled")
+
+
+async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:
+    """A comparison in the middle of an exchange repairs nothing."""
+    a, b = await world.two()
+    schedule = Schedule(start=HOUR, repeat=DURATION, until=HOUR + 4 * DURATION, slip=0)
+    task = introduction([a, b], schedule=schedule)
+    for site in (a, b):
+        await site.keep(task, a)
+    repaired = []
+
+    async def compare(call: Call, phase: str) -> None:
+        if call[2] in {"hold", "commit"}:
+            watch, world.watch = world.watch, None
+            repaired.append(await _compare(a, b))
+            world.watch = watch
+
+    world.watch = compare
+    await a.plan()
+    assert set(repaired) == {0}
+    assert list((await b.states()).values()) == ["scheduled"] * 4

@@ -1,0 +1,247 @@
+"""Requests between nodes over real HTTP: who is not known and signed for is not let in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import orjson
+import pytest
+
+from node.api import participant
+from node.model import times
+from node.model.errors import NotAuthenticated
+from node.model.wire.nodes import NodeAddition
+from node.model.wire.problems import MEDIA_TYPE
+from node.store import nodes
+from node.trust.keys import NodeKey
+from node.trust.signatures import AGE_MAX_S, SKEW_S, new_nonce, sign
+from node.trust.tokens import digest
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Served, know, served
+
+HOUR = START + times.HOUR
+PATH = "/v1/participant/proposals"
+
+
+@dataclass
+class Caller:
+    """Sends requests to the node b, signed by a unless said."""
+
+    a: Served
+    b: Served
+    http: aiohttp.ClientSession
+
+    def body(self) -> bytes:
+        """A proposal."""
+        return orjson.dumps(
+            {
+                "task": str(uuid4()),
+                "lease_epoch": 1,
+                "scheduling_class": "normal",
+                "duration": times.MINUTE,
+                "priority": 0,
+                "windows": [[HOUR, HOUR + times.HOUR]],
+            }
+        )
+
+    def signed(
+        self, body: bytes, *, key: NodeKey | None = None, to: str | None = None, age_s: int = 0
+    ) -> dict[str, str]:
+        """Headers that sign a proposal."""
+        return sign(
+            key or self.a.key,
+            "POST",
+            f"{self.b.card.url}{PATH}",
+            body,
+            created=self.b.clock.now() // times.SECOND - age_s,
+            nonce=new_nonce(lambda size: uuid4().bytes[:size]),
+            to=to or self.b.card.identity,
+        )
+
+    async def post(self, body: bytes, headers: dict[str, str], path: str = PATH) -> tuple[int, Any]:
+        """The answer's status and document."""
+        url = f"{self.b.card.url}{path}"
+        async with self.http.post(url, data=body, headers=headers) as response:
+            return response.status, orjson.loads(await response.read())
+
+    async def refused(self, body: bytes, headers: dict[str, str], path: str = PATH) -> str:
+        """The reason of a 401."""
+        url = f"{self.b.card.url}{path}"
+        async with self.http.post(url, data=body, headers=headers) as response:
+            document = orjson.loads(await response.read())
+            assert (response.status, response.content_type) == (401, MEDIA_TYPE)
+        assert document["type"].endswith("/not-authenticated")
+        assert document["status"] == 401
+        assert document["instance"] == path.partition("?")[0]
+        return str(document["detail"])
+
+
+@pytest.fixture
+async def caller(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Caller]:
+    """Two served nodes that know each other; some time has passed since their start."""
+    async with contextlib.AsyncExitStack() as stack:
+        a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        await know(a, b)
+        await know(b, a)
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        clock.advance(times.HOUR // 2)
+        yield Caller(a, b, http)
+
+
+async def test_a_signed_request_is_served(caller: Caller) -> None:
+    """A known node's signed request gets its answer."""
+    body = caller.body()
+    status, document = await caller.post(body, caller.signed(body))
+    assert status == 200
+    assert document["free"] == [[HOUR, HOUR + times.HOUR]]
+
+
+async def test_an_unsigned_request_is_refused(caller: Caller) -> None:
+    """Without a signature nobody is let in."""
+    assert await caller.refused(caller.body(), {}) == (
+        "the request is not signed; participants sign theirs with their node's key (RFC 9421)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("age_s", "reason"),
+    [(AGE_MAX_S + 1, "the request is stale: signed at "), (-SKEW_S - 1, "comes from the future")],
+)
+async def test_a_request_of_another_time_is_refused(
+    caller: Caller, age_s: int, reason: str
+) -> None:
+    """A signature that is too old, or of a time to come, is refused with both clocks."""
+    body = caller.body()
+    detail = await caller.refused(body, caller.signed(body, age_s=age_s))
+    assert reason in detail
+    assert "and this node's clock says 2026-12-01T00:30:00Z" in detail
+
+
+async def test_a_request_from_before_the_start_is_refused(caller: Caller) -> None:
+    """Nonces are lost at a restart, so that signatures from before it are refused."""
+    caller.b.verifier._started = caller.b.clock.now()
+    body = caller.body()
+    detail = await caller.refused(body, caller.signed(body, age_s=1))
+    assert "before this node started at 2026-12-01T00:30:00Z" in detail
+
+
+async def test_a_replayed_request_is_refused(caller: Caller) -> None:
+    """The same signature is good once."""
+    body = caller.body()
+    headers = caller.signed(body)
+    assert (await caller.post(body, headers))[0] == 200
+    detail = await caller.refused(body, headers)
+    assert "has been received before: its nonce was used; sign it again" in detail
+
+
+async def test_an_altered_body_is_refused(caller: Caller) -> None:
+    """Who changes the body on its way is found out."""
+    body = caller.body()
+    detail = await caller.refused(body.replace(b"normal", b"background"), caller.signed(body))
+    assert detail == "the request has a body that differs from its Content-Digest"
+
+
+async def test_an_altered_path_is_refused(caller: Caller) -> None:
+    """A signature for one path opens no other, nor the same with a query."""
+    body = caller.body()
+    detail = await caller.refused(body, caller.signed(body), f"{PATH}?more=1")
+    assert detail.startswith("the request has a wrong signature: method, path, query")
+
+
+async def test_an_unknown_key_is_refused(caller: Caller) -> None:
+    """A key that is not pinned is named, with what the owner would have to do."""
+    body = caller.body()
+    detail = await caller.refused(body, caller.signed(body, key=NodeKey.generate()))
+    assert "which this node does not know; its owner admits the node with: parley node" in detail
+
+
+async def test_a_request_for_another_node_is_refused(caller: Caller) -> None:
+    """A request that was signed for somebody else is not taken, even from a known node."""
+    body = caller.body()
+    detail = await caller.refused(body, caller.signed(body, to=NodeKey.generate().identity))
+    assert detail.startswith("the request is meant for the node with the key ")
+
+
+async def test_a_foreign_signature_is_refused(caller: Caller) -> None:
+    """Nobody signs in the name of a known node without its key."""
+    body = caller.body()
+    headers = caller.signed(body, key=NodeKey.generate())
+    named = headers["Signature-Input"].partition('keyid="')
+    rest = named[2].partition('"')[2]
+    headers["Signature-Input"] = f'{named[0]}keyid="{caller.a.card.identity}"{rest}'
+    detail = await caller.refused(body, headers)
+    assert detail.startswith("the request has a wrong signature")
+
+
+async def test_a_removed_node_is_refused(caller: Caller) -> None:
+    """Whoever is forgotten is refused from then on."""
+    await caller.b.remove_peer("a")
+    body = caller.body()
+    assert "which this node does not know" in await caller.refused(body, caller.signed(body))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(route.method, route.path) for route in participant.ROUTES]
+)
+async def test_a_users_token_opens_no_participant_route(
+    caller: Caller, method: str, path: str
+) -> None:
+    """What is between nodes is not open to users, whatever token they have."""
+    async with caller.b.database.connection() as connection:
+        await nodes.keep_token(connection, digest("parley_secret"), "owner", START)
+    path = path.replace("{id}", str(uuid4())).replace("{task}", str(uuid4()))
+    url, headers = f"{caller.b.card.url}{path}", {"Authorization": "Bearer parley_secret"}
+    async with caller.http.request(method, url, data=b"{}", headers=headers) as response:
+        document = orjson.loads(await response.read())
+        assert response.status == 401
+    assert document["detail"].startswith("the request is not signed")
+    async with caller.http.post(
+        f"{caller.b.card.url}/v1/tasks", data=b"{}", headers=headers
+    ) as response:
+        assert response.status == 422
+
+
+async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
+    """Nodes do not create tasks in the name of users."""
+    body = b"{}"
+    headers = sign(
+        caller.a.key,
+        "POST",
+        f"{caller.b.card.url}/v1/tasks",
+        body,
+        created=caller.b.clock.now() // times.SECOND,
+        nonce=new_nonce(lambda size: uuid4().bytes[:size]),
+        to=caller.b.card.identity,
+    )
+    assert "this needs a token" in await caller.refused(body, headers, "/v1/tasks")
+
+
+async def test_the_client_raises_the_reason(caller: Caller) -> None:
+    """A node that is refused learns why from the error of its own client."""
+    await caller.b.remove_peer("a")
+    with pytest.raises(NotAuthenticated, match="which this node does not know"):
+        await caller.a.peer(caller.b.card.identity).decision(uuid4())
+
+
+async def test_nodes_pin_each_other_by_url(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A node that is added by its URL alone is pinned with its key, and then let in."""
+    async with (
+        served("a", await new_database(), clock, tmp_path) as a,
+        served("b", await new_database(), clock, tmp_path) as b,
+    ):
+        for node, other in ((a, b), (b, a)):
+            known = await node.add_peer(NodeAddition(url=other.card.url))
+            assert known.identity == other.card.identity
+        assert (await a.peer(b.card.identity).decision(uuid4())).state == "aborted"

@@ -1,0 +1,57 @@
+"""Real nodes whose API is served on loopback, with signatures on."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from node.api.app import application
+from node.service import Node
+from node.settings import Settings
+from node.store import nodes
+from node.store.database import Database
+from node.trust.keys import NodeKey
+from tests.clocks import ManualClock
+
+
+class Served(Node):
+    """A node with its key at hand."""
+
+    key: NodeKey
+
+
+@contextlib.asynccontextmanager
+async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Served]:
+    """A node whose API listens on a port of its own; its loops are not started."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        settings = Settings(name=name, listen=address, state_dir=directory)
+        database, key = Database(dsn), NodeKey.generate()
+        async with contextlib.AsyncExitStack() as stack:
+            await database.open()
+            stack.push_async_callback(database.close)
+            session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+            node = Served(settings, clock, database, key, session)
+            node.key = key
+            node.capabilities._which = lambda program: f"/usr/bin/{program}"
+            await know(node)
+            runner = web.AppRunner(application(node, []), access_log=None, handle_signals=False)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.SockSite(runner, listening).start()
+            yield node
+
+
+async def know(node: Node, *others: Node) -> None:
+    """Let a node know itself and others."""
+    async with node.database.transaction() as connection:
+        await nodes.keep_self(connection, node.card, node.clock.now())
+        for other in others:
+            await nodes.keep(connection, other.card, node.clock.now())
+    await node.directory.refresh()
