@@ -1,11 +1,11 @@
-"""Documents and requests that are wrong or meant badly: a clear answer each, and nothing half-made."""
+"""Documents and requests that are wrong or meant badly: a clear answer each, nothing half-made."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -24,6 +24,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120
 IDLE: Json = {"type": "idle", "spec": {"duration": "PT2S"}}
 FAR = {"start": "2099-01-01T00:00:00Z"}
 NOBODY = "/v1/tasks/00000000-0000-0000-0000-000000000000"
+
+
+def each(names: str | tuple[str, ...], cases: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrises a test with cases that have numbers, because their contents make bad names."""
+    return pytest.mark.parametrize(names, cases, ids=[f"case{n}" for n in range(len(cases))])
 
 
 async def everything(nodes: list[Outsider]) -> list[set[str]]:
@@ -89,7 +94,7 @@ NOT_DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("body", NOT_DOCUMENTS, ids=lambda body: repr(body[:20]))
+@each("body", NOT_DOCUMENTS)
 async def test_what_is_not_a_document(a: Outsider, body: bytes) -> None:
     """What is not JSON, or no JSON that anybody can mean, is refused with a sentence."""
     is_problem(await a.ask("POST", "/v1/tasks", body), 400, 422)
@@ -101,7 +106,7 @@ for _ in range(80):
 
 WRONG: list[tuple[str, Json]] = [
     ("", []),
-    ("", None),
+    ("", b"null"),
     ("", "idle"),
     ("/test", {}),
     ("/test", {"test": 5}),
@@ -110,7 +115,7 @@ WRONG: list[tuple[str, Json]] = [
     ("/test/type", {"test": {"type": "nope"}}),
     ("/test/type", {"test": {"type": "../../etc/passwd"}}),
     ("/test/type", {"test": {"type": "idle\n"}}),
-    ("/test/type", {"test": {"type": "ıdle"}}),
+    ("/test/type", {"test": {"type": "\u0131dle"}}),
     ("/test/spec", {"test": {"type": "idle", "spec": []}}),
     ("/test/spec/dest", {"test": {"type": "rtt", "spec": {}}}),
     ("/test/spec/count", {"test": {"type": "rtt", "spec": {"dest": "b", "count": 10**30}}}),
@@ -195,7 +200,7 @@ WRONG: list[tuple[str, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("pointer", "document"), WRONG)
+@each(("pointer", "document"), WRONG)
 async def test_a_wrong_field_is_named(a: Outsider, pointer: str, document: Json) -> None:
     """Each wrong field is answered with a pointer to it and a sentence."""
     complains_of(await a.ask("POST", "/v1/tasks", document), pointer)
@@ -219,8 +224,8 @@ HOSTS = [
     "a..b",
     "a" * 64,
     "a." * 200 + "a",
-    "ａ",
-    "а",
+    "\uff41",
+    "\u0430",
     "a\u200b",
     "a\u202e",
     "localhost\\",
@@ -233,7 +238,7 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@each("host", HOSTS)
 async def test_a_host_that_is_none(a: Outsider, host: str) -> None:
     """What is no host name never gets near a command line."""
     for spec in ({"dest": host}, {"source": host, "dest": "b"}):
@@ -274,7 +279,7 @@ async def raw(node: Outsider, request: bytes) -> tuple[int, bytes]:
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "status"),
     [
         (HEAD + b"\r\n", 400),
@@ -288,6 +293,7 @@ HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n"
         (HEAD + b"Content-Length: 99999999999\r\n\r\n{}", 413),
         (HEAD + b"X: " + b"y" * 20_000 + b"\r\n\r\n", 400),
         (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"BREW /v1/tasks HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     ],
 )
@@ -329,7 +335,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("path", QUERIES)
+@each("path", QUERIES)
 async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
     """Parameters that are wrong or unknown are refused by name, never ignored."""
     answer = await a.ask("GET", path)
@@ -337,7 +343,7 @@ async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
     assert answer.pointers == ["?" + path.partition("?")[2].partition("=")[0]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "status"),
     [
         ("GET", "/v1/nope", 404),
@@ -356,7 +362,6 @@ async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
         ("PUT", "/v1/runs", 405),
         ("POST", "/v1/schedule", 405),
         ("TRACE", "/v1/tasks", 405),
-        ("BREW", "/v1/tasks", 405),
         ("DELETE", "/healthz", 405),
     ],
 )
@@ -365,7 +370,7 @@ async def test_what_is_not_there(a: Outsider, method: str, path: str, status: in
     is_problem(await a.ask(method, path), status)
 
 
-@pytest.mark.parametrize(
+@each(
     "authorization",
     [
         None,
@@ -407,7 +412,7 @@ PARTICIPANT = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), PARTICIPANT)
+@each(("method", "path"), PARTICIPANT)
 async def test_participants_sign(a: Outsider, method: str, path: str) -> None:
     """What is between nodes needs a node's signature; a user's token opens nothing there."""
     for headers in (
@@ -419,7 +424,7 @@ async def test_participants_sign(a: Outsider, method: str, path: str) -> None:
         is_problem(answer, 401)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "x",
@@ -519,16 +524,17 @@ SPECS: dict[str, Json] = {
 }
 
 
-async def described(node: Outsider) -> list[tuple[Json, str, set[str]]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def places(a: Outsider) -> list[tuple[Json, str, set[str]]]:
     """A sound document, a pointer to a field of it, and the types the description allows there."""
-    whole = await node.get("/v1/openapi.json")
+    whole = await a.get("/v1/openapi.json")
     task = whole["components"]["schemas"]["TaskDocument"]
     found = [
         ({"test": IDLE, "schedule": FAR}, pointer, allowed)
         for pointer, allowed in fields(task, whole)
         if allowed != set(ANYTHING)
     ]
-    for test in (await node.get("/v1/tests"))["items"]:
+    for test in (await a.get("/v1/tests"))["items"]:
         document = {"test": {"type": test["name"], "spec": SPECS[test["name"]]}, "schedule": FAR}
         for pointer, allowed in fields(test["spec"], test["spec"], "/test/spec"):
             found.append((document, pointer, allowed))
@@ -539,9 +545,10 @@ async def described(node: Outsider) -> list[tuple[Json, str, set[str]]]:
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-async def test_wrong_types_everywhere(a: Outsider, data: st.DataObject) -> None:
+async def test_wrong_types_everywhere(
+    a: Outsider, places: list[tuple[Json, str, set[str]]], data: st.DataObject
+) -> None:
     """A value of a type that the description does not allow is refused, whatever the field."""
-    places = await described(a)
     document, pointer, allowed = data.draw(st.sampled_from(places))
     value = data.draw(wrong_values(allowed))
     complains_of(await a.ask("POST", "/v1/tasks", with_value(document, pointer, value)), pointer)
