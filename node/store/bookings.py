@@ -173,9 +173,9 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
     return _displacements(await connection.fetch(_SQL["lose_set_aside"], list(runs), now))
 
 
-async def displace(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
-    """Make final what was set aside for these runs."""
-    return _displacements(await connection.fetch(_SQL["displace"], list(runs), now))
+async def displace(connection: Connection, exchange: UUID, now: int) -> list[Displacement]:
+    """Make final what was set aside for the runs that an exchange keeps."""
+    return _displacements(await connection.fetch(_SQL["displace"], exchange, now))
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:

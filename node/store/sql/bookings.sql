@@ -133,7 +133,7 @@ WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- displace --
--- The decision has fallen: what was set aside for these runs is lost to them.
+-- The decision has fallen: what was set aside for the runs this exchange keeps is lost to them.
 UPDATE run
 SET
     state = 'displaced',
@@ -144,7 +144,7 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE run.displaced_by = winner.id AND winner.id = ANY($1::uuid []) AND run.state = 'set-aside'
+WHERE run.displaced_by = winner.id AND winner.exchange_id = $1 AND run.state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- commit_exchange --
