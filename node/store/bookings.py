@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.timeline import Booking
 from node.model.wire.participants import HoldRequest, RunRequest
@@ -18,6 +19,9 @@ from node.store import outbox
 from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "bookings")
+
+_DROPPED_PAUSE = 5 * times.SECOND
+"""How soon after its hold was dropped a slot is asked for again, at the latest."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,10 @@ async def drop_runs(
         rows = await connection.fetch(_SQL["drop_led_runs"], exchange, list(keep), now)
     else:
         rows = await connection.fetch(_SQL["drop_runs"], exchange, list(keep))
-    return [row[0] for row in rows]
+    dropped = [row[0] for row in rows]
+    if led_here and dropped:
+        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE)
+    return dropped
 
 
 async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUID, str]:

@@ -190,6 +190,15 @@ SET
 WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
 RETURNING id;
 
+-- wake_dropped --
+-- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
+-- be planned again, but not at once, so that the pauses between failed attempts stay pauses.
+UPDATE planning
+SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, dropped.slot)
+FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
+INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
+WHERE planning.task_id = dropped.task_id;
+
 -- take_waiting --
 -- At the lead: slots that have waited are booked under the same id.
 DELETE FROM run WHERE id = ANY($1::uuid []) AND state = 'waiting' RETURNING id, reason;
