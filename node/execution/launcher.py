@@ -90,6 +90,8 @@ class Launcher:
                     await self.run_once()
                 except DatabaseUnavailable as error:
                     log.warning("cannot look for runs", error=error.detail)
+                except Exception:
+                    log.exception("cannot look for runs")
                 self._woken.clear()
                 try:
                     await asyncio.wait_for(self._woken.wait(), REFRESH_S)
