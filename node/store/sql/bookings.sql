@@ -144,7 +144,9 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE run.displaced_by = winner.id AND winner.id = ANY($1::uuid []) AND run.state = 'set-aside'
+WHERE
+    run.displaced_by = winner.id AND winner.id = ANY($1::uuid []) AND winner.exchange_id = $3
+    AND run.state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- commit_exchange --
