@@ -170,16 +170,24 @@ async def keep_answer(
 
 
 async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
-    """Give the runs set aside for these their time back; returns those that cannot have it."""
-    if not runs:
-        return []
-    await connection.execute(_SQL["restore_set_aside"], list(runs), now)
-    return _displacements(await connection.fetch(_SQL["lose_set_aside"], list(runs), now))
+    """Give the runs set aside for these their time back; returns those that cannot have it.
+
+    What is lost may have had others set aside for itself: they get their time back in turn.
+    """
+    lost: list[Displacement] = []
+    given_up = list(runs)
+    while given_up:
+        await connection.execute(_SQL["restore_set_aside"], given_up, now)
+        more = _displacements(await connection.fetch(_SQL["lose_set_aside"], given_up, now))
+        lost += more
+        given_up = [displacement.run for displacement in more]
+    return lost
 
 
 async def displace(connection: Connection, exchange: UUID, now: int) -> list[Displacement]:
     """Make final what was set aside for the runs that an exchange keeps."""
-    return _displacements(await connection.fetch(_SQL["displace"], exchange, now))
+    lost = _displacements(await connection.fetch(_SQL["displace"], exchange, now))
+    return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:

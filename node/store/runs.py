@@ -206,6 +206,11 @@ async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, in
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
 
 
+async def overrun(connection: Connection, ended_before: int) -> list[UUID]:
+    """Runs with a part of this node that still run although they should have ended before then."""
+    return [row[0] for row in await connection.fetch(_SQL["overrun"], ended_before)]
+
+
 async def overslept(connection: Connection, started_before: int) -> list[UUID]:
     """Committed runs with a part of this node that should have started before then."""
     return [row[0] for row in await connection.fetch(_SQL["overslept"], started_before)]

@@ -76,6 +76,12 @@ LIMIT 500;
 -- Left running by a process of this node that is gone.
 SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 
+-- overrun --
+-- Still running although their end has passed.
+SELECT id FROM run
+WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1
+LIMIT 100;
+
 -- overslept --
 -- Should have started, and nobody here did it.
 SELECT run.id
