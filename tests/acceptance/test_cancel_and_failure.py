@@ -1,4 +1,4 @@
-"""What happens to runs when people change their minds and when nodes die, in mid-run and between."""
+"""What happens to runs when people change their minds and when nodes die, in mid-run too."""
 
 from __future__ import annotations
 
