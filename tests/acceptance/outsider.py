@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,12 +53,12 @@ class Outsider:
         query: Mapping[str, object] | None = None,
     ) -> Answer:
         """One request with the token; a body of bytes is sent as it is."""
-        sent = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         written = {name.strip("_"): str(value) for name, value in (query or {}).items()}
         async with self.session.request(
             method,
             self.url + path,
-            data=sent,
+            data=None if body is None else io.BytesIO(sent),
             params=written,
             headers={"Authorization": f"Bearer {self.token}", **(headers or {})},
         ) as response:

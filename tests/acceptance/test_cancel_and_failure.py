@@ -1,4 +1,4 @@
-"""What happens to runs when people change their minds and when nodes die, in mid-run too."""
+"""What happens to runs when people change their minds, and when nodes die."""
 
 from __future__ import annotations
 

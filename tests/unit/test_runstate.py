@@ -65,7 +65,7 @@ def test_the_states_are_those_of_the_schema() -> None:
 
 
 def test_what_is_over_stays_over() -> None:
-    """Nothing follows an end, but for a failed one that a late part or its lead explains."""
+    """Nothing follows the end of a run, unless a late part or its lead explains a failure."""
     assert {state: successors(state) for state in OVER if successors(state)} == {
         RunState.FAILED: {RunState.FINISHED, RunState.CANCELLED}
     }
