@@ -113,7 +113,7 @@ class TimeLine:
             standing = await bookings.task_standing(connection, request.task)
             raise _not_bookable(request, lead, standing)
         if not await bookings.open_exchange(connection, exchange, request, now):
-            return await _kept_answer(connection, exchange)
+            return await _kept_answer(connection, exchange, request.task)
         answered = await self._book(connection, exchange, task, request, now)
         await bookings.keep_answer(
             connection, exchange, request.tool, request.task, answered.model_dump(mode="json")
@@ -321,8 +321,11 @@ class HoldKeeper:
                 await bookings.notify(connection, "task", task, "plan")
 
 
-async def _kept_answer(connection: Connection, exchange: UUID) -> HoldAnswer:
+async def _kept_answer(connection: Connection, exchange: UUID, task: UUID) -> HoldAnswer:
     known = await bookings.exchange_answer(connection, exchange)
+    if known is not None and known[2] != task:
+        msg = "this exchange is about another task; open another"
+        raise Conflict(msg)
     if known is None or known[0] == "released":
         msg = "this exchange has been released; open another"
         raise Conflict(msg)

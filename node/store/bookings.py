@@ -96,10 +96,10 @@ async def task_standing(connection: Connection, task: UUID) -> tuple[str, str, i
 
 async def exchange_answer(
     connection: Connection, exchange: UUID
-) -> tuple[str, dict[str, Any]] | None:
-    """State and kept answer of an exchange; None if it is unknown."""
+) -> tuple[str, dict[str, Any], UUID] | None:
+    """State, kept answer and task of an exchange; None if it is unknown."""
     row = await connection.fetchrow(_SQL["exchange_answer"], exchange)
-    return None if row is None else (row[0], row[1])
+    return None if row is None else (row[0], row[1], row[2])
 
 
 async def open_exchange(
@@ -301,6 +301,11 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
         }
         await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
         await notify(connection, "run", displacement.run, displacement.task, "displaced")
+
+
+async def is_being_decided(connection: Connection, run: UUID) -> bool:
+    """Whether this node leads an open negotiation about a run."""
+    return bool(await connection.fetchval(_SQL["is_being_decided"], run))
 
 
 async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | None) -> str | None:

@@ -28,7 +28,7 @@ RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELE
 SELECT state::text, lead, lease_epoch FROM task WHERE id = $1;
 
 -- exchange_answer --
-SELECT state::text, answer FROM exchange WHERE id = $1;
+SELECT state::text, answer, task_id FROM exchange WHERE id = $1;
 
 -- open_exchange --
 INSERT INTO exchange (id, task_id, lease_epoch, held_at, expires_at)
@@ -241,6 +241,10 @@ UPDATE negotiation
 SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE state END
 WHERE id = $1
 RETURNING state::text, commit_message;
+
+-- is_being_decided --
+-- At the lead: a run that its participants may hold already and that has no row here yet.
+SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids));
 
 -- lead_of_exchange --
 -- An exchange that is not known yet belongs to whoever leads the task it is said to be for.
