@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.timeline import Booking
 from node.model.wire.participants import HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import Connection, Queries, Record
+
+LIFE_MAX = 10 * times.MINUTE
+"""No hold lives longer without a word of its lead, whatever the lead asks for."""
 
 _SQL = Queries("node.store", "bookings")
 
@@ -103,7 +107,12 @@ async def open_exchange(
 ) -> bool:
     """Write the exchange; False if it is there already."""
     made = await connection.fetchval(
-        _SQL["open_exchange"], exchange, request.task, request.lease_epoch, now, now + request.life
+        _SQL["open_exchange"],
+        exchange,
+        request.task,
+        request.lease_epoch,
+        now,
+        now + min(request.life, LIFE_MAX),
     )
     return made is not None
 
