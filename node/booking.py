@@ -129,7 +129,8 @@ class TimeLine:
         now: int,
     ) -> HoldAnswer:
         earliest = now + self._settings.start_margin
-        in_time = [run for run in request.runs if run.starts_at >= now]
+        latest = now + self._settings.horizon
+        in_time = [run for run in request.runs if run.starts_at >= now and run.ends_at <= latest]
         set_aside = 0
         if any(run.displacing for run in in_time):
             set_aside = await bookings.set_aside(connection, task, request, earliest, now)
@@ -183,7 +184,7 @@ class TimeLine:
         return tuple(
             Refusal(
                 run=run.run,
-                reason=_why_refused(run, in_the_way.get(index), now),
+                reason=_why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=_obstacle(index, in_the_way[index]) if index in in_the_way else None,
             )
             for index, run in enumerate(refused)
@@ -367,9 +368,11 @@ def _nothing_free(question: Question, obstacles: Sequence[tuple[int, Booking]]) 
     return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"
 
 
-def _why_refused(run: RunRequest, booking: Booking | None, now: int) -> str:
+def _why_refused(run: RunRequest, booking: Booking | None, now: int, latest: int) -> str:
     if run.starts_at < now:
         return "its start has passed"
+    if run.ends_at > latest:
+        return f"it ends beyond this node's horizon, {to_the_second(latest)}"
     if booking is None:
         return "its time was taken a moment ago"
     return f"its time was just taken by {_obstacle(0, booking).in_words()}"

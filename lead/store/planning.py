@@ -192,11 +192,6 @@ async def set_participants(
     await connection.execute(_SQL["set_participants"], task, participants, tool, duration)
 
 
-async def purge_negotiations(connection: Connection, decided_before: int) -> None:
-    """Forget decisions that nobody can ask about any more."""
-    await connection.execute(_SQL["purge_negotiations"], decided_before)
-
-
 async def digests(
     connection: Connection, participant: str, since: int, until: int, decided_before: int
 ) -> list[tuple[UUID, str, list[UUID]]]:

@@ -18,6 +18,9 @@ from node.model.wire.participants import HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import Connection, Queries, Record
 
+LIFE_MAX = 10 * times.MINUTE
+"""No hold lives longer without a word of its lead, whatever the lead asks for."""
+
 _SQL = Queries("node.store", "bookings")
 
 _DROPPED_PAUSE = 5 * times.SECOND
@@ -107,7 +110,12 @@ async def open_exchange(
 ) -> bool:
     """Write the exchange; False if it is there already."""
     made = await connection.fetchval(
-        _SQL["open_exchange"], exchange, request.task, request.lease_epoch, now, now + request.life
+        _SQL["open_exchange"],
+        exchange,
+        request.task,
+        request.lease_epoch,
+        now,
+        now + min(request.life, LIFE_MAX),
     )
     return made is not None
 

@@ -283,4 +283,6 @@ async def purge(
     """Delete what is older than it is kept."""
     await connection.execute(_SQL["purge"], finished_before, failed_before)
     await connection.execute(_SQL["purge_decisions"], finished_before)
+    await connection.execute(_SQL["purge_exchanges"], now_less_a_day)
+    await connection.execute(_SQL["purge_negotiations"], now_less_a_day)
     await connection.execute(_SQL["purge_idempotency"], now_less_a_day)

@@ -163,9 +163,6 @@ UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' A
 -- set_participants --
 UPDATE task SET participants = $2, tool = $3, duration = $4 WHERE id = $1;
 
--- purge_negotiations --
-DELETE FROM negotiation WHERE decided_at < $1;
-
 -- digests --
 -- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be
 -- on its way to the participants is left for the next time.
@@ -173,7 +170,7 @@ SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHER
 FROM task
 LEFT JOIN run
     ON
-        run.task_id = task.id AND run.state IN ('booked', 'running', 'merging')
+        run.task_id = task.id AND run.state IN ('booked', 'set-aside', 'running', 'merging')
         AND run.starts_at >= $2 AND run.starts_at < $3
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE

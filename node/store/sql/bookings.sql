@@ -259,7 +259,7 @@ SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHER
 FROM task
 LEFT JOIN run
     ON
-        run.task_id = task.id AND run.state IN ('booked', 'running')
+        run.task_id = task.id AND run.state IN ('booked', 'set-aside', 'running')
         AND run.starts_at >= $3 AND run.starts_at < $4
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE task.id = ANY($1::uuid []) AND task.lead = $2
