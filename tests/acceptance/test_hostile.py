@@ -4,73 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
-from urllib.parse import quote
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
-import aiohttp
 import orjson
 import pytest
-import pytest_asyncio
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from tests.acceptance.hostility import FAR, IDLE, NOBODY, complains_of, each, is_problem
 from tests.acceptance.outsider import Answer, Json, Outsider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
-
-IDLE: Json = {"type": "idle", "spec": {"duration": "PT2S"}}
-FAR = {"start": "2099-01-01T00:00:00Z"}
-NOBODY = "/v1/tasks/00000000-0000-0000-0000-000000000000"
-
-
-def each(names: str | tuple[str, ...], cases: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrises a test with cases that have numbers, because their contents make bad names."""
-    return pytest.mark.parametrize(names, cases, ids=[f"case{n}" for n in range(len(cases))])
-
-
-async def everything(nodes: list[Outsider]) -> list[set[str]]:
-    """The ids of all tasks on all nodes."""
-    found = []
-    for node in nodes:
-        ids, page = set[str](), await node.get("/v1/tasks", limit=500)
-        while True:
-            ids |= {task["id"] for task in page["items"]}
-            if page["next"] is None:
-                break
-            page = await node.get("/v1/tasks", limit=500, cursor=page["next"])
-        found.append(ids)
-    return found
-
-
-@pytest_asyncio.fixture(loop_scope="session", autouse=True)
-async def _nothing_made(nodes: list[Outsider]) -> AsyncIterator[None]:
-    """Whatever was sent, no node has a task more or less afterwards, and each is well."""
-    before = await everything(nodes)
-    yield
-    assert await everything(nodes) == before
-    for node in nodes:
-        assert (await node.get("/readyz"))["status"] == "ready"
-
-
-def is_problem(answer: Answer, *statuses: int) -> None:
-    """Assert that an answer is a problem document with one of these statuses."""
-    assert answer.status in statuses, answer
-    assert answer.headers["Content-Type"].startswith("application/problem+json"), answer
-    assert {"type", "title", "status", "detail"} <= set(answer.body)
-    assert answer.body["status"] == answer.status
-    assert len(answer.body["detail"]) > 10
-
-
-def complains_of(answer: Answer, pointer: str) -> None:
-    """Assert that a problem document names this field, one above it or one below it."""
-    is_problem(answer, 422)
-    assert any(
-        said.startswith(pointer) or (said and pointer.startswith(said)) for said in answer.pointers
-    ), (pointer, answer.body)
-
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("nothing_made"),
+]
 
 NOT_DOCUMENTS = [
     b"",
@@ -454,137 +401,3 @@ async def test_bad_idempotency_keys(a: Outsider) -> None:
     answer = await a.ask("POST", "/v1/tasks", {"test": IDLE}, {"Idempotency-Key": "x" * 201})
     is_problem(answer, 422)
     assert answer.pointers == ["Idempotency-Key"]
-
-
-# Any value by the JSON types of its schema: what has none of these types is wrong there.
-ANYTHING: dict[str, st.SearchStrategy[Any]] = {
-    "null": st.none(),
-    "boolean": st.booleans(),
-    "integer": st.integers(-(2**70), 2**70),
-    "number": st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.5),
-    "string": st.text(max_size=40),
-    "array": st.lists(st.none() | st.integers(0, 9) | st.text(max_size=5), max_size=4),
-    "object": st.dictionaries(st.text(max_size=8), st.integers(0, 9), max_size=4),
-}
-
-
-def resolved(schema: Json, whole: Json) -> Json:
-    """A schema behind its reference."""
-    while "$ref" in schema:
-        place = whole
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            place = place[step]
-        schema = place
-    return schema
-
-
-def types(schema: Json, whole: Json) -> set[str]:
-    """The JSON types a schema allows; all where it does not say."""
-    schema = resolved(schema, whole)
-    if "anyOf" in schema:
-        return set[str]().union(*(types(each, whole) for each in schema["anyOf"]))
-    if "enum" in schema or "const" in schema:
-        return {"string"}
-    return {schema["type"]} if "type" in schema else set(ANYTHING)
-
-
-def fields(schema: Json, whole: Json, pointer: str = "") -> Iterator[tuple[str, set[str]]]:
-    """Every field of a document, by its pointer, with the types it allows."""
-    schema = resolved(schema, whole)
-    for name, below in schema.get("properties", {}).items():
-        yield f"{pointer}/{name}", types(below, whole)
-        yield from fields(below, whole, f"{pointer}/{name}")
-    for option in schema.get("anyOf", []):
-        yield from fields(option, whole, pointer)
-
-
-def wrong_values(allowed: set[str]) -> st.SearchStrategy[Any]:
-    """Values of types that are not allowed."""
-    if "number" in allowed:
-        allowed = allowed | {"integer"}
-    return st.one_of([ANYTHING[name] for name in sorted(set(ANYTHING) - allowed)])
-
-
-def with_value(document: Json, pointer: str, value: Json) -> Json:
-    """A copy of a document with another value at a pointer."""
-    copy = json.loads(json.dumps(document))
-    *way, last = pointer.removeprefix("/").split("/")
-    place = copy
-    for step in way:
-        place = place.setdefault(step, {})
-    place[last] = value
-    return copy
-
-
-SPECS: dict[str, Json] = {
-    "idle": {},
-    "rtt": {"dest": "b"},
-    "latency": {"dest": "b"},
-    "throughput": {"dest": "b"},
-}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def places(a: Outsider) -> list[tuple[Json, str, set[str]]]:
-    """A sound document, a pointer to a field of it, and the types the description allows there."""
-    whole = await a.get("/v1/openapi.json")
-    task = whole["components"]["schemas"]["TaskDocument"]
-    found = [
-        ({"test": IDLE, "schedule": FAR}, pointer, allowed)
-        for pointer, allowed in fields(task, whole)
-        if allowed != set(ANYTHING)
-    ]
-    for test in (await a.get("/v1/tests"))["items"]:
-        document = {"test": {"type": test["name"], "spec": SPECS[test["name"]]}, "schedule": FAR}
-        for pointer, allowed in fields(test["spec"], test["spec"], "/test/spec"):
-            found.append((document, pointer, allowed))
-    return found
-
-
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-async def test_wrong_types_everywhere(
-    a: Outsider, places: list[tuple[Json, str, set[str]]], data: st.DataObject
-) -> None:
-    """A value of a type that the description does not allow is refused, whatever the field."""
-    document, pointer, allowed = data.draw(st.sampled_from(places))
-    value = data.draw(wrong_values(allowed))
-    complains_of(await a.ask("POST", "/v1/tasks", with_value(document, pointer, value)), pointer)
-
-
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-async def test_any_question(a: Outsider, data: st.DataObject) -> None:
-    """Whatever is asked with whatever parameters, the answer is a document, never a fault."""
-    paths = (await a.get("/v1/openapi.json"))["paths"]
-    asked = sorted(path for path in paths if "get" in paths[path] and path != "/v1/events")
-    path = data.draw(st.sampled_from(asked))
-    words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-    query = {
-        each["name"]: data.draw(words, each["name"])
-        for each in paths[path]["get"].get("parameters", [])
-        if each["in"] == "query" and data.draw(st.booleans())
-    }
-    for name in ("id", "name"):
-        path = path.replace(f"{{{name}}}", quote(data.draw(words), safe=""))
-    try:
-        answer = await a.ask("GET", path, query=query)
-    except aiohttp.InvalidURL:
-        return
-    if answer.status != 200:
-        is_problem(answer, 400, 404, 405, 422)
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    body=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "replace"))
-)
-async def test_any_bytes(a: Outsider, body: bytes) -> None:
-    """Whatever bytes are posted, the answer is a problem document."""
-    is_problem(await a.ask("POST", "/v1/tasks", body), 400, 422)
