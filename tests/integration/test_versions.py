@@ -41,8 +41,8 @@ async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path)
         async with database.connection() as connection:
             for store in STORES:
                 for file in sorted((ROOT / store.replace(".", "/") / "sql").glob("*.sql")):
-                    for _, query in Queries(store, file.stem).items():
-                        await connection.prepare(query)
+                    for name, query in Queries(store, file.stem).items():
+                        assert await connection.prepare(query), name
         await database.close()
     finally:
         await cluster.stop()
