@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 import structlog
 
 from lead.participants import Participant
+from lead.store import planning
 from node.clock import Clock
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
@@ -124,7 +125,7 @@ class Delivery:
     async def _book_again(
         self, participant: Participant, exchange: UUID, hold: HoldRequest, commit: CommitRequest
     ) -> set[UUID]:
-        """Book the same runs again; those that cannot be."""
+        """Book the same runs again, but for those that have ended; those that cannot be."""
         again = uuid5(exchange, "again")
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now}
@@ -134,8 +135,11 @@ class Delivery:
         if in_time:
             request = hold.model_copy(update={"runs": in_time})
             answered = await participant.hold(again, request)
-            lost |= {refusal.run for refusal in answered.refused}
-            kept = tuple(run.run for run in in_time if run.run not in lost)
+            # What ends from here on is told to a participant that knows the run.
+            async with self._database.connection() as connection:
+                ended = await planning.ended(connection, [run.run for run in in_time])
+            lost |= {run.run for run in in_time if run.run not in answered.held}
+            kept = tuple(run.run for run in in_time if run.run not in lost | ended)
             data = {**commit.data}
             answer = await participant.commit(again, CommitRequest(runs=kept, data=data))
             if answer.late:

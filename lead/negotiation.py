@@ -83,6 +83,21 @@ class Exchange:
         self.outcome = outcome
         self.reasons = {slot.nominal: reason for slot in self.slots}
 
+    def take_back(self, ended: set[UUID]) -> None:
+        """These runs were cancelled or displaced while they were being held: commit the others."""
+        if self.commit is None or not ended:
+            return
+        taken = {
+            run.slot: "taken back while it was being booked"
+            for run in self.runs
+            if run.run in ended
+        }
+        self.reasons |= taken
+        self.runs = [run for run in self.runs if run.run not in ended]
+        self.outcome = "partly booked" if self.runs else "taken back"
+        kept = tuple(run.run for run in self.runs)
+        self.commit = CommitRequest(runs=kept, data=self.commit.data) if kept else None
+
 
 class Negotiator:
     """Leads exchanges with the participants of a task."""
@@ -194,7 +209,12 @@ class Negotiator:
                 }
                 continue
             data[str(place)] = answered.data
-            refused |= {r.run: f"{participant.name}: {r.reason}" for r in answered.refused}
+            said = {r.run: r.reason for r in answered.refused}
+            refused |= {
+                r.run: f"{participant.name}: {said.get(r.run, 'it does not say that it holds it')}"
+                for r in requests.values()
+                if r.run not in answered.held
+            }
         for nominal, request in requests.items():
             if request.run in refused:
                 done.reasons[nominal] = refused[request.run]

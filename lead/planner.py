@@ -198,6 +198,10 @@ class Planner:
         exchange, claimed = attempt.exchange, attempt.claimed
         if exchange.commit is None or exchange.id is None:
             return []
+        # All hold them by now: what ends from here on is told to participants that know the run.
+        exchange.take_back(await planning.ended(connection, exchange.commit.runs))
+        if exchange.commit is None:
+            return []
         if not await planning.decide_commit(
             connection, exchange.id, claimed.task, exchange.commit, now
         ):

@@ -67,6 +67,8 @@ class Reconciler:
                     await self.run_once(other)
                 except ParleyError as error:
                     log.info("not compared", node=other.name, error=error.detail)
+                except Exception:
+                    log.exception("not compared", node=other.name)
 
     async def run_once(self, other: Comparable) -> int:
         """Compare with one node; how many runs were repaired."""

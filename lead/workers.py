@@ -66,6 +66,9 @@ class Workers:
                 except ParleyError as error:
                     log.warning("cannot plan", error=error.detail)
                     pause = POLL_S
+                except Exception:
+                    log.exception("cannot plan")
+                    pause = POLL_S
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), pause)
                 self._woken.clear()

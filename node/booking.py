@@ -113,7 +113,7 @@ class TimeLine:
             standing = await bookings.task_standing(connection, request.task)
             raise _not_bookable(request, lead, standing)
         if not await bookings.open_exchange(connection, exchange, request, now):
-            return await _kept_answer(connection, exchange)
+            return await _kept_answer(connection, exchange, request.task)
         answered = await self._book(connection, exchange, task, request, now)
         await bookings.keep_answer(
             connection, exchange, request.tool, request.task, answered.model_dump(mode="json")
@@ -129,7 +129,8 @@ class TimeLine:
         now: int,
     ) -> HoldAnswer:
         earliest = now + self._settings.start_margin
-        in_time = [run for run in request.runs if run.starts_at >= now]
+        latest = now + self._settings.horizon
+        in_time = [run for run in request.runs if run.starts_at >= now and run.ends_at <= latest]
         set_aside = 0
         if any(run.displacing for run in in_time):
             set_aside = await bookings.set_aside(connection, task, request, earliest, now)
@@ -183,7 +184,7 @@ class TimeLine:
         return tuple(
             Refusal(
                 run=run.run,
-                reason=_why_refused(run, in_the_way.get(index), now),
+                reason=_why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=_obstacle(index, in_the_way[index]) if index in in_the_way else None,
             )
             for index, run in enumerate(refused)
@@ -217,7 +218,7 @@ class TimeLine:
             connection, exchange, request.runs, now, led_here=led_here
         )
         lost = await bookings.restore(connection, dropped, now)
-        lost += await bookings.displace(connection, request.runs, now)
+        lost += await bookings.displace(connection, exchange, now)
         await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "exchange", exchange, task, "committed")
         return CommitAnswer()
@@ -321,8 +322,11 @@ class HoldKeeper:
                 await bookings.notify(connection, "task", task, "plan")
 
 
-async def _kept_answer(connection: Connection, exchange: UUID) -> HoldAnswer:
+async def _kept_answer(connection: Connection, exchange: UUID, task: UUID) -> HoldAnswer:
     known = await bookings.exchange_answer(connection, exchange)
+    if known is not None and known[2] != task:
+        msg = "this exchange is about another task; open another"
+        raise Conflict(msg)
     if known is None or known[0] == "released":
         msg = "this exchange has been released; open another"
         raise Conflict(msg)
@@ -364,9 +368,11 @@ def _nothing_free(question: Question, obstacles: Sequence[tuple[int, Booking]]) 
     return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"
 
 
-def _why_refused(run: RunRequest, booking: Booking | None, now: int) -> str:
+def _why_refused(run: RunRequest, booking: Booking | None, now: int, latest: int) -> str:
     if run.starts_at < now:
         return "its start has passed"
+    if run.ends_at > latest:
+        return f"it ends beyond this node's horizon, {to_the_second(latest)}"
     if booking is None:
         return "its time was taken a moment ago"
     return f"its time was just taken by {_obstacle(0, booking).in_words()}"

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from node.clock import Clock
-from node.model.errors import NotAllowed, NotFound
+from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
 from node.model.wire.participants import RunEnd, TaskEnd
@@ -49,12 +49,19 @@ class Ending:
             await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
 
     async def heard(self, sender: str, end: RunEnd) -> None:
-        """Another node says that a run is over: its lead, or to its lead a participant."""
+        """Another node says that a run is over: its lead, or to its lead a participant.
+
+        :raises NotAllowed: it is neither.
+        :raises HostError: this lead is about to decide on the run; it must be told again.
+        """
         await self._database.settle(lambda connection: self._heard(connection, sender, end))
 
     async def _heard(self, connection: Connection, sender: str, end: RunEnd) -> None:
         locked = await runs.lock(connection, end.run)
         if locked is None:
+            if await bookings.is_being_decided(connection, end.run):
+                msg = f"run {end.run} is just being decided on; tell again that it is over"
+                raise HostError(msg)
             return
         if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
             return

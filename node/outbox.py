@@ -55,6 +55,9 @@ class Outbox:
             except ParleyError as error:
                 log.warning("outbox not read", error=error.detail)
                 pause = _POLL_S
+            except Exception:
+                log.exception("outbox not read")
+                pause = _POLL_S
             try:
                 await asyncio.wait_for(self._woken.wait(), pause)
             except TimeoutError:
@@ -90,6 +93,11 @@ class Outbox:
             except ParleyError as error:
                 await self._failed(message, error)
                 break
+            except Exception as error:
+                # A fault of ours: it must hold up neither the other messages nor the other nodes.
+                log.exception("message not delivered", kind=message.kind, node=message.node)
+                await self._failed(message, ParleyError(f"cannot be delivered: {error!r}"))
+                continue
             done.append(message.id)
         if done:
             async with self._database.connection() as connection:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,7 @@ class Node:
         self.outbox = Outbox(database, clock, kinds, self._deliver)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
+        self._readings: set[asyncio.Task[None]] = set()
         self._listeners: list[Callable[[Notice], None]] = [
             self.hub.heard,
             self.launcher.heard,
@@ -194,7 +195,7 @@ class Node:
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
 
-    def _quietly(self, action: Callable[[], Any]) -> Callable[[], Any]:
+    def _quietly(self, action: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, None]]:
         """A job whose failure is logged and does not end its repetition."""
 
         async def job() -> None:
@@ -215,17 +216,22 @@ class Node:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
 
     def _heard(self, notice: Notice) -> None:
-        if notice.kind == "node":
-            self._loops.append(asyncio.create_task(self.directory.refresh()))
+        self._refresh_directory(notice)
         for listener in self._listeners:
             listener(notice)
+
+    def _refresh_directory(self, notice: Notice) -> None:
+        """Read it again when it has changed, or may have while notifications were lost."""
+        if notice.kind in {"node", "wake"}:
+            reading = asyncio.create_task(self._quietly(self.directory.refresh)())
+            self._readings.add(reading)
+            reading.add_done_callback(self._readings.discard)
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Where the node's own loops run in another process: hear notifications until cancelled."""
 
         def heard(notice: Notice) -> None:
-            if notice.kind == "node":
-                self._loops.append(asyncio.create_task(self.directory.refresh()))
+            self._refresh_directory(notice)
             listener(notice)
 
         await self.database.listen(heard, self.clock)
@@ -240,9 +246,10 @@ class Node:
         self.hub.close()
         with contextlib.suppress(Exception):
             self._scheduler.shutdown(wait=False)
-        for loop in self._loops:
+        ending = [*self._loops, *self._readings]
+        for loop in ending:
             loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         with contextlib.suppress(ParleyError):
             await self.outbox.run_once()
 

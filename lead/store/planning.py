@@ -75,6 +75,12 @@ async def decide_commit(
     return await connection.fetchval(_SQL["decide_commit"], exchange, now, body) is not None
 
 
+async def ended(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
+    """Those of these runs that are over here: cancelled or displaced meanwhile, say."""
+    rows = await connection.fetch(_SQL["ended"], list(runs), sorted(runstate.OVER))
+    return {row[0] for row in rows}
+
+
 async def decide_abort(connection: Connection, exchange: UUID, now: int) -> None:
     """Nothing was held by all: the exchange is aborted."""
     await connection.execute(_SQL["decide_abort"], exchange, now)
@@ -164,8 +170,8 @@ async def finish_claim(
     )
     if kept is None:
         return False
-    nominals = [slot.nominal for slot in asked]
-    await connection.execute(_SQL["wake_if_waiting"], claimed.task, now, nominals)
+    nominals, attempts = [slot.nominal for slot in asked], [slot.attempt for slot in asked]
+    await connection.execute(_SQL["wake_if_waiting"], claimed.task, now, nominals, attempts)
     return True
 
 
@@ -184,11 +190,6 @@ async def set_participants(
 ) -> None:
     """What the participants answered, and the tool and duration that follow."""
     await connection.execute(_SQL["set_participants"], task, participants, tool, duration)
-
-
-async def purge_negotiations(connection: Connection, decided_before: int) -> None:
-    """Forget decisions that nobody can ask about any more."""
-    await connection.execute(_SQL["purge_negotiations"], decided_before)
 
 
 async def digests(

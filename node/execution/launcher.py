@@ -34,8 +34,11 @@ WRAP_UP = 250 * times.MILLISECOND
 """How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
 LATE_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants have gone on without it."""
+LOST_AFTER = 30 * times.SECOND
+"""A run that is still running so long after its end, and that nobody here executes, was lost."""
 OUTPUT_READ_MAX = 10_000_000
 OUTPUT_KEPT = 20_000
+REASON_KEPT = 1000
 
 log = structlog.get_logger()
 
@@ -91,6 +94,8 @@ class Launcher:
                     await self.run_once()
                 except DatabaseUnavailable as error:
                     log.warning("cannot look for runs", error=error.detail)
+                except Exception:
+                    log.exception("cannot look for runs")
                 try:
                     await asyncio.wait_for(self._woken.wait(), REFRESH_S)
                 except TimeoutError:
@@ -106,8 +111,12 @@ class Launcher:
                 if run.id not in self._tasks:
                     self._launch(run)
             taken_back = await runs.taken_back(connection, list(self._tasks))
+            overrun = await runs.overrun(connection, now - LOST_AFTER)
         for gone in taken_back:
             self._stop(gone)
+        for lost in overrun:
+            if lost not in self._tasks:
+                await self._mark(lost, "this node lost track of its part", RunState.FAILED)
 
     def _launch(self, run: DueRun) -> None:
         self._cancelled[run.id] = asyncio.Event()
@@ -183,9 +192,13 @@ class Launcher:
         started_at = running.started_at - command.delay
         if command.waits_itself:
             started_at = max(started_at, run.starts_at)
-        await self._record(run, running, started_at)
-        ended_by = await self._watch(run, running, cancelled)
-        finished = await running.wait()
+        try:
+            await self._record(run, running, started_at)
+            ended_by = await self._watch(run, running, cancelled)
+            finished = await running.wait()
+        finally:
+            if not running.ended:
+                await running.end(0)
         if ended_by == "cancel":
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
@@ -240,12 +253,13 @@ class Launcher:
             participant=run.participant or 0,
             name=str(run.participants[run.participant or 0]["name"]),
             result=outcome.result,
-            reason=outcome.reason,
+            reason=None if outcome.reason is None else _clean(outcome.reason)[:REASON_KEPT],
             started_at=outcome.started_at,
             finished_at=self._clock.now() if outcome.started_at else None,
             command=outcome.command,
             output=outcome.output,
         )
+        stumbled = False
         while True:
             try:
                 await self._collector.keep_own(run.id, part, outcome.state)
@@ -255,6 +269,13 @@ class Launcher:
                 if self._stopping:
                     return
                 await self._clock.sleep(1.0)
+            except Exception:
+                log.exception("part cannot be kept", run=str(run.id))
+                if stumbled:
+                    return
+                stumbled = True
+                reason = "its result could not be kept; the log of the node has the details"
+                part = KeptPart(part.participant, part.name, None, reason, part.started_at, None)
             else:
                 return
 
@@ -303,4 +324,8 @@ def _read(
 def _printed(output: Output) -> str:
     """What the program printed, as text that Postgres takes, size-limited."""
     text = output.stdout.decode("utf-8", "replace") + output.stderr.decode("utf-8", "replace")
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:OUTPUT_KEPT]
+    return _clean(text)[:OUTPUT_KEPT]
+
+
+def _clean(text: str) -> str:
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

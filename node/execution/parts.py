@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import structlog
+
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.model.errors import InvalidDocument, NotAllowed
 from node.model.runstate import OVER, RunState
 from node.model.wire.participants import PartMessage
-from node.plugins.contracts import Merged, Part
+from node.plugins.contracts import Part
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
 from node.store.runs import Conclusion, KeptPart, LockedRun
+
+log = structlog.get_logger()
 
 
 class Collector:
@@ -30,38 +34,44 @@ class Collector:
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
         """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
-        async with self._database.transaction() as connection:
-            locked = await runs.lock(connection, run)
-            if locked is None or not await runs.keep_part(connection, run, part):
+        await self._database.settle(lambda connection: self._keep_own(connection, run, part, state))
+
+    async def _keep_own(
+        self, connection: Connection, run: UUID, part: KeptPart, state: RunState
+    ) -> None:
+        locked = await runs.lock(connection, run)
+        if locked is None or not await runs.keep_part(connection, run, part):
+            return
+        if locked.lead == self._identity:
+            if state is RunState.MISSED:
+                await runs.move(connection, [run], state, part.reason, self._clock.now())
+                await self._notify(connection, locked, state)
                 return
-            if locked.lead == self._identity:
-                if state is RunState.MISSED:
-                    await runs.move(connection, [run], state, part.reason, self._clock.now())
-                    await self._notify(connection, locked, state)
-                    return
-                await self._merge_if_complete(connection, locked)
-            else:
-                await self._conclude_own(connection, locked, part, state)
-                await self._send(connection, locked, part)
+            await self._merge_if_complete(connection, locked)
+        else:
+            await self._conclude_own(connection, locked, part, state)
+            await self._send(connection, locked, part)
 
     async def receive(self, sender: str, message: PartMessage) -> None:
         """A participant's part has come; unknown runs are ignored, strangers refused."""
-        async with self._database.transaction() as connection:
-            locked = await runs.lock(connection, message.run)
-            if locked is None or locked.lead != self._identity:
-                return
-            place = _place_of(locked, sender)
-            part = KeptPart(
-                place,
-                str(locked.participants[place]["name"]),
-                None if message.reason else message.result or {},
-                message.reason,
-                message.started_at,
-                message.finished_at,
-                message.command,
-            )
-            if await runs.keep_part(connection, message.run, part):
-                await self._merge_if_complete(connection, locked)
+        await self._database.settle(lambda connection: self._receive(connection, sender, message))
+
+    async def _receive(self, connection: Connection, sender: str, message: PartMessage) -> None:
+        locked = await runs.lock(connection, message.run)
+        if locked is None or locked.lead != self._identity:
+            return
+        place = _place_of(locked, sender)
+        part = KeptPart(
+            place,
+            str(locked.participants[place]["name"]),
+            None if message.reason else message.result or {},
+            message.reason,
+            message.started_at,
+            message.finished_at,
+            message.command,
+        )
+        if await runs.keep_part(connection, message.run, part):
+            await self._merge_if_complete(connection, locked)
 
     async def give_up(self, ended_before: int) -> int:
         """Merge without them the runs whose parts have not come in time; how many."""
@@ -90,15 +100,20 @@ class Collector:
         now = self._clock.now()
         if run.state is RunState.BOOKED:
             await runs.move(connection, [run.id], RunState.MERGING, None, now)
-        merged = self._merged(run, kept)
-        state = RunState.FINISHED if merged.succeeded else RunState.FAILED
-        test = self._capabilities.tests[run.test]
-        summary = test.summary(merged.result) if merged.result and merged.succeeded else None
-        outcome = Conclusion(state, merged.reason, merged.result, summary)
+        try:
+            outcome = self._merged(run, kept)
+        except InvalidDocument as error:
+            reason = f"the spec is not valid for this program's version: {error.detail}"
+            outcome = Conclusion(RunState.FAILED, reason, None, None)
+        except Exception as error:
+            # A plugin that stumbles over one run must not keep the others from being concluded.
+            log.exception("a plugin failed", run=str(run.id))
+            reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
+            outcome = Conclusion(RunState.FAILED, reason[:1000], None, None)
         await runs.conclude(connection, run.id, outcome, now)
-        await self._notify(connection, run, state)
+        await self._notify(connection, run, outcome.state)
 
-    def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Merged:
+    def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Conclusion:
         by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
@@ -108,12 +123,12 @@ class Collector:
                 (found.result, found.reason) if found else (None, "sent no part in time")
             )
             parts.append(Part(place, name, result, reason))
-        test = self._capabilities.tests[run.test]
-        try:
-            spec = self._capabilities.spec(test, run.spec)
-        except InvalidDocument as error:
-            return Merged(None, f"the spec is not valid for this program's version: {error.detail}")
-        return test.merge(spec, parts)
+        test = self._capabilities.test(run.test)
+        merged = test.merge(self._capabilities.spec(test, run.spec), parts)
+        if not merged.succeeded:
+            return Conclusion(RunState.FAILED, merged.reason, merged.result, None)
+        summary = test.summary(merged.result) if merged.result else None
+        return Conclusion(RunState.FINISHED, None, merged.result, summary)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState

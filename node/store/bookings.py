@@ -18,6 +18,9 @@ from node.model.wire.participants import HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import Connection, Queries, Record
 
+LIFE_MAX = 10 * times.MINUTE
+"""No hold lives longer without a word of its lead, whatever the lead asks for."""
+
 _SQL = Queries("node.store", "bookings")
 
 _DROPPED_PAUSE = 5 * times.SECOND
@@ -96,10 +99,10 @@ async def task_standing(connection: Connection, task: UUID) -> tuple[str, str, i
 
 async def exchange_answer(
     connection: Connection, exchange: UUID
-) -> tuple[str, dict[str, Any]] | None:
-    """State and kept answer of an exchange; None if it is unknown."""
+) -> tuple[str, dict[str, Any], UUID] | None:
+    """State, kept answer and task of an exchange; None if it is unknown."""
     row = await connection.fetchrow(_SQL["exchange_answer"], exchange)
-    return None if row is None else (row[0], row[1])
+    return None if row is None else (row[0], row[1], row[2])
 
 
 async def open_exchange(
@@ -107,7 +110,12 @@ async def open_exchange(
 ) -> bool:
     """Write the exchange; False if it is there already."""
     made = await connection.fetchval(
-        _SQL["open_exchange"], exchange, request.task, request.lease_epoch, now, now + request.life
+        _SQL["open_exchange"],
+        exchange,
+        request.task,
+        request.lease_epoch,
+        now,
+        now + min(request.life, LIFE_MAX),
     )
     return made is not None
 
@@ -170,16 +178,24 @@ async def keep_answer(
 
 
 async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
-    """Give the runs set aside for these their time back; returns those that cannot have it."""
-    if not runs:
-        return []
-    await connection.execute(_SQL["restore_set_aside"], list(runs), now)
-    return _displacements(await connection.fetch(_SQL["lose_set_aside"], list(runs), now))
+    """Give the runs set aside for these their time back; returns those that cannot have it.
+
+    What is lost may have had others set aside for itself: they get their time back in turn.
+    """
+    lost: list[Displacement] = []
+    given_up = list(runs)
+    while given_up:
+        await connection.execute(_SQL["restore_set_aside"], given_up, now)
+        more = _displacements(await connection.fetch(_SQL["lose_set_aside"], given_up, now))
+        lost += more
+        given_up = [displacement.run for displacement in more]
+    return lost
 
 
-async def displace(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
-    """Make final what was set aside for these runs."""
-    return _displacements(await connection.fetch(_SQL["displace"], list(runs), now))
+async def displace(connection: Connection, exchange: UUID, now: int) -> list[Displacement]:
+    """Make final what was set aside for the runs that an exchange keeps."""
+    lost = _displacements(await connection.fetch(_SQL["displace"], exchange, now))
+    return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:
@@ -293,6 +309,11 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
         }
         await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
         await notify(connection, "run", displacement.run, displacement.task, "displaced")
+
+
+async def is_being_decided(connection: Connection, run: UUID) -> bool:
+    """Whether this node leads an open negotiation about a run."""
+    return bool(await connection.fetchval(_SQL["is_being_decided"], run))
 
 
 async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | None) -> str | None:

@@ -39,6 +39,18 @@ Connection: TypeAlias = (
 
 Record: TypeAlias = asyncpg.Record
 
+_AWAY = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,  # being shut down, or not up yet
+    asyncpg.InsufficientResourcesError,  # disk full, too many connections
+    asyncpg.PostgresSystemError,
+    asyncpg.ReadOnlySQLTransactionError,  # after a fail-over: still the old one
+)
+"""The server cannot do it now and may well do it later."""
+
 UNLUCKY = (
     asyncpg.DeadlockDetectedError,
     asyncpg.ExclusionViolationError,
@@ -134,12 +146,7 @@ class Database:
         try:
             async with self._pool.acquire(timeout=20) as connection:
                 yield connection
-        except (
-            OSError,
-            asyncpg.InterfaceError,
-            asyncpg.PostgresConnectionError,
-            TimeoutError,
-        ) as error:
+        except _AWAY as error:
             msg = f"the database does not answer: {str(error) or type(error).__name__}"
             raise DatabaseUnavailable(msg) from error
 

@@ -206,6 +206,11 @@ async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, in
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
 
 
+async def overrun(connection: Connection, ended_before: int) -> list[UUID]:
+    """Runs with a part of this node that still run although they should have ended before then."""
+    return [row[0] for row in await connection.fetch(_SQL["overrun"], ended_before)]
+
+
 async def overslept(connection: Connection, started_before: int) -> list[UUID]:
     """Committed runs with a part of this node that should have started before then."""
     return [row[0] for row in await connection.fetch(_SQL["overslept"], started_before)]
@@ -278,4 +283,6 @@ async def purge(
     """Delete what is older than it is kept."""
     await connection.execute(_SQL["purge"], finished_before, failed_before)
     await connection.execute(_SQL["purge_decisions"], finished_before)
+    await connection.execute(_SQL["purge_exchanges"], now_less_a_day)
+    await connection.execute(_SQL["purge_negotiations"], now_less_a_day)
     await connection.execute(_SQL["purge_idempotency"], now_less_a_day)

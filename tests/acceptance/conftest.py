@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
+from tests.acceptance.hostility import everything
 from tests.acceptance.outsider import Json, Outsider
-from tests.acceptance.problems import everything
 from tests.integration.host_leftovers import nothing_left
 
 HOLD_LIFE_S = 8

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import orjson
 import pytest
 
+from tests.acceptance.hostility import FAR, IDLE, NOBODY, complains_of, each, is_problem
 from tests.acceptance.outsider import Answer, Json, Outsider
-from tests.acceptance.problems import complains_of, is_problem
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(120),
     pytest.mark.usefixtures("nothing_made"),
 ]
-
-IDLE: Json = {"type": "idle", "spec": {"duration": "PT2S"}}
-FAR = {"start": "2099-01-01T00:00:00Z"}
-NOBODY = "/v1/tasks/00000000-0000-0000-0000-000000000000"
-
-
-def each(names: str | tuple[str, ...], cases: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrises a test with cases that have numbers, because their contents make bad names."""
-    return pytest.mark.parametrize(names, cases, ids=[f"case{n}" for n in range(len(cases))])
-
 
 NOT_DOCUMENTS = [
     b"",

@@ -202,7 +202,7 @@ async def test_concurrent_batches_share_the_time(world: World) -> None:
     rng = random.Random(7)
     requests = []
     for _ in range(6):
-        starts = [HOUR + number * DURATION for number in range(288)]
+        starts = [START + number * DURATION for number in range(288)]
         rng.shuffle(starts)
         requests.append(hold_request(await booker.task(), starts))
     answers = await asyncio.gather(*(booker.hold(request) for request in requests))

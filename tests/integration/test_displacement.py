@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from node.model import times
+from node.model.wire.participants import CommitRequest
 from node.settings import Settings
 from node.store import runs
 from tests.bookers import HOUR, REACH, Booker
@@ -161,3 +162,29 @@ async def test_a_chain_of_displacements_unwinds(booker: Booker) -> None:
     for exchange, task in reversed(chain):
         await booker.site.node.time_line.release(exchange, task.task)
     assert await booker.site.states() == {owner: "scheduled"}
+
+
+async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: Booker) -> None:
+    """When a hold that had set a run aside is displaced itself, that run is settled with it."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    held, task = uuid4(), await booker.task(2)
+    await booker.hold(hold_request(task, [HOUR], displacing=True), held)
+    winner = hold_request(await booker.task(3), [HOUR], displacing=True)
+    exchange = uuid4()
+    await booker.hold(winner, exchange)
+    await booker.site.node.time_line.commit(exchange, commit_request(winner))
+    await booker.site.node.time_line.release(held, task.task)
+    assert await booker.site.state(low) == "displaced"
+    assert str(low) in {body["run"] for _, _, body in await booker.site.letters()}
+
+
+async def test_a_commit_displaces_for_its_own_runs_only(booker: Booker) -> None:
+    """A commit that names runs of another exchange decides nothing for those."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    held = hold_request(await booker.task(2), [HOUR], displacing=True)
+    await booker.hold(held)
+    other, exchange = hold_request(await booker.task(1), [HOUR + REACH]), uuid4()
+    await booker.hold(other, exchange)
+    named = (*commit_request(other).runs, *commit_request(held).runs)
+    await booker.site.node.time_line.commit(exchange, CommitRequest(runs=named, data={}))
+    assert await booker.site.state(low) == "set-aside"

@@ -139,3 +139,20 @@ async def test_silent_leads_are_asked_all_at_once(booker: Booker) -> None:
     await asyncio.wait_for(booker.site.node.holds.run_once(), 10)
     booker.world.watch = None
     assert asked == 20
+
+
+async def test_no_lead_holds_for_as_long_as_it_likes(booker: Booker) -> None:
+    """A hold is asked about after ten minutes at the latest, whatever life its lead wishes it."""
+    await booker.hold(hold_request(await booker.task(), [HOUR], life=times.DAY))
+    booker.world.clock.advance(10 * times.MINUTE)
+    assert await booker.site.node.holds.run_once() == 1
+    assert await booker.site.states() == {}
+
+
+async def test_nothing_is_held_beyond_the_horizon(booker: Booker) -> None:
+    """A run that would end later than a proposal may offer is refused, with the reason."""
+    edge = START + times.DAY - DURATION
+    answered = await booker.hold(hold_request(await booker.task(), [edge, edge + DURATION]))
+    [refused] = answered.refused
+    assert "beyond this node's horizon" in refused.reason
+    assert len(answered.held) == 1

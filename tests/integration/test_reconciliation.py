@@ -100,3 +100,11 @@ async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:
     await a.plan()
     assert set(repaired) == {0}
     assert list((await b.states()).values()) == ["scheduled"] * 4
+
+
+async def test_a_run_that_is_set_aside_is_not_missing(world: World) -> None:
+    """What a hold of higher priority has set aside may come back: neither side takes it away."""
+    a, b, _, runs = await _planned(world)
+    for site, run in ((a, runs[1]), (b, runs[2])):
+        await site.execute("UPDATE run SET state = 'set-aside' WHERE id = $1", run)
+    assert await _compare(a, b) == 0

@@ -56,6 +56,10 @@ RETURNING negotiation.id;
 -- A cancel that is under way comes before or after the decision, never in its middle.
 SELECT id FROM task WHERE id = $1 FOR SHARE;
 
+-- ended --
+-- Of these runs, those that are over at the lead.
+SELECT id FROM run WHERE id = ANY($1::uuid []) AND state = ANY($2::run_state []);
+
 -- decide_abort --
 UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE id = $1 AND state = 'open' RETURNING id;
 
@@ -120,11 +124,31 @@ WHERE
 RETURNING planning.task_id;
 
 -- wake_if_waiting --
--- A slot that came to wait while the task was being planned must not be forgotten.
+-- A slot that came to wait while the task was being planned must not be forgotten; nor one that comes to wait as soon
+-- as the release of an aborted exchange, still on its way, reaches this node.
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, waiting.slot)
+SET plan_at = least(planning.plan_at, waiting.wake_at), next_run_at = least(planning.next_run_at, waiting.slot)
 FROM (
-    SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting' AND NOT (slot = ANY($3::timestamptz []))
+    SELECT
+        min(run.slot) AS slot,
+        min(CASE WHEN run.state = 'waiting' THEN $2::timestamptz ELSE $2::timestamptz + interval '5 seconds' END) AS wake_at
+    FROM run
+    WHERE
+        run.task_id = $1
+        AND (
+            run.state = 'waiting'
+            OR (
+                run.state IN ('booked', 'set-aside')
+                AND EXISTS (
+                    SELECT FROM exchange INNER JOIN negotiation ON exchange.id = negotiation.id
+                    WHERE exchange.id = run.exchange_id AND exchange.state = 'held' AND negotiation.state = 'aborted'
+                )
+            )
+        )
+        AND NOT EXISTS (
+            SELECT FROM unnest($3::timestamptz [], $4::smallint []) AS asked (slot, attempt)
+            WHERE asked.slot = run.slot AND asked.attempt = run.attempt
+        )
 ) AS waiting
 WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL;
 
@@ -139,9 +163,6 @@ UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' A
 -- set_participants --
 UPDATE task SET participants = $2, tool = $3, duration = $4 WHERE id = $1;
 
--- purge_negotiations --
-DELETE FROM negotiation WHERE decided_at < $1;
-
 -- digests --
 -- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be
 -- on its way to the participants is left for the next time.
@@ -149,7 +170,7 @@ SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHER
 FROM task
 LEFT JOIN run
     ON
-        run.task_id = task.id AND run.state IN ('booked', 'running', 'merging')
+        run.task_id = task.id AND run.state IN ('booked', 'set-aside', 'running', 'merging')
         AND run.starts_at >= $2 AND run.starts_at < $3
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE

@@ -28,7 +28,7 @@ RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELE
 SELECT state::text, lead, lease_epoch FROM task WHERE id = $1;
 
 -- exchange_answer --
-SELECT state::text, answer FROM exchange WHERE id = $1;
+SELECT state::text, answer, task_id FROM exchange WHERE id = $1;
 
 -- open_exchange --
 INSERT INTO exchange (id, task_id, lease_epoch, held_at, expires_at)
@@ -133,7 +133,7 @@ WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- displace --
--- The decision has fallen: what was set aside for these runs is lost to them.
+-- The decision has fallen: what was set aside for the runs this exchange keeps is lost to them.
 UPDATE run
 SET
     state = 'displaced',
@@ -144,7 +144,7 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE run.displaced_by = winner.id AND winner.id = ANY($1::uuid []) AND run.state = 'set-aside'
+WHERE run.displaced_by = winner.id AND winner.exchange_id = $1 AND run.state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- commit_exchange --
@@ -242,6 +242,10 @@ SET state = CASE WHEN state = 'open' AND expires_at <= $2 THEN 'aborted' ELSE st
 WHERE id = $1
 RETURNING state::text, commit_message;
 
+-- is_being_decided --
+-- At the lead: a run that its participants may hold already and that has no row here yet.
+SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids));
+
 -- lead_of_exchange --
 -- An exchange that is not known yet belongs to whoever leads the task it is said to be for.
 SELECT task.lead FROM exchange INNER JOIN task ON exchange.task_id = task.id WHERE exchange.id = $1
@@ -255,7 +259,7 @@ SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHER
 FROM task
 LEFT JOIN run
     ON
-        run.task_id = task.id AND run.state IN ('booked', 'running')
+        run.task_id = task.id AND run.state IN ('booked', 'set-aside', 'running')
         AND run.starts_at >= $3 AND run.starts_at < $4
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 WHERE task.id = ANY($1::uuid []) AND task.lead = $2

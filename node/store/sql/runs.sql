@@ -76,6 +76,12 @@ LIMIT 500;
 -- Left running by a process of this node that is gone.
 SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 
+-- overrun --
+-- Still running although their end has passed.
+SELECT id FROM run
+WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1
+LIMIT 100;
+
 -- overslept --
 -- Should have started, and nobody here did it.
 SELECT run.id
@@ -173,10 +179,25 @@ SELECT state, scheduling_class::text, count(*) FROM run_known GROUP BY state, sc
 DELETE FROM run
 WHERE
     ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
-    AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced');
+    AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
+    -- A task with max_runs counts them as long as it is planned.
+    AND NOT EXISTS (
+        SELECT FROM task
+        WHERE task.id = run.task_id AND task.state = 'active' AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+    );
 
 -- purge_decisions --
 DELETE FROM decision WHERE decided_at < $1 AND coalesce(last_slot, decided_at) < $1;
+
+-- purge_exchanges --
+DELETE FROM exchange
+WHERE
+    state <> 'held' AND decided_at < $1
+    AND NOT EXISTS (SELECT FROM run WHERE run.exchange_id = exchange.id);
+
+-- purge_negotiations --
+-- Nobody asks for a decision later than twice the life of a hold.
+DELETE FROM negotiation WHERE decided_at < $1;
 
 -- purge_idempotency --
 DELETE FROM idempotency WHERE created_at < $1;

@@ -1,8 +1,22 @@
-"""What every refusal must look like, and that it changed nothing."""
+"""What the tests of hostile requests have in common."""
 
 from __future__ import annotations
 
-from tests.acceptance.outsider import Answer, Outsider
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.acceptance.outsider import Answer, Json, Outsider
+
+IDLE: Json = {"type": "idle", "spec": {"duration": "PT2S"}}
+FAR = {"start": "2099-01-01T00:00:00Z"}
+NOBODY = "/v1/tasks/00000000-0000-0000-0000-000000000000"
+
+
+def each(names: str | tuple[str, ...], cases: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrises a test with cases that have numbers, because their contents make bad names."""
+    return pytest.mark.parametrize(names, cases, ids=[f"case{n}" for n in range(len(cases))])
 
 
 async def everything(nodes: list[Outsider]) -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""Any value in any field, any question, any bytes: the answer is a document, never a fault."""
+"""Documents made up at random by the schemas of the API: never a fault of the node's own."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.acceptance.hostility import FAR, IDLE, complains_of, is_problem
 from tests.acceptance.outsider import Json, Outsider
-from tests.acceptance.problems import complains_of, is_problem
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(120),
     pytest.mark.usefixtures("nothing_made"),
 ]
-
-IDLE: Json = {"type": "idle", "spec": {"duration": "PT2S"}}
-FAR = {"start": "2099-01-01T00:00:00Z"}
-
 
 # Any value by the JSON types of its schema: what has none of these types is wrong there.
 ANYTHING: dict[str, st.SearchStrategy[Any]] = {

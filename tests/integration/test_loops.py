@@ -1,0 +1,100 @@
+"""What works beside the API goes on working, whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Protocol
+
+import asyncpg
+import pytest
+
+from node.model.errors import DatabaseUnavailable
+from node.store import outbox
+from node.store.database import Database, Notice
+from node.store.outbox import Kind, Message
+from tests.worlds import Site, World
+
+
+class Loop(Protocol):
+    """One of the loops beside the API."""
+
+    def heard(self, notice: Notice) -> None:
+        """A notification."""
+        ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+LOOPS: dict[str, Callable[[Site], Loop]] = {
+    "workers": lambda site: site.workers,
+    "outbox": lambda site: site.node.outbox,
+    "launcher": lambda site: site.node.launcher,
+}
+
+
+@pytest.mark.parametrize("name", list(LOOPS))
+async def test_a_loop_outlives_a_fault(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A loop whose turn ends with an unforeseen error takes the next turn all the same."""
+    loop = LOOPS[name](await world.site("a"))
+    turns = 0
+    again = asyncio.Event()
+
+    async def turn() -> float:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            loop.heard(Notice("wake", "", ()))
+            raise RuntimeError("unforeseen")
+        again.set()
+        return 5.0
+
+    monkeypatch.setattr(loop, "run_once", turn)
+    running = asyncio.create_task(loop.run())
+    await asyncio.wait_for(again.wait(), 10)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        asyncpg.CannotConnectNowError,
+        asyncpg.AdminShutdownError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.DiskFullError,
+        asyncpg.ReadOnlySQLTransactionError,
+    ],
+)
+async def test_a_server_that_restarts_or_is_full_is_away(
+    database: Database, said: type[asyncpg.PostgresError]
+) -> None:
+    """What Postgres says while it starts, stops or has no room is an absence, and not a fault."""
+    with pytest.raises(DatabaseUnavailable):
+        async with database.connection():
+            raise said("not now")
+
+
+async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> None:
+    """A message that makes the program stumble stays, and those behind it are delivered."""
+    a, b = await world.site("a"), await world.site("b")
+    delivered = []
+
+    async def deliver(message: Message) -> None:
+        if "stumble" in message.body:
+            raise ValueError("stumbled")
+        delivered.append(message.body)
+
+    a.node.outbox._deliver = deliver
+    async with a.database.connection() as connection:
+        for body in ({"stumble": 1}, {"fine": 1}):
+            await outbox.post(connection, [b.identity], Kind.PART, body, a.clock.now())
+    await a.node.outbox.run_once()
+    assert delivered == [{"fine": 1}]
+    assert [body for _, _, body in await a.letters()] == [{"stumble": 1}]

@@ -1,0 +1,78 @@
+"""No run stays running: what cannot be kept, merged or watched fails with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.execution.launcher import LOST_AFTER, Outcome
+from node.model import times
+from node.store import runs
+from node.store.runs import DueRun, KeptPart
+from tests.clocks import START
+from tests.worlds import DURATION, Site, World, book_everywhere, introduction
+
+HOUR = START + times.HOUR
+
+
+async def _begun(world: World) -> tuple[Site, Site, UUID, DueRun]:
+    """A run of a and b, led by a, that has begun on both; and b's part of it."""
+    a, b = await world.site("a"), await world.site("b")
+    [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
+    async with b.database.connection() as connection:
+        [due] = await runs.due_runs(connection, HOUR + 1)
+    world.clock.move_to(HOUR)
+    for site in (a, b):
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run, HOUR)
+    return a, b, run, due
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(None, "a complaint \x00" * 500, HOUR),
+        Outcome({"slept": "\x00"}, None, HOUR),
+        Outcome({"slept_ms": 1 << 70}, None, HOUR),
+    ],
+)
+async def test_a_part_that_cannot_be_kept_fails_the_run(world: World, outcome: Outcome) -> None:
+    """What Postgres or the message cannot take is told in other words, to the lead as well."""
+    a, b, run, due = await _begun(world)
+    await b.node.launcher._keep(due, outcome)
+    assert await b.state(run) == "failed"
+    await a.node.collector.keep_own(run, KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR))
+    await world.settle()
+    assert await a.state(run) == "failed"
+    assert "b: " in (await a.reason(run) or "")
+
+
+async def test_a_run_nobody_executes_any_more_is_marked(world: World) -> None:
+    """A run that still runs long after its end, with nobody there who ends it, fails."""
+    _, b, run, _ = await _begun(world)
+    world.clock.move_to(HOUR + DURATION + LOST_AFTER)
+    await b.node.launcher.run_once()
+    assert await b.state(run) == "running"
+    world.clock.advance(1)
+    await b.node.launcher.run_once()
+    assert await b.state(run) == "failed"
+    assert await b.reason(run) == "this node lost track of its part"
+
+
+async def test_a_plugin_that_stumbles_fails_only_its_own_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge that raises fails the run with that reason, and house-keeping goes on."""
+    a, _, run, _ = await _begun(world)
+    await a.node.collector.keep_own(run, KeptPart(0, "a", {"slept_ms": 1.0}, None, HOUR, HOUR))
+
+    def stumble(*_: Any) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(a.node.capabilities.tests["idle"], "merge", stumble)
+    world.clock.move_to(HOUR + DURATION + times.MINUTE)
+    await a.tend()
+    assert await a.state(run) == "failed"
+    assert "ZeroDivisionError" in (await a.reason(run) or "")

@@ -1,0 +1,135 @@
+"""What happens to a run while it is being planned, between any two messages, is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from node.model import times
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+from tests.worlds import (
+    DURATION,
+    Call,
+    Site,
+    World,
+    book_everywhere,
+    introduction,
+)
+
+HOUR = START + times.HOUR
+ONCE = Schedule(start=HOUR, slip=DURATION)
+
+
+async def _led(lead: Site, *participants: Site) -> tuple[Introduction, UUID]:
+    task = introduction(participants, schedule=ONCE)
+    for site in {lead, *participants}:
+        await site.keep(task, lead)
+    return task, run_id(TaskId(task.task), HOUR, 1)
+
+
+def _when(world: World, met: Call, phase: str, action: Callable[[], Awaitable[object]]) -> None:
+    """Do this once, when that call passes."""
+
+    async def watch(call: Call, at: str) -> None:
+        if (call, at) == (met, phase):
+            world.watch = None
+            await action()
+
+    world.watch = watch
+
+
+async def test_a_run_cancelled_before_the_decision_is_booked_nowhere(world: World) -> None:
+    """What a participant ends while its lead, which takes no part, has not decided, stays ended."""
+    a, b, c = await world.three()
+    _, run = await _led(a, b, c)
+
+    async def cancel() -> None:
+        await b.node.ending.cancel_run(run)
+        await b.deliver()
+
+    _when(world, ("a", "c", "hold"), "answered", cancel)
+    await a.plan()
+    await world.pass_time(20 * times.SECOND)
+    assert [await site.state(run) for site in (a, b, c)] == ["cancelled"] * 3
+
+
+async def test_a_waiting_slot_cancelled_while_it_is_booked_stays_so(world: World) -> None:
+    """A slot given up at its lead between hold and decision is committed on nobody."""
+    a, b, c = await world.three()
+    _, run = await _led(a, b, c)
+    world.cut = {frozenset("ab")}
+    await a.plan()
+    world.cut = set()
+    assert await a.state(run) == "waiting"
+
+    async def cancel() -> None:
+        await a.node.ending.cancel_run(run)
+        await a.node.outbox.run_once()
+
+    _when(world, ("a", "b", "hold"), "asked", cancel)
+    await world.pass_time(20 * times.SECOND)
+    assert await a.state(run) == "cancelled"
+    assert "scheduled" not in {await site.state(run) for site in (b, c)}
+
+
+async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: World) -> None:
+    """A participant that missed both the commit and the cancel gets neither the one nor the run."""
+    a, b, _ = await world.three()
+    _, run = await _led(a, a, b)
+
+    async def cut() -> None:
+        world.cut = {frozenset("ab")}
+
+    _when(world, ("a", "b", "commit"), "asked", cut)
+    await a.plan()
+    await world.pass_time(times.MINUTE, 4 * times.SECOND)
+    assert (await a.state(run), await b.state(run)) == ("scheduled", None)
+    await a.node.ending.cancel_run(run)
+    world.cut = set()
+    await a.node.outbox.run_once()
+    await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
+    assert (await a.state(run), await b.state(run)) == ("cancelled", None)
+
+
+async def test_a_slot_whose_release_was_held_up_is_planned_again(world: World) -> None:
+    """A lead that dies between its decision and its own release plans the slot all the same."""
+    a, b, _ = await world.three()
+    _, run = await _led(a, a, b)
+
+    other = introduction([b], duration=2 * DURATION)
+
+    async def die() -> None:
+        raise asyncio.CancelledError
+
+    async def take() -> None:
+        await book_everywhere(other, b, [b], [HOUR])
+        _when(world, ("a", "a", "release"), "asked", die)
+
+    _when(world, ("a", "b", "hold"), "asked", take)
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy, return_exceptions=True)
+    assert world.watch is None
+    await world.pass_time(20 * times.SECOND)
+    assert await a.state(run) == "waiting"
+    await b.node.ending.cancel_task(other.task)
+    await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
+    assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")
+
+
+async def test_an_answer_that_names_no_run_holds_none(world: World) -> None:
+    """A participant that says neither held nor refused of a run is not taken at half its word."""
+    a, b, _ = await world.three()
+    _, run = await _led(a, a, b)
+
+    async def silent(exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
+        return HoldAnswer(held=())
+
+    b.node.time_line.hold = silent  # type: ignore[method-assign]
+    await a.plan()
+    await world.settle()
+    assert await a.state(run) == "waiting"
+    assert "b: " in (await a.reason(run) or "")
