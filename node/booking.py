@@ -218,7 +218,7 @@ class TimeLine:
             connection, exchange, request.runs, now, led_here=led_here
         )
         lost = await bookings.restore(connection, dropped, now)
-        lost += await bookings.displace(connection, exchange, request.runs, now)
+        lost += await bookings.displace(connection, exchange, now)
         await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "exchange", exchange, task, "committed")
         return CommitAnswer()

@@ -58,10 +58,12 @@ class Ending:
 
     async def _heard(self, connection: Connection, sender: str, end: RunEnd) -> None:
         locked = await runs.lock(connection, end.run)
-        if locked is None and await bookings.is_being_decided(connection, end.run):
-            msg = f"run {end.run} is just being decided on; tell again that it is over"
-            raise HostError(msg)
-        if locked is None or (locked.state in OVER and not self._lost_here(locked, end)):
+        if locked is None:
+            if await bookings.is_being_decided(connection, end.run):
+                msg = f"run {end.run} is just being decided on; tell again that it is over"
+                raise HostError(msg)
+            return
+        if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
             return
         if sender != locked.lead and sender not in _identities(locked.participants):
             msg = f"{sender} takes no part in run {end.run}"
@@ -71,6 +73,13 @@ class Ending:
     def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
         """Displaced on this very node, which leads it: the others must learn of it all the same."""
         return run.lead == self._identity and run.state is RunState.DISPLACED is RunState(end.state)
+
+    def _cut(self, run: LockedRun, end: RunEnd) -> bool:
+        """Failed here before its end, because it had been cancelled at the other end first."""
+        led_elsewhere = run.lead != self._identity
+        cancelled = RunState(end.state) is RunState.CANCELLED
+        still = run.ends_at > self._clock.now()
+        return led_elsewhere and cancelled and still and run.state is RunState.FAILED
 
     async def _end(
         self, connection: Connection, run: LockedRun, end: RunEnd, sender: str | None = None
@@ -190,6 +199,8 @@ class Ending:
         open_runs = await runs.open_runs_of_task(connection, task.id)
         if state != "finished":
             why = f"the task was {state}: {reason}"
+            if task.lead != self._identity:
+                open_runs += await runs.cut_runs_of_task(connection, task.id, now)
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)

@@ -27,6 +27,7 @@ from node.ending import Ending
 from node.events import Hub
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
+from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
     Conflict,
@@ -61,6 +62,7 @@ from node.trust.tokens import digest, new_token, write_token
 
 KEEP_FINISHED = 30 * times.DAY
 KEEP_FAILED = 90 * times.DAY
+LOOKOUT_S = 15
 _OWNER = "owner"
 
 log = structlog.get_logger()
@@ -104,6 +106,7 @@ class Node:
         self.capabilities = Capabilities()
         self.hub = Hub(clock)
         self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
+        self.lookout = Lookout(database, clock, self.directory, self.peers)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, self.capabilities, key.identity)
@@ -187,6 +190,7 @@ class Node:
             max_instances=1,
             coalesce=True,
         )
+        every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from itertools import count
 from pathlib import Path
@@ -147,16 +148,61 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-async def world(
-    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
-) -> AsyncIterator[World]:
-    """Nodes in this process, each with a database of its own; they speak without HTTP."""
-    async with World(new_database, clock, tmp_path) as made:
+class Lender:
+    """Opened databases that one test after another uses: to connect costs more than a test."""
+
+    def __init__(self, cluster: PrivateCluster) -> None:
+        """Opens what is asked for."""
+        self._cluster = cluster
+        self._free: dict[int, list[Database]] = defaultdict(list)
+        self._all: list[Database] = []
+
+    async def lend(self, size: int) -> Database:
+        """A database with nothing but the schema, and with so many connections at most."""
+        if self._free[size]:
+            return self._free[size].pop()
+        name = f"test_{next(_NUMBERS)}"
+        await _execute(
+            self._cluster, "postgres", f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"'
+        )
+        database = Database(self._cluster.dsn(name), size=size)
+        await database.open()
+        self._all.append(database)
+        return database
+
+    async def take_back(self, database: Database) -> None:
+        """Clear it for the next test."""
+        async with database.connection() as connection:
+            await connection.execute(_CLEAR)
+        self._free[database._size].append(database)
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for database in self._all:
+            await database.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def lender(cluster: PrivateCluster) -> AsyncIterator[Lender]:
+    """Opened databases, for tests that run on the session's loop."""
+    made = Lender(cluster)
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(lender: Lender, clock: ManualClock, tmp_path: Path) -> AsyncIterator[World]:
+    """Nodes in this process, each with a database of its own; they speak without HTTP.
+
+    Their connections outlive the test: its module says ``pytestmark = ON_ONE_LOOP``.
+    """
+    async with World(lender.lend, clock, tmp_path) as made:
         yield made
+    for site in made.sites:
+        await lender.take_back(site.database)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def booker(world: World) -> Booker:
     """A lead and a participant."""
     return Booker(world, await world.site("a"), await world.site("b"))

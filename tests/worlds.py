@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 from uuid import UUID, uuid4
 
 import aiohttp
+import pytest
 
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
@@ -59,6 +60,9 @@ from node.store.database import Database
 from node.store.outbox import Kind
 from node.trust.keys import NodeKey
 from tests.clocks import START, ManualClock
+
+ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+"""For the modules of tests that ask for a world: its connections outlive the test."""
 
 T = TypeVar("T")
 Call = tuple[str, str, str]
@@ -276,7 +280,7 @@ class World:
     """Some nodes that know each other."""
 
     def __init__(
-        self, new_dsn: Callable[[], Awaitable[str]], clock: ManualClock, directory: Path
+        self, lend: Callable[[int], Awaitable[Database]], clock: ManualClock, directory: Path
     ) -> None:
         """All nodes share one clock unless a site is given its own."""
         self.clock = clock
@@ -284,7 +288,7 @@ class World:
         self.calls: list[Call] = []
         self.cut: set[frozenset[str]] = set()
         self.watch: Callable[[Call, str], Awaitable[None]] | None = None
-        self._new_dsn = new_dsn
+        self._lend = lend
         self._directory = directory
         self._stack = contextlib.AsyncExitStack()
 
@@ -308,9 +312,7 @@ class World:
         """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = Database(await self._new_dsn(), size=connections)
-        await database.open()
-        self._stack.push_async_callback(database.close)
+        database = await self._lend(connections)
         node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
@@ -318,6 +320,10 @@ class World:
         self.sites.append(made)
         await self._make_known()
         return made
+
+    async def two(self) -> tuple[Site, Site]:
+        """Nodes a and b."""
+        return await self.site("a"), await self.site("b")
 
     async def three(self) -> tuple[Site, Site, Site]:
         """Nodes a, b and c."""

@@ -89,13 +89,13 @@ class Launcher:
         """Launch until cancelled; then end what runs, marked as stopped."""
         try:
             while True:
+                self._woken.clear()  # before the look: what is told during it needs another one
                 try:
                     await self.run_once()
                 except DatabaseUnavailable as error:
                     log.warning("cannot look for runs", error=error.detail)
                 except Exception:
                     log.exception("cannot look for runs")
-                self._woken.clear()
                 try:
                     await asyncio.wait_for(self._woken.wait(), REFRESH_S)
                 except TimeoutError:

@@ -45,8 +45,9 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
         {RunState.MERGING, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}
     ),
     RunState.MERGING: frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}),
-    # A part that was cut off may arrive after the lead gave the run up.
-    RunState.FAILED: frozenset({RunState.FINISHED}),
+    # A part that was cut off may arrive after the lead gave the run up. A participant may notice
+    # that the other end was cancelled before it is told so.
+    RunState.FAILED: frozenset({RunState.FINISHED, RunState.CANCELLED}),
     RunState.MISSED: frozenset(),
     RunState.FINISHED: frozenset(),
     RunState.CANCELLED: frozenset(),

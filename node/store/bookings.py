@@ -23,6 +23,9 @@ LIFE_MAX = 10 * times.MINUTE
 
 _SQL = Queries("node.store", "bookings")
 
+_DROPPED_PAUSE = 5 * times.SECOND
+"""How soon after its hold was dropped a slot is asked for again, at the latest."""
+
 
 @dataclass(frozen=True)
 class HeldTask:
@@ -189,11 +192,9 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
     return lost
 
 
-async def displace(
-    connection: Connection, exchange: UUID, runs: Sequence[UUID], now: int
-) -> list[Displacement]:
-    """Make final what was set aside for these runs of an exchange."""
-    lost = _displacements(await connection.fetch(_SQL["displace"], list(runs), now, exchange))
+async def displace(connection: Connection, exchange: UUID, now: int) -> list[Displacement]:
+    """Make final what was set aside for the runs that an exchange keeps."""
+    lost = _displacements(await connection.fetch(_SQL["displace"], exchange, now))
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
@@ -233,7 +234,10 @@ async def drop_runs(
         rows = await connection.fetch(_SQL["drop_led_runs"], exchange, list(keep), now)
     else:
         rows = await connection.fetch(_SQL["drop_runs"], exchange, list(keep))
-    return [row[0] for row in rows]
+    dropped = [row[0] for row in rows]
+    if led_here and dropped:
+        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE)
+    return dropped
 
 
 async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUID, str]:

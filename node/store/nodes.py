@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node.model.wire.nodes import NodeCard
@@ -56,9 +57,9 @@ async def remove(connection: Connection, name: str) -> bool:
     return await connection.fetchval(_SQL["remove"], name) is not None
 
 
-async def reached(connection: Connection, identity: str, now: int) -> None:
-    """It has answered."""
-    await connection.execute(_SQL["reached"], identity, now)
+async def reached(connection: Connection, identities: Sequence[str], now: int) -> None:
+    """These nodes have answered."""
+    await connection.execute(_SQL["reached"], list(identities), now)
 
 
 async def not_reached(connection: Connection, identity: str, now: int, error: str) -> None:

@@ -228,6 +228,11 @@ async def open_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
     return [row[0] for row in await connection.fetch(_SQL["open_runs_of_task"], task)]
 
 
+async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:
+    """The task's runs that failed here before their booked end, which is still to come."""
+    return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]
+
+
 async def wait_again(
     connection: Connection, run: UUID, following: UUID, attempt: int, reason: str, now: int
 ) -> bool:

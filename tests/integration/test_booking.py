@@ -18,11 +18,14 @@ from tests.bookers import HOUR, REACH, Booker
 from tests.clocks import START
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     World,
     commit_request,
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 # -- holds -----------------------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from node.model.errors import PeerUnreachable
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from tests.clocks import START
-from tests.worlds import HOLD_LIFE, Call, Site, World, introduction
+from tests.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 RUNS = 4
@@ -23,7 +25,7 @@ THINKING = 2 * times.SECOND
 
 
 async def _task(world: World, scheduling_class: SchedulingClass) -> tuple[Site, Site, Introduction]:
-    a, b = await world.site("a"), await world.site("b")
+    a, b = await world.two()
     schedule = Schedule(
         start=HOUR, repeat=times.HOUR // 2, until=HOUR + RUNS * times.HOUR // 2, slip=0
     )

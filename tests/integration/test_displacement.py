@@ -14,9 +14,12 @@ from tests.bookers import HOUR, REACH, Booker
 from tests.worlds import (
     DURATION,
     HOLD_LIFE,
+    ON_ONE_LOOP,
     commit_request,
     hold_request,
 )
+
+pytestmark = ON_ONE_LOOP
 
 
 async def test_a_higher_priority_sets_lower_ones_aside(booker: Booker) -> None:

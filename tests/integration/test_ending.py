@@ -17,6 +17,7 @@ from node.store.runs import KeptPart
 from tests.clocks import START
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     Site,
     World,
     book_everywhere,
@@ -25,6 +26,8 @@ from tests.worlds import (
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 LATER = HOUR + times.HOUR
@@ -61,7 +64,7 @@ async def _everywhere(world: World, run: UUID) -> list[str | None]:
 
 async def test_a_waiting_run_is_cancelled(world: World) -> None:
     """A slot that waits for time can be given up by a person."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = introduction([a, b])
     await a.keep(task, a)
     run = await _waiting(a, task, HOUR)
@@ -111,7 +114,7 @@ async def test_a_running_run_is_cancelled(world: World) -> None:
 
 async def test_a_held_run_is_cancelled(world: World) -> None:
     """A run cancelled while it is held stays cancelled when its exchange is committed."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = introduction([a, b])
     for site in (a, b):
         await site.keep(task, a)
@@ -122,12 +125,12 @@ async def test_a_held_run_is_cancelled(world: World) -> None:
     await world.settle()
     for site in (a, b):
         await site.node.time_line.commit(exchange, commit_request(request))
-    assert await _everywhere(world, run) == ["cancelled", "cancelled", None]
+    assert await _everywhere(world, run) == ["cancelled", "cancelled"]
 
 
 async def test_a_cancelled_winner_gives_back_what_gave_way(world: World) -> None:
     """When a held run of higher priority is cancelled, what it had set aside comes back."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([a, b], priority=5)
     for site in (a, b):
@@ -136,12 +139,12 @@ async def test_a_cancelled_winner_gives_back_what_gave_way(world: World) -> None
     await hold_everywhere(a, [a, b], request)
     await a.node.ending.cancel_run(request.runs[0].run)
     await world.settle()
-    assert await _everywhere(world, low) == ["scheduled", "scheduled", None]
+    assert await _everywhere(world, low) == ["scheduled", "scheduled"]
 
 
 async def test_a_cancelled_winner_tells_of_what_cannot_come_back(world: World) -> None:
     """What gave way and lost its time meanwhile is displaced, and its lead learns of it."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([b], priority=5)
     await b.keep(task, b)
@@ -229,7 +232,7 @@ async def test_a_participant_withdraws_from_a_task(world: World) -> None:
 
 async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
     """Cancelling a task whose hold had set others aside gives them their time back."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     [low] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     task = introduction([a, b], priority=5)
     for site in (a, b):
@@ -240,7 +243,7 @@ async def test_a_cancelled_task_gives_back_what_gave_way(world: World) -> None:
     await world.settle()
     for site in (a, b):
         await site.node.time_line.release(exchange, task.task)
-    assert await _everywhere(world, low) == ["scheduled", "scheduled", None]
+    assert await _everywhere(world, low) == ["scheduled", "scheduled"]
 
 
 async def test_cancelling_a_task_is_idempotent(world: World) -> None:
@@ -354,7 +357,7 @@ async def test_a_run_a_participant_lost_is_placed_again(world: World) -> None:
 
 async def test_messages_and_cancels_at_once_leave_no_dead_lock(world: World) -> None:
     """Cancels of a task and of its runs, and displacements, may come all at the same time."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     for number in range(5):
         task = introduction([a, b])
         start = HOUR + number * 2 * times.HOUR

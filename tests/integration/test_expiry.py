@@ -17,10 +17,13 @@ from tests.clocks import START
 from tests.worlds import (
     DURATION,
     HOLD_LIFE,
+    ON_ONE_LOOP,
     commit_request,
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 
 async def _negotiate(booker: Booker, request: HoldRequest, state: str) -> UUID:

@@ -14,7 +14,9 @@ from node.model.wire.participants import PartMessage
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.clocks import START
-from tests.worlds import DURATION, Site, World, book_everywhere, introduction
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 GRACE = 15 * times.SECOND
@@ -115,7 +117,7 @@ async def test_a_late_part_finishes_only_what_then_succeeds(
 
 async def test_a_part_that_comes_twice_counts_once(world: World) -> None:
     """The first part of a participant stands; a repeated message changes nothing."""
-    a, b = sites = (await world.site("a"), await world.site("b"))
+    a, b = sites = await world.two()
     run = await _running(sites)
     message = PartMessage(
         run=run, result={"slept_ms": 1.0}, reason=None, started_at=1, finished_at=2, command=None
@@ -155,7 +157,7 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
 
 async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
     """A lead that was not there at the start marks its run as missed, with the reason."""
-    a, b = sites = (await world.site("a"), await world.site("b"))
+    a, b = sites = await world.two()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
     part = _part(a, 0, "the node was down at its start")
     await a.node.collector.keep_own(run, part, RunState.MISSED)

@@ -18,6 +18,7 @@ from node.model.wire.tasks import Schedule
 from tests.clocks import START, ManualClock
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     Call,
     Site,
     World,
@@ -27,6 +28,8 @@ from tests.worlds import (
     hold_request,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 DAY_OF_RUNS = 288
@@ -87,7 +90,7 @@ async def test_a_day_is_booked_on_all_in_one_exchange(
 
 async def test_two_tasks_share_the_time(world: World) -> None:
     """A second task takes what the first has left, on every participant the same."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     first = await _led(a, (a, b), schedule=_repeating(), duration=2 * times.MINUTE)
     await a.plan()
     slip = Schedule(start=HOUR, repeat=DURATION, until=HOUR + times.HOUR, slip=3 * times.MINUTE)
@@ -106,7 +109,7 @@ async def test_two_tasks_share_the_time(world: World) -> None:
 
 async def test_higher_priority_displaces_and_the_loser_is_placed_again(world: World) -> None:
     """What gives way is told to its lead, which places it again inside its window."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     window = Schedule(start=HOUR, slip=20 * times.MINUTE)
     low = await _led(a, (a, b), schedule=window)
     await a.plan()
@@ -127,7 +130,7 @@ async def test_higher_priority_displaces_and_the_loser_is_placed_again(world: Wo
 
 async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
     """While a participant cannot be reached every slot waits and names it; then all are booked."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     world.cut = {frozenset("ab")}
     await a.plan()
@@ -148,7 +151,7 @@ async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
 
 async def test_a_silent_participant_is_introduced_to_when_it_is_back(world: World) -> None:
     """A participant that was away at creation is asked before the task is planned."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = introduction([a, b], accepted=None, schedule=_repeating(), duration=times.MINUTE)
     await a.keep(task, a)
     world.cut = {frozenset("ab")}
@@ -163,7 +166,7 @@ async def test_a_silent_participant_is_introduced_to_when_it_is_back(world: Worl
 
 async def test_one_participant_refuses_the_task(world: World) -> None:
     """A task that a participant refuses at its introduction is refused, with who and why."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     b.node.capabilities._which = lambda _: None
     task = introduction([a, b], accepted=None, schedule=_repeating())
     await a.keep(task, a)
@@ -189,7 +192,7 @@ async def test_clocks_that_differ_do_not_plan_together(world: World) -> None:
 
 async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World) -> None:
     """A slot without time says who had none, and because of what."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     await book_everywhere(introduction([b], priority=7), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
@@ -199,7 +202,7 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
 
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
     """A waiting slot is placed when time becomes free, and given up only when it is too late."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     run = run_id(TaskId(task.task), HOUR, 1)
@@ -215,7 +218,7 @@ async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
 
 async def test_a_slot_whose_window_is_over_is_given_up(world: World) -> None:
     """What never found time ends as unplaced and still says what stood in its way."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
@@ -228,7 +231,7 @@ async def test_a_slot_whose_window_is_over_is_given_up(world: World) -> None:
 
 async def test_a_refusal_of_one_run_is_kept_as_its_reason(world: World) -> None:
     """If one participant refuses one run of a batch, that run waits at its lead with its words."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     thief = introduction([b], priority=3)
     await b.keep(thief, b)
 
@@ -253,7 +256,7 @@ async def test_a_refusal_of_one_run_is_kept_as_its_reason(world: World) -> None:
 
 async def test_a_lost_task_is_introduced_again(world: World) -> None:
     """A participant with a new database gets the task again and then takes part."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     await b.execute("DELETE FROM task")
     await a.plan()
@@ -265,7 +268,7 @@ async def test_a_lost_task_is_introduced_again(world: World) -> None:
 
 async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world: World) -> None:
     """A task with a participant that is not known any more is not forgotten: its slots say why."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
     await a.node.remove_peer("b")
     await a.plan()
@@ -279,7 +282,7 @@ async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world:
 
 async def test_two_pools_plan_a_task_once(world: World) -> None:
     """Two worker pools that look at the same time share the tasks and plan none twice."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     for number in range(6):
         first = HOUR + number * times.HOUR
         await _led(a, (a, b), schedule=_repeating(2, first))
@@ -292,7 +295,7 @@ async def test_two_pools_plan_a_task_once(world: World) -> None:
 
 async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> None:
     """A worker overtaken while it negotiates commits nothing; the newer one's plan stands."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
     async def overtake(call: Call, phase: str) -> None:
@@ -311,7 +314,7 @@ async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> Non
 
 async def test_a_task_cancelled_while_it_is_planned_books_nothing(world: World) -> None:
     """A cancel between hold and decision wins: nothing is committed and all time is free."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
     async def cancel(call: Call, phase: str) -> None:
@@ -330,7 +333,7 @@ async def test_a_task_cancelled_while_it_is_planned_books_nothing(world: World) 
 
 async def test_a_slot_that_came_to_wait_meanwhile_is_planned(world: World) -> None:
     """A run displaced while its task is being planned is not forgotten when planning ends."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     first = HOUR - times.HOUR // 2
     task = await _led(
         a, (a, b), schedule=Schedule(start=first, repeat=DURATION), duration=times.MINUTE
@@ -376,7 +379,7 @@ async def _cut_off_commit(world: World, a: Site, b: Site) -> tuple[Introduction,
 
 async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
     """A participant that had dropped the hold books the same run again if its time is free."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")
@@ -384,7 +387,7 @@ async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
 
 async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World) -> None:
     """If the time has gone the run is taken back everywhere, and its slot is tried again."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task, run = await _cut_off_commit(world, a, b)
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
@@ -395,7 +398,7 @@ async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World)
 
 async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: World) -> None:
     """If the participant has seen a newer epoch, the run is not left with the lead alone."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     task, run = await _cut_off_commit(world, a, b)
     await b.execute("UPDATE task SET lease_epoch = 99")
     with pytest.raises(Conflict):
@@ -407,7 +410,7 @@ async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: Wor
 
 async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: World) -> None:
     """A participant that is not known here any more has no run that the others wait for."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
     await a.node.remove_peer("b")
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
@@ -416,7 +419,7 @@ async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: Wo
 
 async def test_a_second_hold_lives_no_longer_than_the_first(world: World) -> None:
     """A hold made again for a late commit is gone in time, too, if its lead falls silent."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
 
     async def cut(call: Call, phase: str) -> None:
@@ -437,7 +440,7 @@ async def test_a_second_hold_lives_no_longer_than_the_first(world: World) -> Non
 
 async def test_planning_goes_on_after_an_error(world: World) -> None:
     """A failure that nobody foresaw costs the lease's time, and the task is planned after it."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
 
     async def fail(call: Call, phase: str) -> None:
@@ -452,7 +455,7 @@ async def test_planning_goes_on_after_an_error(world: World) -> None:
 
 async def test_a_background_task_shares_everything(world: World) -> None:
     """A background task is booked over an exclusive one at the same time."""
-    a, b, _ = await world.three()
+    a, b = await world.two()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(
         a,

@@ -10,7 +10,9 @@ from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from tests.clocks import START
-from tests.worlds import DURATION, Call, Site, World, introduction
+from tests.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 
@@ -30,7 +32,7 @@ async def _compare(site: Site, other: Site) -> int:
 
 
 async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
-    a, b = await world.site("a"), await world.site("b")
+    a, b = await world.two()
     schedule = Schedule(start=HOUR, repeat=times.HOUR, until=HOUR + 3 * times.HOUR)
     task = introduction([a, b], schedule=schedule)
     for site in (a, b):
@@ -81,7 +83,7 @@ async def test_a_participant_with_a_new_database_gets_all_again(world: World) ->
 
 async def test_what_is_being_negotiated_is_left_alone(world: World) -> None:
     """A comparison in the middle of an exchange repairs nothing."""
-    a, b = await world.site("a"), await world.site("b")
+    a, b = await world.two()
     schedule = Schedule(start=HOUR, repeat=DURATION, until=HOUR + 4 * DURATION, slip=0)
     task = introduction([a, b], schedule=schedule)
     for site in (a, b):

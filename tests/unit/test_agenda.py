@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.agenda import (
+    PAUSE_FIRST,
     PAUSE_MAX,
     REFILL_SHARE,
     Agenda,
@@ -340,11 +341,11 @@ def test_the_next_try_comes_before_the_last_start(
 
 
 def test_pauses_grow_and_are_jittered() -> None:
-    """A pause is drawn between half and all of one that doubles from a second to five minutes."""
+    """A pause is drawn between half and all of one that doubles from the first to five minutes."""
     far = [Slot(START, 1, START, START + DAY)]
     rng = random.Random(5)
     for failures in range(40):
-        most = min(PAUSE_MAX, 2**failures * SECOND)
+        most = min(PAUSE_MAX, 2**failures * PAUSE_FIRST)
         pauses = {(try_again_at(far, MINUTE, failures, START, rng) or 0) - START for _ in range(50)}
         assert most // 2 <= min(pauses) <= max(pauses) <= most
         assert len(pauses) > 40

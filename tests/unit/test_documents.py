@@ -124,10 +124,10 @@ def test_a_fault_has_the_pointer_of_its_field(changes: dict[str, Any], pointer: 
 
 def test_all_faults_are_told_at_once() -> None:
     """Three wrong fields are three faults, so that nobody mends them one by one."""
-    found = faults({"test": {"spec": {}}, "priority": "high", "schedule": {"evry": "PT1H"}})
+    found = faults({"test": {"spec": {}}, "priority": "high", "schedule": {"repeated": "PT1H"}})
     assert found == {
         "/test/type": "is required",
-        "/schedule/evry": "no such field",
+        "/schedule/repeated": "no such field",
         "/priority": found["/priority"],
     }
 

@@ -65,9 +65,9 @@ def test_the_states_are_those_of_the_schema() -> None:
 
 
 def test_what_is_over_stays_over() -> None:
-    """Nothing follows the end of a run, but for a late part that mends a failed one."""
+    """Nothing follows the end of a run, unless a late part or its lead explains a failure."""
     assert {state: successors(state) for state in OVER if successors(state)} == {
-        RunState.FAILED: {RunState.FINISHED}
+        RunState.FAILED: {RunState.FINISHED, RunState.CANCELLED}
     }
 
 
@@ -107,5 +107,5 @@ def test_states_without_success_need_a_reason() -> None:
 def test_statements_move_only_as_the_table_allows() -> None:
     """A statement that names both states makes a move that is in the table."""
     found = moves()
-    assert len(found) >= 7, "the statements are no longer read"
+    assert len(found) >= 6, "the statements are no longer read"
     assert [move for move in found if not may_follow(move[1], move[2])] == []

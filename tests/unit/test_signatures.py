@@ -3,106 +3,35 @@
 from __future__ import annotations
 
 import base64
-import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from http_message_signatures import (
-    HTTPMessageSigner,
-    HTTPMessageVerifier,
-    HTTPSignatureKeyResolver,
-    InvalidSignature,
-)
-from http_message_signatures.algorithms import ED25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from node.model.errors import NotAuthenticated
 from node.model.times import SECOND
-from node.trust.keys import NodeKey, fingerprint, public_of
-from node.trust.nonces import NonceMemory
+from node.trust.keys import fingerprint
 from node.trust.signatures import COMPONENTS, Verifier, content_digest, new_nonce, sign
+from tests.signing import (
+    ANNA,
+    BERT,
+    BODY,
+    CARL,
+    NOW,
+    NOW_S,
+    TARGET,
+    Request,
+    bert,
+    edited,
+    reason,
+    request,
+    verify,
+    with_header,
+)
 
 patient = settings(deadline=2000)
-
-PRIVATE = Ed25519PrivateKey.generate()
-ANNA, BERT, CARL = NodeKey(PRIVATE), NodeKey.generate(), NodeKey.generate()
-NOW_S = 1_798_761_600  # 2027-01-01
-NOW = NOW_S * SECOND
-TARGET = "/v1/participant/exchanges/7?wait=5"
-BODY = b'{"runs": []}'
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as the receiver sees it."""
-
-    method: str = "POST"
-    target: str = TARGET
-    body: bytes = BODY
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def request(
-    *,
-    key: NodeKey = ANNA,
-    method: str = "POST",
-    target: str = TARGET,
-    body: bytes = BODY,
-    created: int = NOW_S,
-    to: NodeKey = BERT,
-) -> Request:
-    """A request from Anna to Bert, signed as the client signs it."""
-    nonce = new_nonce(secrets.token_bytes)
-    url = "http://b.example:8080" + target
-    headers = sign(key, method, url, body, created=created, nonce=nonce, to=to.identity)
-    return Request(method, target, body, CIMultiDict(headers))
-
-
-def bert(
-    started: int = NOW - 3600 * SECOND, known: Callable[[str], bool] | None = None
-) -> Verifier:
-    """Bert's verifier; he knows Anna only."""
-    return Verifier(BERT.identity, started, known or {ANNA.identity}.__contains__)
-
-
-def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:
-    """Who signed the request."""
-    return verifier.verify(
-        method=received.method,
-        target=received.target,
-        headers=received.headers,
-        body=received.body,
-        now=now,
-    )
-
-
-def reason(verifier: Verifier, received: Request, now: int = NOW) -> str:
-    """Why the request is refused."""
-    with pytest.raises(NotAuthenticated) as refusal:
-        verify(verifier, received, now)
-    return refusal.value.detail
-
-
-def with_header(received: Request, name: str, value: str | None) -> Request:
-    """The request with one header changed or removed."""
-    headers = CIMultiDict(received.headers)
-    headers.popall(name, None)
-    if value is not None:
-        headers[name] = value
-    return replace(received, headers=headers)
-
-
-def edited(received: Request, name: str, old: str, new: str) -> Request:
-    """The request with a piece of one header replaced."""
-    value = received.headers[name]
-    assert old in value
-    return with_header(received, name, value.replace(old, new, 1))
 
 
 # What is accepted
@@ -449,99 +378,3 @@ def test_nothing_unsound_is_signed(method: str, url: str, nonce: str, to: str) -
     """What no receiver would accept is not signed in the first place."""
     with pytest.raises(ValueError, match="not"):
         sign(ANNA, method, url, b"", created=NOW_S, nonce=nonce, to=to)
-
-
-# The memory of nonces by itself
-
-
-@patient
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(-4, 8)), max_size=60)
-)
-def test_nonce_memory_forgets_nothing_that_is_fresh(steps: list[tuple[str, int, int]]) -> None:
-    """While a nonce is younger than its life, it is never accepted again, even by a bad clock."""
-    memory = NonceMemory(10 * SECOND, 1000)
-    now = 1000
-    accepted: set[tuple[str, str]] = set()
-    for signer, number, seconds in steps:
-        now += seconds
-        nonce = f"{number}-{now // 5}"
-        created = (now // 5) * 5
-        if memory.objection(signer, nonce, created, now * SECOND) is None:
-            assert (signer, nonce) not in accepted
-            accepted.add((signer, nonce))
-
-
-def test_nonce_memory_gives_memory_back() -> None:
-    """After two lives nothing but one number per signer is left."""
-    memory = NonceMemory(10 * SECOND, 1000)
-    for number in range(100):
-        assert memory.objection("a", str(number), 1000, 1000 * SECOND) is None
-    assert memory.objection("b", "x", 1020, 1020 * SECOND) is None
-    assert sum(len(seen.nonces) for seen in memory._current.values()) == 1
-    assert memory._previous == {}
-
-
-# Together with the library
-
-
-class Keys(HTTPSignatureKeyResolver):
-    """Identities are the keys themselves."""
-
-    def resolve_public_key(self, key_id: str) -> Ed25519PublicKey:
-        """The public key behind an identity."""
-        return Ed25519PublicKey.from_public_bytes(public_of(key_id))
-
-    def resolve_private_key(self, key_id: str) -> Ed25519PrivateKey:
-        """Anna's key; the library signs for nobody else."""
-        assert key_id == ANNA.identity
-        return PRIVATE
-
-
-@dataclass
-class Message:
-    """A request as the library sees it."""
-
-    method: str
-    url: str
-    headers: dict[str, str]
-
-
-@pytest.mark.parametrize("target", ["/", TARGET, "/a%20b/c?d=%C3%A9&e", "/x?"])
-@pytest.mark.parametrize("body", [b"", BODY])
-def test_the_library_verifies_what_we_sign(target: str, body: bytes) -> None:
-    """RFC 9421 as others implement it accepts our signatures, and refuses them altered."""
-    url = "http://b.example:8080" + target
-    created = int(datetime.now(UTC).timestamp())  # the library reads the clock itself
-    nonce = new_nonce(secrets.token_bytes)
-    headers = sign(ANNA, "POST", url, body, created=created, nonce=nonce, to=BERT.identity)
-    library = HTTPMessageVerifier(signature_algorithm=ED25519, key_resolver=Keys())
-    required = re.findall(r'"([^"]+)"', COMPONENTS)
-    message = Message("POST", url, headers)
-    (result,) = library.verify(message, body=body, require_components=required)
-    assert result.nonce == nonce
-    assert result.parameters["keyid"] == ANNA.identity
-    with pytest.raises(InvalidSignature):
-        library.verify(replace(message, method="PUT"), body=body)
-    with pytest.raises(InvalidSignature):
-        library.verify(message, body=body + b"x")
-
-
-@pytest.mark.parametrize("target", ["/", TARGET, "/a%20b/c?d=%C3%A9&e", "/x?"])
-@pytest.mark.parametrize("body", [b"", BODY])
-def test_we_verify_what_the_library_signs(target: str, body: bytes) -> None:
-    """A signature in our profile made by the library is accepted, whatever order it writes in."""
-    headers = {"Parley-To": BERT.identity}
-    message = Message("POST", "http://b.example:8080" + target, headers)
-    HTTPMessageSigner(signature_algorithm=ED25519, key_resolver=Keys()).sign(
-        message,
-        key_id=ANNA.identity,
-        created=datetime.fromtimestamp(NOW_S, UTC) - timedelta(seconds=1),
-        nonce=new_nonce(secrets.token_bytes),
-        label="parley",
-        body=body,
-        covered_component_ids=re.findall(r'"([^"]+)"', COMPONENTS),
-    )
-    assert verify(bert(), Request("POST", target, body, headers)) == ANNA.identity
-    altered = Request("PUT", target, body, headers)
-    assert "wrong signature" in reason(bert(), altered)

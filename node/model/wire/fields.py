@@ -105,4 +105,4 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 Json = Any
 """Any JSON value."""
 
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]

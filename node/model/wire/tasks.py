@@ -57,6 +57,7 @@ class Schedule(Document):
     )
     slip_random: bool = Field(
         default=False,
+        strict=True,
         description="Start at random within the slip instead of as early as possible.",
     )
 

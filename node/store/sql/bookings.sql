@@ -133,7 +133,7 @@ WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- displace --
--- The decision has fallen: what was set aside for these runs is lost to them.
+-- The decision has fallen: what was set aside for the runs this exchange keeps is lost to them.
 UPDATE run
 SET
     state = 'displaced',
@@ -144,9 +144,7 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE
-    run.displaced_by = winner.id AND winner.id = ANY($1::uuid []) AND winner.exchange_id = $3
-    AND run.state = 'set-aside'
+WHERE run.displaced_by = winner.id AND winner.exchange_id = $1 AND run.state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
 -- commit_exchange --
@@ -191,6 +189,15 @@ SET
     reason = coalesce(reason, 'was not booked by all participants; is being tried again')
 WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
 RETURNING id;
+
+-- wake_dropped --
+-- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
+-- be planned again, but not at once, so that the pauses between failed attempts stay pauses.
+UPDATE planning
+SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, dropped.slot)
+FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
+INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
+WHERE planning.task_id = dropped.task_id;
 
 -- take_waiting --
 -- At the lead: slots that have waited are booked under the same id.

@@ -25,8 +25,7 @@ FROM node ORDER BY is_self DESC, name;
 DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
 
 -- reached --
-UPDATE node SET seen_at = $2::timestamptz, unreachable_since = NULL, last_error = NULL
-WHERE identity = $1 AND (seen_at IS NULL OR seen_at < $2::timestamptz - interval '10 seconds' OR unreachable_since IS NOT NULL);
+UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE identity = ANY($1::text []);
 
 -- not_reached --
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;

@@ -98,6 +98,13 @@ WHERE task_id = $1 AND state IN ('waiting', 'booked', 'set-aside', 'running', 'm
 ORDER BY id
 FOR UPDATE;
 
+-- cut_runs_of_task --
+-- Failed before their booked end: if the task was cancelled, because the other end was.
+SELECT id FROM run
+WHERE task_id = $1 AND state = 'failed' AND ends_at > $2
+ORDER BY id
+FOR UPDATE;
+
 -- wait_again --
 -- The slot of a run that lost its time is placed again inside its window.
 INSERT INTO run (

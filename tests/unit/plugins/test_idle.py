@@ -57,7 +57,7 @@ def test_all_must_idle() -> None:
 @pytest.mark.parametrize(
     ("output", "sentence"),
     [
-        (Output(-15, b"", b"", "end"), "sleep had not finished at the end of the run"),
+        (Output(-15, b"", b""), r"sleep: it did not sleep to the end \(exit code -15\)"),
         (Output(1, b"", b"sleep: out of bed\n"), "sleep: out of bed"),
         (Output(-9, b"", b""), r"sleep: it did not sleep to the end \(exit code -9\)"),
     ],
@@ -66,3 +66,9 @@ def test_a_disturbed_sleep_is_no_result(output: Output, sentence: str) -> None:
     """A sleep that was ended or failed is not a result, and says why."""
     with pytest.raises(ToolOutputError, match=sentence):
         TOOL.read(context("idle"), output)
+
+
+def test_a_sleep_ended_with_its_run_has_idled() -> None:
+    """A sleep that started late and is ended at the booked end has idled as long as it could."""
+    ended = TOOL.read(context("idle", duration="PT3M"), Output(-15, b"", b"", "end"))
+    assert ended == {"slept_ms": 179_500}

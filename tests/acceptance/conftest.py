@@ -1,0 +1,123 @@
+"""A lab of three nodes for all stories: real processes, real databases, loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from node.lab.nodes import NodePlan, node_command
+from node.lab.supervisor import Lab
+from tests.acceptance.hostility import everything
+from tests.acceptance.outsider import Json, Outsider
+from tests.integration.host_leftovers import nothing_left
+
+HOLD_LIFE_S = 8
+"""Shorter than in the product, so that the end of a hold that nobody decides can be waited for."""
+
+_LAST = ["test_cron_comes_round", "test_tables.py"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The full minute has come, and the run tables have everything, when all else is over."""
+    for last in _LAST:
+        items.sort(key=lambda item: last in {item.name, item.path.name})
+
+
+def _command(plan: NodePlan) -> list[str]:
+    settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
+    return ["env", *settings, *node_command(plan)]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def lab() -> AsyncIterator[Lab]:
+    """Three nodes that know each other."""
+    with nothing_left():
+        async with Lab(3, command=_command) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def nodes(lab: Lab) -> AsyncIterator[list[Outsider]]:
+    """Somebody at each node of the lab."""
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        yield [Outsider(**asdict(node), session=session) for node in lab.nodes]
+
+
+@pytest.fixture(scope="session")
+def a(nodes: list[Outsider]) -> Outsider:
+    """Somebody at the first node."""
+    return nodes[0]
+
+
+@pytest.fixture(scope="session")
+def b(nodes: list[Outsider]) -> Outsider:
+    """Somebody at the second node."""
+    return nodes[1]
+
+
+@pytest.fixture(scope="session")
+def c(nodes: list[Outsider]) -> Outsider:
+    """Somebody at the third node."""
+    return nodes[2]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tidy(nodes: list[Outsider]) -> AsyncIterator[None]:
+    """Cancels what a story has left active, so that the next one finds the nodes free."""
+    yield
+    await asyncio.gather(*(_cancel_all(node) for node in nodes))
+
+
+async def _cancel_all(node: Outsider) -> None:
+    page = await node.get("/v1/tasks", state="active", limit=500)
+    for task in page["items"]:
+        if task["led_here"] and task["campaign"] != "minutely":
+            await node.cancel(task)
+            await node.until(f"/v1/tasks/{task['id']}", lambda found: found["state"] != "active")
+
+
+@pytest.fixture(scope="session")
+def _hours() -> Iterator[int]:
+    return count(2)
+
+
+@pytest.fixture
+def free_hour(_hours: Iterator[int]) -> datetime:
+    """The beginning of an hour to come that no other story uses."""
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(hours=next(_hours))
+
+
+Everywhere = Callable[[Json], Awaitable[list[Json]]]
+
+
+@pytest.fixture(scope="session")
+def everywhere(nodes: list[Outsider]) -> Everywhere:
+    """Asks each participant of a run for the run as it has it."""
+
+    async def seen(run: Json) -> list[Json]:
+        return [
+            await node.get(f"/v1/runs/{run['id']}")
+            for node in nodes
+            if node.name in run["participants"]
+        ]
+
+    return seen
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def nothing_made(nodes: list[Outsider]) -> AsyncIterator[None]:
+    """Whatever was sent, no node has a task more or less afterwards, and each is well."""
+    before = await everything(nodes)
+    yield
+    assert await everything(nodes) == before
+    for node in nodes:
+        assert (await node.get("/readyz"))["status"] == "ready"

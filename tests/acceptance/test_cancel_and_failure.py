@@ -1,0 +1,272 @@
+"""What happens to runs when people change their minds, and when nodes die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from node.execution import proctable
+from node.lab.supervisor import Lab
+from tests.acceptance.conftest import HOLD_LIFE_S, Everywhere
+from tests.acceptance.outsider import Json, Outsider, booked, instant
+from tests.integration.host_leftovers import descendants
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("tidy", "all_up"),
+]
+
+Programs = Callable[[], set[int]]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def all_up(lab: Lab) -> AsyncIterator[None]:
+    """Starts again what a story has killed; no story leaves a program running."""
+    yield
+    for node in lab.nodes:
+        if lab._running[node.name].ended:
+            await lab.restart(node.name)
+    assert below(lab) == set()
+
+
+def below(lab: Lab, *names: str) -> set[int]:
+    """The programs that these nodes, or all, are running."""
+    wanted = names or tuple(lab._running)
+    return set[int]().union(*(descendants(lab._running[name].pid) for name in wanted))
+
+
+def sleepers(duration_s: int) -> list[int]:
+    """The processes of an idle run of so many seconds, wherever they hang in the tree."""
+    wanted = f"sleep\0{duration_s - 0.5:.6f}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "cmdline").read_bytes() == wanted:
+                    found.append(int(entry.name))
+    return found
+
+
+async def measuring(run: Json, *nodes: Outsider) -> None:
+    """Return when each of these nodes has started its program."""
+    for node in nodes:
+        await node.until(f"/v1/runs/{run['id']}", lambda found: found.get("started_at"))
+
+
+async def gone(pids: list[int] | set[int], within_s: float = 10) -> None:
+    """Return when these processes have exited."""
+    async with asyncio.timeout(within_s):
+        await proctable.exits(list(pids))
+
+
+def soon(seconds: float) -> str:
+    """An instant that comes shortly."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+@pytest.mark.parametrize(("place", "duration_s"), [(0, 3601), (2, 3602)])
+async def test_a_cancelled_run_stops_everywhere(
+    place: int, duration_s: int, nodes: list[Outsider]
+) -> None:
+    """Whoever cancels a run, its lead or a participant: the programs of all participants end."""
+    a = nodes[0]
+    run = await a.run(await a.create("idle", *nodes, spec={"duration": f"PT{duration_s}S"}))
+    await measuring(run, *nodes)
+    pids = sleepers(duration_s)
+    assert len(pids) == 3
+    answer = await nodes[place].ask("DELETE", f"/v1/runs/{run['id']}")
+    assert (answer.status, answer.body["state"]) == (200, "cancelled")
+    await gone(pids)
+    for node in nodes:
+        ended = await node.until_state(run, "cancelled")
+        assert ended["reason"] == f"cancelled on {nodes[place].name}"
+    again = await a.ask("DELETE", f"/v1/runs/{run['id']}")
+    assert (again.status, again.body["state"]) == (200, "cancelled")
+
+
+async def test_a_cancelled_measurement_stops_at_both_ends(
+    lab: Lab, a: Outsider, b: Outsider
+) -> None:
+    """A throughput run that is cancelled leaves neither client nor server behind."""
+    task = await a.create("throughput", a, b, spec={"duration": "PT5M"})
+    run = await a.run(task)
+    await measuring(run, a, b)
+    pids = below(lab, "a", "b")
+    assert len(pids) >= 2
+    await a.cancel(task)
+    await gone(pids)
+    for node in (a, b):
+        ended = await node.until_state(run, "cancelled")
+        assert ended["reason"] == "the task was cancelled: cancelled on a"
+
+
+async def test_a_cancelled_task_frees_all(nodes: list[Outsider]) -> None:
+    """With its task, the running run ends and the time of those to come is free on all nodes."""
+    a, b, c = nodes
+    spec = {"duration": "PT30M", "class": "exclusive"}
+    schedule = {"start": soon(3), "repeat": "PT1H", "max_runs": 5, "slip": "PT0S"}
+    task = await a.create("idle", *nodes, spec=spec, schedule=schedule)
+    runs = await a.runs(task)
+    assert len(runs) == 5
+    await measuring(runs[0], *nodes)
+    pids = sleepers(1800)
+    assert (await b.cancel(task))["state"] == "refused"  # which is how a participant withdraws
+    for node in nodes:
+        for run in runs:
+            ended = await node.until_state(run, "cancelled")
+            assert ended["reason"] == "the task was refused: b withdrew from it"
+    await gone(pids)
+    other = {"start": runs[1]["starts_at"], "slip": "PT0S"}
+    fits = await c.run(await c.create("idle", *nodes, spec=spec, schedule=other))
+    assert fits["starts_at"] == runs[1]["starts_at"]
+    assert (await c.until_state(fits, "scheduled"))["reason"] is None
+
+
+async def test_a_participant_that_is_down(
+    lab: Lab, a: Outsider, c: Outsider, everywhere: Everywhere
+) -> None:
+    """A task with a node that is down is taken in, waits with the reason, and runs later."""
+    await lab.kill("c")
+    task = await a.create("idle", a, c, schedule={"slip": "PT5M"})
+    assert [each["accepted"] for each in task["participants"]] == [True, None]
+    waiting = await a.run(task)
+    assert waiting["state"] == "waiting"
+    assert "c" in waiting["reason"].split()[:3], waiting["reason"]
+    assert waiting["reason"] in (await a.explain("task", task))["sentence"]
+    await lab.restart("c")
+    run = await a.finished(waiting)
+    assert {booked(each) for each in await everywhere(run)} == {booked(run)}
+
+
+async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
+    """Killed in mid-run and back later, a node marks the run it broke and the one it missed."""
+    a, b, c = nodes
+    broken = await a.run(await a.create("idle", a, c, spec={"duration": "PT8S"}))
+    rigid = {"start": soon(5), "slip": "PT0S"}
+    task = await b.create("idle", b, c, spec={"duration": "PT3S"}, schedule=rigid)
+    missed = await b.run(task)
+    await measuring(broken, a, c)
+    pids = sleepers(8)
+    assert len(pids) == 2
+    await lab.kill("c")
+    assert len(sleepers(8)) == 1
+    await b.until_state(missed, "merging")  # its own part is done, two seconds after the start
+    await lab.restart("c")
+    seen = await c.over(broken)
+    assert (seen["state"], seen["reason"]) == ("failed", "the node was restarted during the run")
+    seen = await c.over(missed)
+    assert seen["state"] == "missed"
+    assert seen["reason"].startswith("the node was down at its start and came back at 20")
+    seen = await b.over(missed)
+    assert (seen["state"], seen["reason"][:31]) == ("failed", "c: the node was down at its sta")
+    seen = await a.over(broken)
+    told = (seen["state"], seen["reason"])
+    assert told == ("failed", "c: the node was restarted during the run")
+    await gone(pids)
+
+
+async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
+    """Others go on without their lead; when it is back it has their results, or says why not."""
+    a, b, c = nodes
+    led = await a.create("idle", b, c, spec={"duration": "PT5S"})
+    shared = await a.create("idle", a, b, spec={"duration": "PT7S"})
+    led_run, shared_run = await a.run(led), await a.run(shared)
+    await measuring(shared_run, a, b)
+    await measuring(led_run, b, c)
+    pids = [*sleepers(5), *sleepers(7)]
+    assert len(pids) == 4
+    await lab.kill("a")
+    assert len([*sleepers(5), *sleepers(7)]) == 3
+    for node, run in ((b, led_run), (c, led_run), (b, shared_run)):
+        await node.until_state(run, "finished")
+    assert sleepers(5) + sleepers(7) == []
+    await lab.restart("a")
+    seen = await a.until_state(led_run, "finished", within_s=60)
+    assert seen["result"]["participants"] == 2
+    seen = await a.until_state(shared_run, "failed", within_s=60)
+    assert seen["reason"] == "a: the node was restarted during the run"
+    (part,) = [part for part in seen["parts"] if part["name"] == "b"]
+    assert part["result"] == {"slept_ms": 6500.0}
+
+
+@contextlib.asynccontextmanager
+async def undecided(lead: Outsider) -> AsyncIterator[None]:
+    """Keeps a lead from writing its decisions down: what it has asked for stays held."""
+    connection = await asyncpg.connect(lead.dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE decision IN EXCLUSIVE MODE")
+            yield
+    finally:
+        await connection.close()
+
+
+async def held(node: Outsider, task: Json) -> Json:
+    """The run of a task that a node holds."""
+    path = f"/v1/runs?task={task['id']}&state=held"
+    return (await node.until(path, lambda page: page.get("items")))["items"][0]
+
+
+async def test_the_lead_is_killed_between_hold_and_commit(
+    lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
+) -> None:
+    """What was only held becomes free by itself, lead or no lead, and is booked when it is back."""
+    spec = {"duration": "PT10M", "class": "exclusive"}
+    schedule = {"start": free_hour.isoformat(), "slip": "PT30M"}
+    async with undecided(a):
+        task = await a.create("idle", a, b, spec=spec, schedule=schedule)
+        run = await held(b, task)
+        at = asyncio.get_running_loop().time()
+        await lab.kill("a")
+    path = f"/v1/runs?task={task['id']}&state=held,scheduled"
+    await b.until(path, lambda page: page["items"] == [], 2 * HOLD_LIFE_S + 5)
+    assert asyncio.get_running_loop().time() - at < 2 * HOLD_LIFE_S + 4
+    rigid = {**schedule, "slip": "PT0S"}
+    taken = await b.run(await b.create("idle", b, spec=spec, schedule=rigid))
+    assert taken["starts_at"] == run["starts_at"]
+    await lab.restart("a")
+    path = f"/v1/tasks/{task['id']}/runs?state=scheduled"
+    placed = (await a.until(path, lambda page: page["items"], 40))["items"][0]
+    assert instant(placed["starts_at"]) == instant(taken["ends_at"])
+    await b.until_state(placed, "scheduled")
+    assert {booked(each) for each in await everywhere(placed)} == {booked(placed)}
+
+
+async def test_a_decision_outlives_everybody(
+    lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
+) -> None:
+    """Once decided, a run is booked on all its participants, though all of them were killed."""
+    schedule = {"start": free_hour.isoformat(), "slip": "PT10M"}
+    async with undecided(a):
+        task = await a.create("idle", a, b, schedule=schedule)
+        run = await held(b, task)
+        await lab.kill("b")
+    await a.until_state(run, "scheduled")
+    await lab.kill("a")
+    await asyncio.gather(lab.restart("a"), lab.restart("b"))
+    await b.until_state(run, "scheduled", within_s=40)
+    assert {booked(each) for each in await everywhere(run)} == {booked(run)}
+
+
+async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
+    """A node that is stopped ends its programs, marks their runs, and tells their lead."""
+    run = await a.run(await a.create("idle", a, c, spec={"duration": "PT6S"}))
+    await measuring(run, a, c)
+    pids = sleepers(6)
+    assert len(pids) == 2
+    await lab.restart("c")
+    assert len(sleepers(6)) == 1
+    seen = await c.over(run)
+    assert (seen["state"], seen["reason"]) == ("failed", "the node was stopped during the run")
+    seen = await a.over(run)
+    assert (seen["state"], seen["reason"]) == ("failed", "c: the node was stopped during the run")
+    await gone(pids)
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)

@@ -1,0 +1,101 @@
+"""The commands ``parley lab up`` and ``parley lab demo``, as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from node.execution import process, proctable
+from node.execution.process import Running
+from tests.acceptance.outsider import Outsider
+from tests.integration.host_leftovers import descendants, nothing_left
+
+pytestmark = pytest.mark.timeout(120)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    with nothing_left():
+        yield
+
+
+async def parley(*words: str) -> Running:
+    """The command line, started."""
+    environment = {"PYTHONPATH": str(ROOT), "TMPDIR": tempfile.gettempdir()}
+    return await process.start([sys.executable, "-m", "node.cli.main", *words], env=environment)
+
+
+def listening(url: str) -> bool:
+    """Whether anybody accepts connections there."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_lab_up(number: signal.Signals) -> None:
+    """One line of JSON, three nodes that measure, and after the signal nothing is left."""
+    lab = await parley("lab", "up", "--nodes", "3", "--json")
+    async with asyncio.timeout(60):
+        await lab.printed(b"}]}\n")
+    below = descendants(lab.pid)
+    assert lab._stdout is not None
+    (line,) = bytes(lab._stdout.kept).decode().splitlines()
+    told = json.loads(line)["nodes"]
+    assert [sorted(node) for node in told] == [["address", "dsn", "name", "token", "url"]] * 3
+    assert len({node["dsn"] for node in told}) == len({node["url"] for node in told}) == 3
+    async with aiohttp.ClientSession() as session:
+        nodes = [Outsider(**node, session=session) for node in told]
+        run = await nodes[0].run(await nodes[0].create("latency", *nodes[1:]))
+        await nodes[0].until_state(run, "running", "merging", "finished")
+    places = set(Path(tempfile.gettempdir()).glob(f"parley-lab-{lab.pid}-*"))
+    assert places
+    lab.send(number)
+    finished = await asyncio.wait_for(lab.wait(), 40)
+    assert finished.exit_code == 0, finished.stderr.decode()
+    assert finished.stdout.decode() == line + "\n"
+    async with asyncio.timeout(5):
+        await proctable.exits(list(below))
+    assert not any(place.exists() for place in places)
+    assert not any(listening(node.url) for node in nodes)
+
+
+async def test_lab_demo() -> None:
+    """The check of the demonstration ends with its promised line, and leaves nothing behind."""
+    demo = await parley("lab", "demo", "--check")
+    finished = await asyncio.wait_for(demo.wait(), 100)
+    said = finished.stdout.decode()
+    assert finished.exit_code == 0, said + finished.stderr.decode()
+    last = said.splitlines()[-1]
+    assert re.fullmatch(r"demo: 3 nodes, 3 runs finished, 0 failed", last), said
+    assert all(re.search(rf"^{test} ", said, re.MULTILINE) for test in ("rtt", "latency"))
+
+
+async def test_namespaces_need_root() -> None:
+    """Whoever is not root is told so in one sentence, at once."""
+    words = ["lab", "up", "--namespaces", "--delay-ms", "20"]
+    run = [sys.executable, "-m", "node.cli.main", *words]
+    # Somebody else who may nevertheless read this copy, wherever it lies.
+    reading = ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
+    stranger = ["setpriv", "--reuid", "65534", "--clear-groups", *reading]
+    argv = run if os.geteuid() else [*stranger, *run]
+    refused = await process.start(argv, env={"PYTHONPATH": str(ROOT), "HOME": "/nonexistent"})
+    finished = await asyncio.wait_for(refused.wait(), 20)
+    said = " ".join(finished.stderr.decode().split())
+    assert (finished.exit_code, said[2:]) == (
+        3,
+        "--namespaces needs root run it with sudo, or leave --namespaces out",
+    )

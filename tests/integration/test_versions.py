@@ -1,0 +1,48 @@
+"""The schema and every query on the Postgres versions of the wheel, beside the host's own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.postgres.account import server_account
+from node.postgres.binaries import ServerBinaries, inspect, wheel_directories
+from node.postgres.cluster import PrivateCluster
+from node.store.database import Database, Queries
+
+ROOT = Path(__file__).parents[2]
+STORES = ("node.store", "lead.store")
+
+
+@pytest.fixture
+def passable() -> Iterator[Path]:
+    """A folder that the server's account may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="parley-tests-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("directory", wheel_directories(), ids=lambda path: path.parent.name)
+async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path) -> None:
+    """An empty database is set up, and every named query prepares."""
+    binaries = inspect(directory, server_account())
+    assert isinstance(binaries, ServerBinaries), binaries
+    cluster = await PrivateCluster.create(passable / "cluster", binaries, durable=False)
+    await cluster.start()
+    try:
+        await cluster.create_database("versions")
+        database = Database(cluster.dsn("versions"))
+        await database.open()
+        async with database.connection() as connection:
+            for store in STORES:
+                for file in sorted((ROOT / store.replace(".", "/") / "sql").glob("*.sql")):
+                    for name, query in Queries(store, file.stem).items():
+                        assert await connection.prepare(query), name
+        await database.close()
+    finally:
+        await cluster.stop()

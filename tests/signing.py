@@ -1,0 +1,90 @@
+"""Signed requests from Anna to Bert, for the tests of signatures."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from multidict import CIMultiDict
+
+from node.model.errors import NotAuthenticated
+from node.model.times import SECOND
+from node.trust.keys import NodeKey
+from node.trust.signatures import Verifier, new_nonce, sign
+
+PRIVATE = Ed25519PrivateKey.generate()
+ANNA, BERT, CARL = NodeKey(PRIVATE), NodeKey.generate(), NodeKey.generate()
+NOW_S = 1_798_761_600  # 2027-01-01
+NOW = NOW_S * SECOND
+TARGET = "/v1/participant/exchanges/7?wait=5"
+BODY = b'{"runs": []}'
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as the receiver sees it."""
+
+    method: str = "POST"
+    target: str = TARGET
+    body: bytes = BODY
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def request(
+    *,
+    key: NodeKey = ANNA,
+    method: str = "POST",
+    target: str = TARGET,
+    body: bytes = BODY,
+    created: int = NOW_S,
+    to: NodeKey = BERT,
+) -> Request:
+    """A request from Anna to Bert, signed as the client signs it."""
+    nonce = new_nonce(secrets.token_bytes)
+    url = "http://b.example:8080" + target
+    headers = sign(key, method, url, body, created=created, nonce=nonce, to=to.identity)
+    return Request(method, target, body, CIMultiDict(headers))
+
+
+def bert(
+    started: int = NOW - 3600 * SECOND, known: Callable[[str], bool] | None = None
+) -> Verifier:
+    """Bert's verifier; he knows Anna only."""
+    return Verifier(BERT.identity, started, known or {ANNA.identity}.__contains__)
+
+
+def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:
+    """Who signed the request."""
+    return verifier.verify(
+        method=received.method,
+        target=received.target,
+        headers=received.headers,
+        body=received.body,
+        now=now,
+    )
+
+
+def reason(verifier: Verifier, received: Request, now: int = NOW) -> str:
+    """Why the request is refused."""
+    with pytest.raises(NotAuthenticated) as refusal:
+        verify(verifier, received, now)
+    return refusal.value.detail
+
+
+def with_header(received: Request, name: str, value: str | None) -> Request:
+    """The request with one header changed or removed."""
+    headers = CIMultiDict(received.headers)
+    headers.popall(name, None)
+    if value is not None:
+        headers[name] = value
+    return replace(received, headers=headers)
+
+
+def edited(received: Request, name: str, old: str, new: str) -> Request:
+    """The request with a piece of one header replaced."""
+    value = received.headers[name]
+    assert old in value
+    return with_header(received, name, value.replace(old, new, 1))
