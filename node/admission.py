@@ -85,13 +85,18 @@ class Admission:
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
         draft = self.draft(document)
-        introduction, reached = await self._ask_all(draft)
+        introduction = await self._ask_all(draft)
         try:
             introduction = self._with_tool(introduction)
         except ToolUnavailable as error:
-            await self._withdraw(introduction, reached, error.detail)
+            await self._withdraw(introduction, error.detail)
             raise
-        return await self._keep(introduction, draft.first_slot, key, digest)
+        if await self._keep(introduction, draft.first_slot, key, digest):
+            return introduction.task, True
+        # The same key came twice at the same time, and the other one was faster.
+        await self._withdraw(introduction, "its Idempotency-Key was used for another task")
+        made = None if key is None else await self._made_before(key, digest)
+        return made or introduction.task, False
 
     async def _made_before(self, key: str, digest: str) -> UUID | None:
         async with self._database.connection() as connection:
@@ -173,19 +178,18 @@ class Admission:
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
         return self._capabilities.choose(document.test.type, document.tools, [])
 
-    async def _ask_all(self, draft: Draft) -> tuple[Introduction, list[str]]:
-        """Introduce the task to all at once; what they said, and who accepted."""
+    async def _ask_all(self, draft: Draft) -> Introduction:
+        """Introduce the task to all at once; with what they said."""
         introduction = draft.introduction
         answers = await asyncio.gather(
             *(self._ask(introduction, place) for place in range(len(introduction.participants)))
         )
         asked = introduction.model_copy(update={"participants": tuple(answers)})
-        accepted = [p.node for p in answers if p.accepted]
         refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
         if refusals:
-            await self._withdraw(asked, accepted, "; ".join(refusals))
+            await self._withdraw(asked, "; ".join(refusals))
             raise RefusedByParticipant("; ".join(refusals))
-        return asked, accepted
+        return asked
 
     async def _ask(self, introduction: Introduction, place: int) -> Participant:
         participant = introduction.participants[place]
@@ -203,9 +207,10 @@ class Admission:
             }
         )
 
-    async def _withdraw(self, introduction: Introduction, told: Sequence[str], reason: str) -> None:
-        """Those who have accepted already forget the task."""
+    async def _withdraw(self, introduction: Introduction, reason: str) -> None:
+        """Those who have accepted already end the task; so do those whose answer was lost."""
         own = self._directory.self.identity
+        told = [p.node for p in introduction.participants if p.accepted is not False]
         others = [identity for identity in told if identity != own]
         end = TaskEnd(task=introduction.task, state="refused", reason=reason[:1000])
         async with self._database.connection() as connection:
@@ -231,7 +236,8 @@ class Admission:
 
     async def _keep(
         self, introduction: Introduction, slot: int, key: str | None, digest: str
-    ) -> tuple[UUID, bool]:
+    ) -> bool:
+        """Keep the task; False if its key was used meanwhile."""
         own = self._directory.self.identity
         places = [p.node for p in introduction.participants]
         task = stored(introduction, own)
@@ -241,13 +247,12 @@ class Admission:
             if key is not None and not await tasks.keep_idempotency(
                 connection, key, digest, task.id, now
             ):
-                found = await tasks.find_idempotency(connection, key)
-                return (found[1] if found else task.id), False
+                return False
             await tasks.keep(connection, task)
             plan_at = max(now, slot - self._horizon + introduction.duration)
             await tasks.open_planning(connection, task.id, slot, plan_at)
             await bookings.notify(connection, "task", task.id, "active")
-        return task.id, True
+        return True
 
 
 def _participant(node: KnownNode) -> Participant:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -41,6 +42,7 @@ class Outbox:
         self._kinds = kinds
         self._deliver = deliver
         self._woken = asyncio.Event()
+        self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
         """Whatever changed may have left a message."""
@@ -49,9 +51,17 @@ class Outbox:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        try:
+            await self._run()
+        finally:
+            for delivering in list(self._busy.values()):
+                delivering.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def _run(self) -> None:
         while True:
             try:
-                pause = await self.run_once()
+                pause = await self.start_due()
             except ParleyError as error:
                 log.warning("outbox not read", error=error.detail)
                 pause = _POLL_S
@@ -65,20 +75,38 @@ class Outbox:
             finally:
                 self._woken.clear()
 
-    async def run_once(self) -> float:
-        """Deliver what is due, to all nodes at once, in order for each; seconds until the next."""
+    async def run_once(self) -> None:
+        """Deliver what is due and wait until that is done."""
+        await self.start_due()
+        await asyncio.gather(*self._busy.values())
+
+    async def start_due(self) -> float:
+        """Start to deliver what is due, to all nodes at once, in order for each.
+
+        A node that keeps us waiting holds up nobody else: it gets more when it is done. Returns the
+        seconds until the next message for another one.
+        """
         now = self._clock.now()
+        busy = list(self._busy)
         async with self._database.connection() as connection:
-            messages = await outbox.due(connection, now, now + _TAKEN_FOR, self._kinds)
+            messages = await outbox.due(connection, now, now + _TAKEN_FOR, self._kinds, busy)
         by_node: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
             by_node[message.node].append(message)
-        await asyncio.gather(*(self._deliver_in_order(queue) for queue in by_node.values()))
+        for node, queue in by_node.items():
+            self._busy[node] = asyncio.create_task(self._deliver_in_order(queue))
+            self._busy[node].add_done_callback(partial(self._done, node))
         async with self._database.connection() as connection:
-            following = await outbox.next_due(connection, self._kinds)
+            following = await outbox.next_due(connection, self._kinds, list(self._busy))
         if following is None:
             return _POLL_S
         return min(_POLL_S, max(0.0, (following - self._clock.now()) / times.SECOND))
+
+    def _done(self, node: str, delivering: asyncio.Task[None]) -> None:
+        self._busy.pop(node, None)
+        self._woken.set()
+        if not delivering.cancelled() and (error := delivering.exception()) is not None:
+            log.warning("outbox not written", error=str(error))
 
     async def _deliver_in_order(self, queue: list[Message]) -> None:
         done = []

@@ -50,10 +50,10 @@ async def post(
 
 
 async def due(
-    connection: Connection, now: int, again_at: int, kinds: Sequence[Kind]
+    connection: Connection, now: int, again_at: int, kinds: Sequence[Kind], busy: Sequence[str]
 ) -> list[Message]:
-    """Take what is due; it comes again at ``again_at`` unless it is delivered."""
-    rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds))
+    """Take what is due for nodes not ``busy``; it comes again at ``again_at`` if undelivered."""
+    rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds), list(busy))
     return [
         Message(
             row["id"],
@@ -77,9 +77,11 @@ async def failed(connection: Connection, message: int, next_at: int, error: str)
     await connection.execute(_SQL["failed"], message, next_at, error)
 
 
-async def next_due(connection: Connection, kinds: Sequence[Kind]) -> int | None:
-    """When the next message is due."""
-    found: int | None = await connection.fetchval(_SQL["next_due"], list(kinds))
+async def next_due(
+    connection: Connection, kinds: Sequence[Kind], busy: Sequence[str]
+) -> int | None:
+    """When the next message is due for a node not ``busy``."""
+    found: int | None = await connection.fetchval(_SQL["next_due"], list(kinds), list(busy))
     return found
 
 

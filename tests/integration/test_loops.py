@@ -29,10 +29,10 @@ class Loop(Protocol):
         ...
 
 
-LOOPS: dict[str, Callable[[Site], Loop]] = {
-    "workers": lambda site: site.workers,
-    "outbox": lambda site: site.node.outbox,
-    "launcher": lambda site: site.node.launcher,
+LOOPS: dict[str, tuple[Callable[[Site], Loop], str]] = {
+    "workers": (lambda site: site.workers, "run_once"),
+    "outbox": (lambda site: site.node.outbox, "start_due"),
+    "launcher": (lambda site: site.node.launcher, "run_once"),
 }
 
 
@@ -41,7 +41,8 @@ async def test_a_loop_outlives_a_fault(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A loop whose turn ends with an unforeseen error takes the next turn all the same."""
-    loop = LOOPS[name](await world.site("a"))
+    loop_of, its_turn = LOOPS[name]
+    loop = loop_of(await world.site("a"))
     turns = 0
     again = asyncio.Event()
 
@@ -54,7 +55,7 @@ async def test_a_loop_outlives_a_fault(
         again.set()
         return 5.0
 
-    monkeypatch.setattr(loop, "run_once", turn)
+    monkeypatch.setattr(loop, its_turn, turn)
     running = asyncio.create_task(loop.run())
     await asyncio.wait_for(again.wait(), 10)
     running.cancel()
@@ -98,3 +99,30 @@ async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> 
     await a.node.outbox.run_once()
     assert delivered == [{"fine": 1}]
     assert [body for _, _, body in await a.letters()] == [{"stumble": 1}]
+
+
+async def test_a_slow_node_holds_up_no_other(world: World) -> None:
+    """While one node keeps its message waiting, later ones for others are delivered."""
+    a, b, c = await world.three()
+    delivered, arrived = list[str](), asyncio.Event()
+
+    async def deliver(message: Message) -> None:
+        if message.node == b.identity:
+            await asyncio.Event().wait()
+        delivered.append(message.node)
+        arrived.set()
+
+    a.node.outbox._deliver = deliver
+    running = asyncio.create_task(a.node.outbox.run())
+    for node in (b, c, c):
+        arrived.clear()
+        async with a.database.connection() as connection:
+            await outbox.post(connection, [node.identity], Kind.PART, {}, a.clock.now())
+        a.node.outbox.heard(Notice("wake", "", ()))
+        if node is c:
+            await asyncio.wait_for(arrived.wait(), 10)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert delivered == [c.identity, c.identity]
+    assert len(await a.letters()) >= 1

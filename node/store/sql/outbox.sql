@@ -9,7 +9,7 @@ UPDATE outbox
 SET next_at = $2
 WHERE id IN (
     SELECT id FROM outbox
-    WHERE next_at <= $1 AND kind = ANY($3::text [])
+    WHERE next_at <= $1 AND kind = ANY($3::text []) AND node <> ALL($4::text [])
     ORDER BY next_at
     LIMIT 100
     FOR UPDATE SKIP LOCKED
@@ -23,7 +23,7 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []);
 UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
 
 -- next_due --
-SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []);
+SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []) AND node <> ALL($2::text []);
 
 -- backlog --
 SELECT count(*) FROM outbox;

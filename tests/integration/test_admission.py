@@ -1,0 +1,51 @@
+"""A task that is not taken in leaves nothing behind, on no node."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from node.model.errors import Conflict, PeerUnreachable, RefusedByParticipant
+from node.model.wire.tasks import TaskDocument
+from tests.worlds import Call, Site, World
+
+
+def _document(*participants: Site, duration: str = "PT5S") -> TaskDocument:
+    spec = {"duration": duration, "participants": [site.name for site in participants]}
+    return TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}})
+
+
+async def _active(site: Site) -> int:
+    return len(await site.rows("SELECT FROM task WHERE state = 'active'"))
+
+
+async def test_a_key_used_twice_at_once_makes_one_task(world: World) -> None:
+    """Of two documents under one key at the same time one is taken and the other refused."""
+    a, b = await world.site("a"), await world.site("b")
+    documents = [_document(a, b), _document(a, b, duration="PT6S")]
+    made = await asyncio.gather(
+        *(a.node.admission.create(document, "one") for document in documents),
+        return_exceptions=True,
+    )
+    assert [isinstance(each, Conflict) for each in made].count(True) == 1
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (1, 1)
+
+
+async def test_a_refused_task_is_forgotten_where_the_answer_was_lost(world: World) -> None:
+    """A participant that accepted without being heard is told of the refusal all the same."""
+    a, b, c = await world.three()
+    c.node.capabilities.tests = {}
+
+    async def lose(call: Call, phase: str) -> None:
+        if call == ("a", "b", "introduce") and phase == "answered":
+            raise PeerUnreachable("no answer within 5 s")
+
+    world.watch = lose
+    with pytest.raises(RefusedByParticipant):
+        await a.node.admission.create(_document(a, b, c), None)
+    world.watch = None
+    assert await _active(b) == 1
+    await world.settle()
+    assert (await _active(a), await _active(b)) == (0, 0)
