@@ -42,7 +42,7 @@ async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path)
             for store in STORES:
                 for file in sorted((ROOT / store.replace(".", "/") / "sql").glob("*.sql")):
                     for name, query in Queries(store, file.stem).items():
-                        assert await connection.prepare(query), name
+                        assert (await connection.prepare(query)).get_query() == query, name
         await database.close()
     finally:
         await cluster.stop()
