@@ -8,7 +8,9 @@ import pytest
 
 from node.model.errors import Conflict, PeerUnreachable, RefusedByParticipant
 from node.model.wire.tasks import TaskDocument
-from tests.worlds import Call, Site, World
+from tests.worlds import ON_ONE_LOOP, Call, Site, World
+
+pytestmark = ON_ONE_LOOP
 
 
 def _document(*participants: Site, duration: str = "PT5S") -> TaskDocument:

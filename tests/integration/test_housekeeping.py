@@ -5,7 +5,9 @@ from __future__ import annotations
 from node.model import times
 from node.model.wire.tasks import Schedule
 from tests.clocks import START
-from tests.worlds import World, book_everywhere, introduction
+from tests.worlds import ON_ONE_LOOP, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 

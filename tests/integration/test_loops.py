@@ -14,7 +14,7 @@ from node.model.errors import DatabaseUnavailable
 from node.store import outbox
 from node.store.database import Database, Notice
 from node.store.outbox import Kind, Message
-from tests.worlds import Site, World
+from tests.worlds import ON_ONE_LOOP, Site, World
 
 
 class Loop(Protocol):
@@ -36,6 +36,7 @@ LOOPS: dict[str, tuple[Callable[[Site], Loop], str]] = {
 }
 
 
+@ON_ONE_LOOP
 @pytest.mark.parametrize("name", list(LOOPS))
 async def test_a_loop_outlives_a_fault(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
@@ -82,6 +83,7 @@ async def test_a_server_that_restarts_or_is_full_is_away(
             raise said("not now")
 
 
+@ON_ONE_LOOP
 async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> None:
     """A message that makes the program stumble stays, and those behind it are delivered."""
     a, b = await world.site("a"), await world.site("b")
@@ -101,6 +103,7 @@ async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> 
     assert [body for _, _, body in await a.letters()] == [{"stumble": 1}]
 
 
+@ON_ONE_LOOP
 async def test_a_slow_node_holds_up_no_other(world: World) -> None:
     """While one node keeps its message waiting, later ones for others are delivered."""
     a, b, c = await world.three()

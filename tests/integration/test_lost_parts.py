@@ -12,7 +12,9 @@ from node.model import times
 from node.store import runs
 from node.store.runs import DueRun, KeptPart
 from tests.clocks import START
-from tests.worlds import DURATION, Site, World, book_everywhere, introduction
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 

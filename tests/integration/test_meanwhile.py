@@ -13,12 +13,15 @@ from node.model.wire.tasks import Schedule
 from tests.clocks import START
 from tests.worlds import (
     DURATION,
+    ON_ONE_LOOP,
     Call,
     Site,
     World,
     book_everywhere,
     introduction,
 )
+
+pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
 ONCE = Schedule(start=HOUR, slip=DURATION)
