@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
+from node.postgres.cluster import PrivateCluster
 from tests.acceptance.hostility import everything
 from tests.acceptance.outsider import Json, Outsider
 from tests.integration.host_leftovers import nothing_left
@@ -37,8 +38,9 @@ def _command(plan: NodePlan) -> list[str]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def lab() -> AsyncIterator[Lab]:
-    """Three nodes that know each other."""
+async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
+    """Three nodes that know each other; the tests' own Postgres runs before and after them."""
+    assert cluster.running
     with nothing_left():
         async with Lab(3, command=_command) as running:
             yield running
