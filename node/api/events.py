@@ -11,6 +11,7 @@ from node.api import reading
 from node.api.routing import NODE, Query, Route
 
 _BEAT_S = 15.0
+_DIGITS = 18  # more than any event's number has
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
@@ -25,7 +26,8 @@ async def stream(request: web.Request) -> web.StreamResponse:
             "X-Accel-Buffering": "no",
         }
     )
-    queue = hub.subscribe(int(last) if last.isascii() and last.isdecimal() else None)
+    known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
+    queue = hub.subscribe(int(last) if known else None)
     try:
         await response.prepare(request)
         await response.write(b"retry: 2000\n\n")

@@ -21,6 +21,7 @@ DEPTH_MAX = 64
 WAIT_MAX_S = 300.0
 PAGE = 50
 PAGE_MAX = 500
+_DIGITS = 9
 
 
 def document(request: web.Request, kind: type[T]) -> T:
@@ -100,9 +101,10 @@ def seconds(request: web.Request, name: str = "wait") -> float:
 def limit(request: web.Request) -> int:
     """Page size."""
     text = request.query.get("limit", str(PAGE))
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= PAGE_MAX:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
+    if not 1 <= value <= PAGE_MAX:
         raise _query_fault("limit", f"must be a number from 1 to {PAGE_MAX}")
-    return int(text)
+    return value
 
 
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:

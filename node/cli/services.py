@@ -131,7 +131,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
     clock = SystemClock()
     async with (
         _database(settings) as dsn,
-        aiohttp.ClientSession(auto_decompress=False) as session,
+        aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
         node = await assemble(settings, clock, dsn, session)
         try:
@@ -147,6 +147,11 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
                 _notify("STOPPING=1")
         finally:
             await node.database.close()
+
+
+def _connections() -> aiohttp.TCPConnector:
+    """A share for each other node, none in all: a silent one must not use up the others'."""
+    return aiohttp.TCPConnector(limit=0, limit_per_host=16)
 
 
 @contextlib.asynccontextmanager
