@@ -125,17 +125,6 @@ async def stop_planning(connection: Connection, task: UUID) -> None:
     await connection.execute(_SQL["stop_planning"], task)
 
 
-async def set_participants(
-    connection: Connection,
-    task: UUID,
-    participants: list[dict[str, Any]],
-    tool: str | None,
-    duration: int | None,
-) -> None:
-    """What the participants answered, and the tool and duration that follow from it."""
-    await connection.execute(_SQL["set_participants"], task, participants, tool, duration)
-
-
 async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:
     """Plan this task now, from this slot on."""
     await connection.execute(_SQL["wake_planning"], task, now, slot)

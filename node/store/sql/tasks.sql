@@ -70,9 +70,6 @@ RETURNING id;
 -- stop_planning --
 UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1;
 
--- set_participants --
-UPDATE task SET participants = $2, tool = $3, duration = coalesce($4, duration) WHERE id = $1;
-
 -- wake_planning --
 -- Something changed for this task: plan it now, from this slot on.
 UPDATE planning
