@@ -409,7 +409,7 @@ def expired_holds(tables: Tables, now: int) -> Answer:
 def notify(tables: Tables, payload: str) -> Answer:
     """Tell every process of this node, when the transaction commits."""
     tables.journal.tell(payload)
-    return [("",)]
+    return [(None,)]
 
 
 @TWINS.of("state", "commit_message")

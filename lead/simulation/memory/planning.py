@@ -449,4 +449,4 @@ def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
 def notify_planned(tables: Tables, payload: str) -> Answer:
     """Tell whoever watches the task that a planning attempt was made."""
     tables.journal.tell(payload)
-    return [("",)]
+    return [(None,)]

@@ -86,9 +86,10 @@ class Parts(Table[tuple[UUID, int], Part]):
 class Decisions(Table[int, Decision]):
     """The planning attempts."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, tasks: Tasks) -> None:
         """Empty."""
         super().__init__(journal)
+        self._tasks = tasks
         self.ids = count(1)
         self._decided: list[tuple[int, int, Decision]] = []
 
@@ -102,6 +103,11 @@ class Decisions(Table[int, Decision]):
             row = heappop(self._decided)[2]
             if self.rows.get(row.id) is row:
                 yield row
+
+    def _check(self, row: Decision) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
 
     def _enter(self, row: Decision) -> None:
         over = row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
@@ -142,9 +148,9 @@ class Tables:
         self.plannings.belong_to(self.tasks.rows)
         self.negotiations = Negotiations(journal, self.tasks)
         self.exchanges = Exchanges(journal, self.tasks)
-        self.runs = Runs(journal, self.exchanges)
+        self.runs = Runs(journal, self.tasks, self.exchanges)
         self.parts = Parts(journal, self.runs)
-        self.decisions = Decisions(journal)
+        self.decisions = Decisions(journal, self.tasks)
         self.letters = Letters(journal)
 
     def delete_run(self, run: Run) -> None:

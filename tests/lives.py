@@ -1,0 +1,169 @@
+"""Lives of a few nodes: what people, hosts and the network may do to them, one act at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from lead.reconciliation import Reconciler
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import ParleyError, PeerUnreachable
+from node.model.wire.tasks import Schedule
+from node.store import nodes, runs
+from node.store.runs import KeptPart
+from tests.worlds import Call, Site, World, introduction
+
+CLASSES = list(SchedulingClass)
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing that happens: what, at which node, and numbers that say more."""
+
+    what: str
+    site: int
+    first: int
+    second: int
+
+
+WHATS = [
+    *("task", "task", "plan", "plan", "deliver", "measure", "measure", "pass", "pass", "cut"),
+    *("lose", "heal", "cancel run", "cancel task", "compare", "purge", "silence"),
+]
+
+
+def acts(rng: Random, many: int) -> list[Act]:
+    """So many of them, a task first."""
+    drawn = [
+        Act(rng.choice(WHATS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
+        for _ in range(many)
+    ]
+    return [Act("task", 0, 1, 1), *drawn]
+
+
+class Life:
+    """Does one act after the other to the nodes of a world."""
+
+    def __init__(self, world: World) -> None:
+        """Its sites are there."""
+        self._world = world
+        self._tasks = 0
+
+    async def live(self, acts: list[Act]) -> None:
+        """All of them; what is refused is refused."""
+        for act in acts:
+            site = self._world.sites[act.site]
+            with contextlib.suppress(ParleyError):
+                await getattr(self, f"_{act.what.replace(' ', '_')}")(site, act)
+
+    async def _task(self, site: Site, act: Act) -> None:
+        others = [other for other in self._world.sites if other is not site]
+        places = [[site], [site, others[0]], [*others, site], others][act.first % 4]
+        made = introduction(
+            places,
+            accepted=None,
+            scheduling_class=CLASSES[act.second % 3],
+            duration=(1 + act.first % 5) * times.MINUTE,
+            priority=act.second // 3,
+            schedule=Schedule.model_validate(
+                {
+                    "repeat": "PT20M" if act.first % 3 else None,
+                    "slip": "PT15M" if act.second % 2 else None,
+                    "max_runs": 3 if act.first % 3 and act.second % 5 == 0 else None,
+                }
+            ),
+        )
+        self._tasks += 1
+        await site.keep(made.model_copy(update={"task": UUID(int=self._tasks)}), site)
+
+    async def _plan(self, site: Site, _: Act) -> None:
+        await site.plan()
+
+    async def _deliver(self, site: Site, _: Act) -> None:
+        await site.deliver()
+        await site.tend()
+
+    async def _pass(self, _: Site, act: Act) -> None:
+        await self._world.pass_time((1 + act.first) * times.MINUTE, 4 * times.MINUTE)
+
+    async def _cut(self, site: Site, act: Act) -> None:
+        other = self._world.sites[(act.site + 1) % 3]
+        self._world.cut.add(frozenset({site.name, other.name}))
+
+    async def _lose(self, _: Site, act: Act) -> None:
+        """From now on all requests of one kind are lost, or the answers to them."""
+        kind = ("introduce", "propose", "hold", "commit", "release", "decision")[act.first % 6]
+        lost = "asked" if act.second % 2 else "answered"
+
+        async def watch(call: Call, phase: str) -> None:
+            if call[2] == kind and phase == lost:
+                msg = f"{call[1]} cannot be reached: this is lost on the way"
+                raise PeerUnreachable(msg)
+
+        self._world.watch = watch
+
+    async def _heal(self, *_: object) -> None:
+        self._world.cut.clear()
+        self._world.watch = None
+
+    async def _cancel_run(self, site: Site, act: Act) -> None:
+        async with site.database.connection() as connection:
+            due = await runs.due_runs(connection, site.clock.now() + times.HOUR)
+        if due:
+            await site.node.ending.cancel_run(due[act.first % len(due)].id)
+
+    async def _cancel_task(self, site: Site, act: Act) -> None:
+        async with site.database.connection() as connection:
+            due = await runs.due_runs(connection, site.clock.now() + times.DAY)
+        if due:
+            await site.node.ending.cancel_task(due[act.first % len(due)].task)
+
+    async def _measure(self, site: Site, act: Act) -> None:
+        """What is due within a few minutes begins, and most of it ends."""
+        now = site.clock.now()
+        async with site.database.connection() as connection:
+            due = await runs.due_runs(connection, now + act.first * times.MINUTE)
+            missed = await runs.overslept(connection, now - times.MINUTE)
+        for run in due:
+            if run.participant is None or run.id in missed:
+                continue
+            async with site.database.transaction() as connection:
+                await runs.begin(connection, run.id, now)
+                await runs.keep_process(connection, run.id, now, 42, act.second)
+            name = str(run.participants[run.participant]["name"])
+            wrong = None if act.second % 4 else "the program failed"
+            part = KeptPart(run.participant, name, None if wrong else {}, wrong, now, now, ("a",))
+            if act.second % 5:
+                await site.node.collector.keep_own(run.id, part)
+        if act.second % 3 == 0:
+            await site.node.launcher.recover()
+
+    async def _compare(self, site: Site, act: Act) -> None:
+        ending, other = site.node.ending, self._world.sites[(act.site + 1) % 3]
+        compared = Reconciler(
+            site.database,
+            site.clock,
+            times.DAY,
+            list,
+            ending.lose_run,
+            ending.drop_run,
+        )
+        await compared.run_once(site.node.peer(other.identity))
+
+    async def _purge(self, site: Site, act: Act) -> None:
+        now = site.clock.now()
+        early, late = now - act.first * times.MINUTE, now - act.second * times.MINUTE
+        async with site.database.transaction() as connection:
+            await runs.purge(connection, early, late, late)
+
+    async def _silence(self, site: Site, act: Act) -> None:
+        """A node is noticed to be silent, or to be back."""
+        other = self._world.sites[(act.site + 1) % 3]
+        async with site.database.transaction() as connection:
+            if act.first % 2:
+                await nodes.not_reached(connection, other.identity, site.clock.now(), "no answer")
+            else:
+                await nodes.reached(connection, [other.identity], site.clock.now())
