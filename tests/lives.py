@@ -8,11 +8,13 @@ from random import Random
 from uuid import UUID
 
 from lead.reconciliation import Reconciler
+from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
+from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import Schedule
-from node.store import nodes, runs
+from node.store import bookings, nodes, outbox, runs, tasks
 from node.store.runs import KeptPart
 from tests.worlds import Call, Site, World, introduction
 
@@ -30,8 +32,10 @@ class Act:
 
 
 WHATS = [
-    *("task", "task", "plan", "plan", "deliver", "measure", "measure", "pass", "pass", "cut"),
-    *("lose", "heal", "cancel run", "cancel task", "compare", "purge", "silence"),
+    *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
+    *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
+    *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
+    *("overtake", "overtake", "overtake"),
 ]
 
 
@@ -51,6 +55,22 @@ class Life:
         """Its sites are there."""
         self._world = world
         self._tasks = 0
+        for site in world.sites:
+            site.node.time_line._needs_port = lambda *_: True
+        self._lost: tuple[str, str] | None = None
+        self._overtaking: Site | None = None
+        world.watch = self._pass_on
+
+    async def _pass_on(self, call: Call, phase: str) -> None:
+        """Somebody else may hold first; some requests or answers are lost."""
+        await self._world.clock.sleep(0)
+        if call[2] == "hold" and self._overtaking is not None:
+            first, self._overtaking = self._overtaking, None
+            if not first.workers._busy:
+                await first.plan()
+        if (call[2], phase) == self._lost:
+            msg = f"{call[1]} cannot be reached: this is lost on the way"
+            raise PeerUnreachable(msg)
 
     async def live(self, acts: list[Act]) -> None:
         """All of them; what is refused is refused."""
@@ -66,12 +86,12 @@ class Life:
             places,
             accepted=None,
             scheduling_class=CLASSES[act.second % 3],
-            duration=(1 + act.first % 5) * times.MINUTE,
+            duration=(1 + act.first) * times.MINUTE,
             priority=act.second // 3,
             schedule=Schedule.model_validate(
                 {
                     "repeat": "PT20M" if act.first % 3 else None,
-                    "slip": "PT15M" if act.second % 2 else None,
+                    "slip": "PT6M" if act.second % 2 else None,
                     "max_runs": 3 if act.first % 3 and act.second % 5 == 0 else None,
                 }
             ),
@@ -87,7 +107,7 @@ class Life:
         await site.tend()
 
     async def _pass(self, _: Site, act: Act) -> None:
-        await self._world.pass_time((1 + act.first) * times.MINUTE, 4 * times.MINUTE)
+        await self._world.pass_time((1 + act.first) * times.MINUTE, 3 * times.MINUTE)
 
     async def _cut(self, site: Site, act: Act) -> None:
         other = self._world.sites[(act.site + 1) % 3]
@@ -96,18 +116,15 @@ class Life:
     async def _lose(self, _: Site, act: Act) -> None:
         """From now on all requests of one kind are lost, or the answers to them."""
         kind = ("introduce", "propose", "hold", "commit", "release", "decision")[act.first % 6]
-        lost = "asked" if act.second % 2 else "answered"
+        self._lost = (kind, "asked" if act.second % 2 else "answered")
 
-        async def watch(call: Call, phase: str) -> None:
-            if call[2] == kind and phase == lost:
-                msg = f"{call[1]} cannot be reached: this is lost on the way"
-                raise PeerUnreachable(msg)
-
-        self._world.watch = watch
+    async def _overtake(self, site: Site, _: Act) -> None:
+        """The next time somebody is about to hold, this node plans first."""
+        self._overtaking = site
 
     async def _heal(self, *_: object) -> None:
         self._world.cut.clear()
-        self._world.watch = None
+        self._lost = None
 
     async def _cancel_run(self, site: Site, act: Act) -> None:
         async with site.database.connection() as connection:
@@ -125,7 +142,7 @@ class Life:
         """What is due within a few minutes begins, and most of it ends."""
         now = site.clock.now()
         async with site.database.connection() as connection:
-            due = await runs.due_runs(connection, now + act.first * times.MINUTE)
+            due = await runs.due_runs(connection, now + 5 * act.first * times.MINUTE)
             missed = await runs.overslept(connection, now - times.MINUTE)
         for run in due:
             if run.participant is None or run.id in missed:
@@ -167,3 +184,35 @@ class Life:
                 await nodes.not_reached(connection, other.identity, site.clock.now(), "no answer")
             else:
                 await nodes.reached(connection, [other.identity], site.clock.now())
+
+    async def _ask(self, site: Site, act: Act) -> None:
+        """What else is asked of a node, and what its owner does now and then."""
+        now = site.clock.now()
+        async with site.database.connection() as connection:
+            await nodes.own_identity(connection)
+            await nodes.has_token(connection, f"token {act.first}")
+            await tasks.find_idempotency(connection, f"key {act.first}")
+            await outbox.backlog(connection)
+            await runs.overrun(connection, now)
+            known = [run.id for run in await runs.due_runs(connection, now + times.HOUR)]
+            await runs.taken_back(connection, known)
+            for run in known:
+                await bookings.is_being_decided(connection, run)
+        async with site.database.transaction() as connection:
+            await nodes.keep_token(connection, f"token {act.second}", "somebody", now)
+            await tasks.keep_idempotency(connection, f"key {act.second}", "", UUID(int=0), now)
+            await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
+            await nodes.remove(connection, f"d{act.second % 2}")
+
+    async def _give_back(self, site: Site, _: Act) -> None:
+        """A worker claims what is due and is stopped at once."""
+        now = site.clock.now()
+        async with site.database.transaction() as connection:
+            claims = await planning.claim(connection, now, now + times.DAY, 9, "w", now + 1)
+            for claimed in claims:
+                await planning.give_back(connection, claimed)
+
+
+def _card(name: str) -> NodeCard:
+    identity = f"ed25519:{name:_<43}"
+    return NodeCard(identity=identity, name=name, url="http://d", address="d", version="0")

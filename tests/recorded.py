@@ -6,13 +6,13 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
-from lead.simulation.memory import MemoryDatabase
+from lead.simulation.memory import MemoryDatabase, rows
 from lead.simulation.memory.journal import Table
-from lead.simulation.memory.rows import unpack
+from lead.simulation.memory.rows import Row, unpack
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.twins import twin_of
 from node.store.database import (
@@ -183,15 +183,18 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "task": tables.tasks,
     }
     return {
-        name: sorted(as_text(columns(row)) for row in table.rows.values())
+        name: sorted(as_text(_columns(row)) for row in table.rows.values())
         for name, table in named.items()
     }
 
 
-def columns(row: Any) -> dict[str, Any]:
-    """The columns of a row in memory, with their values as they are read."""
-    names = [name for kind in type(row).__mro__ for name in getattr(kind, "__slots__", ())]
-    values = {name: getattr(row, name) for name in names if name not in INTERNAL}
+def column_names(kind: type[Row]) -> list[str]:
+    """The columns of the rows of a table."""
+    return [column.name for column in fields(kind) if column.name not in INTERNAL]
+
+
+def _columns(row: Row) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in column_names(type(row))}
     return {
         name: unpack(value) if isinstance(value, bytes) else value for name, value in values.items()
     }
@@ -201,8 +204,8 @@ async def stored(real: PostgresConnection) -> dict[str, list[str]]:
     """The same of a real database."""
     found = {}
     for name in TABLES:
-        rows = await real.fetch(f"SELECT * FROM {name}")
-        found[name] = sorted(as_text(_as_in_memory(dict(row))) for row in rows)
+        there = await real.fetch(f"SELECT * FROM {name}")
+        found[name] = sorted(as_text(_as_in_memory(dict(row))) for row in there)
     return found
 
 
@@ -213,4 +216,17 @@ def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-TABLES = tuple(contents(Tables()))
+ROWS: dict[str, type[Row]] = {
+    "access_token": rows.AccessToken,
+    "decision": rows.Decision,
+    "exchange": rows.Exchange,
+    "idempotency": rows.Idempotency,
+    "negotiation": rows.Negotiation,
+    "node": rows.Node,
+    "outbox": rows.Letter,
+    "part": rows.Part,
+    "planning": rows.Planning,
+    "run": rows.Run,
+    "task": rows.Task,
+}
+TABLES = tuple(ROWS)
