@@ -24,7 +24,7 @@ from node.model.errors import DatabaseUnavailable, SchemaMismatch
 
 SCHEMA_VERSION = 1
 CHANNEL = "parley"
-_POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
+POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642
 _MONTH_DAYS = 30
 _ATTEMPTS = 6
@@ -196,8 +196,8 @@ async def _prepare(connection: Connection) -> None:
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
-        encoder=lambda instant: (instant - _POSTGRES_EPOCH,),
-        decoder=lambda value: value[0] + _POSTGRES_EPOCH,
+        encoder=lambda instant: (instant - POSTGRES_EPOCH,),
+        decoder=lambda value: value[0] + POSTGRES_EPOCH,
         format="tuple",
     )
     await connection.set_type_codec(

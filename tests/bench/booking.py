@@ -57,7 +57,7 @@ async def book(fleet: Fleet, documents: list[dict[str, Any]]) -> Booked:
     lead = await fleet.start_lead(lead_name)
     async with fleet.database(lead_name) as connection:
         while True:
-            seconds, exchanges, runs = await connection.fetchrow(_SPAN)
+            [(seconds, exchanges, runs)] = await connection.fetch(_SPAN)
             if exchanges >= len(documents) and not await connection.fetchval(_WAITING):
                 break
             await asyncio.sleep(0.1)
@@ -93,7 +93,7 @@ async def batches(fleet: Fleet) -> list[Figure]:
             how,
         )
     ]
-    if count == 2:  # noqa: PLR2004 - the workload that the figure is named for
+    if count == 2:
         how = f"signed requests served by both nodes over runs booked, {BATCH_TASKS} such tasks"
         value = statistics.median(each.requests / each.runs for each in found)
         figures.append(Figure("requests_per_run", value, "", how))
