@@ -42,10 +42,10 @@ class Gathering(Generic[Asked, Answered]):
         apart: Callable[[Asked], Sequence[Hashable]] = _nothing,
         at_once: int = 1,
     ) -> None:
-        """No batch has more than ``items_max`` or weighs more than ``weight_max``, unless it is one.
+        """No batch has more than ``items_max`` or weighs more than ``weight_max``, but if it is one.
 
-        Two that have something of ``apart`` in common do not come into one batch. ``at_once`` batches may be under
-        way at the same time.
+        Two that have something of ``apart`` in common do not come into one batch. ``at_once``
+        batches may be under way at the same time.
         """
         self._work = work
         self._weight = weight
@@ -88,22 +88,13 @@ class Gathering(Generic[Asked, Answered]):
         try:
             answers = await self._work([asked for asked, _ in batch])
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked
-            if len(batch) > 1 and (isinstance(error, RequestError) or not _known(error)):
-                # One of them is at fault: the others are not to suffer for it.
+            if len(batch) > 1 and _is_of_one(error):
                 for one in batch:
                     await self._serve_batch([one])
                 return
-            for _, answered in batch:
-                if not answered.done():
-                    answered.set_exception(error)
-            return
-        for (_, answered), answer in zip(batch, answers, strict=True):
-            if answered.done():
-                continue
-            if isinstance(answer, Exception):
-                answered.set_exception(answer)
-            else:
-                answered.set_result(answer)
+            _settle(batch, [error] * len(batch))
+        else:
+            _settle(batch, answers)
 
     def _next_batch(self) -> list[tuple[Asked, asyncio.Future[Answered]]]:
         batch: list[tuple[Asked, asyncio.Future[Answered]]] = []
@@ -128,5 +119,19 @@ class Gathering(Generic[Asked, Answered]):
         return batch
 
 
-def _known(error: Exception) -> bool:
-    return isinstance(error, ParleyError)
+def _is_of_one(error: Exception) -> bool:
+    """Whether one of the batch is at fault: the others are not to suffer for it."""
+    return isinstance(error, RequestError) or not isinstance(error, ParleyError)
+
+
+def _settle(
+    batch: Sequence[tuple[object, asyncio.Future[Answered]]],
+    answers: Sequence[Answered | Exception],
+) -> None:
+    for (_, answered), answer in zip(batch, answers, strict=True):
+        if answered.done():
+            continue  # whoever asked has gone
+        if isinstance(answer, Exception):
+            answered.set_exception(answer)
+        else:
+            answered.set_result(answer)

@@ -114,7 +114,12 @@ class Database:
         """Connect, and set up an empty database; refuse one of another version."""
         try:
             self._pool = await asyncpg.create_pool(
-                self._dsn, min_size=1, max_size=self._size, init=_prepare, command_timeout=60
+                self._dsn,
+                min_size=1,
+                max_size=self._size,
+                init=_prepare,
+                reset=_nothing_to_reset,
+                command_timeout=60,
             )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             msg = (
@@ -190,6 +195,10 @@ class Database:
             await closed.wait()
         finally:
             connection.terminate()
+
+
+async def _nothing_to_reset(_: Connection) -> None:
+    """Nobody sets anything on a connection of the pool: a round trip after each use is saved."""
 
 
 async def _prepare(connection: Connection) -> None:
