@@ -67,7 +67,7 @@ def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
     conflicting = blockers(question.scheduling_class)
     blocking = [b for b in bookings if b.scheduling_class in conflicting]
-    lasting = [b for b in blocking if b.fixed or b.priority >= question.priority]
+    lasting = [b for b in blocking if not _gives_way(b, question.priority)]
     free = _free(question, normalise((b.starts_at, b.ends_at) for b in blocking))
     if len(lasting) == len(blocking):
         displacing = free
@@ -78,6 +78,22 @@ def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
         list(chain.from_iterable(displacing)),
         _obstacles(question, displacing, lasting),
     )
+
+
+def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:
+    """What gives way to a run that starts then; the query ``set_aside`` takes the same runs."""
+    conflicting = blockers(question.scheduling_class)
+    return [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting
+        and _gives_way(booking, question.priority)
+        and _overlap(start, start + question.duration, booking) > 0
+    ]
+
+
+def _gives_way(booking: Booking, priority: int) -> bool:
+    return not booking.fixed and booking.priority < priority
 
 
 def trimmed(question: Question, window: Span) -> Span:
