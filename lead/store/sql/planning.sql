@@ -1,11 +1,11 @@
 -- claim --
--- The tasks whose next run comes soonest, among those due to be planned. The lease keeps other
--- workers away; its epoch makes a worker that lost it harmless.
+-- The tasks whose next run comes soonest, among those due to be planned; of equal ones those that were added earlier.
+-- The lease keeps other workers away; its epoch makes a worker that lost it harmless.
 WITH due AS (
     SELECT task_id
     FROM planning
     WHERE plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
-    ORDER BY next_run_at
+    ORDER BY next_run_at, added_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 )
