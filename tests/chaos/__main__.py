@@ -1,23 +1,22 @@
-"""``make chaos``: real nodes under fire, then the invariants in their tables."""
+"""``make chaos``: real nodes under fire, then the invariants in their tables.
+
+Exit code 0 if all hold, 1 if one is broken (then logs and databases are kept), 130 if interrupted.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import signal
 import sys
 import time
-from pathlib import Path
+from collections.abc import Mapping
 
-from node.clock import SystemClock
-from tests.chaos.faults import Monkey
+from tests.chaos.battle import Outcome, fight
+from tests.chaos.checks import CHECKS
 from tests.chaos.plan import Plan
-from tests.chaos.sites import Sites, running
-from tests.chaos.users import Ledger, keep_busy
 
-_CLOCK = SystemClock()
-_TELL_S = 5.0
+_SHOWN = 20
 
 
 def _arguments() -> Plan:
@@ -25,53 +24,63 @@ def _arguments() -> Plan:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--operations", type=int, default=default.operations)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--minutes", type=float, default=default.minutes)
+    parser.add_argument("--minutes", type=float, default=default.minutes, help="at most")
     parser.add_argument("--clients", type=int, default=default.clients)
     given = parser.parse_args()
     return Plan(given.operations, given.seed, given.minutes, clients=given.clients)
 
 
-async def _tell(ledger: Ledger, monkey: Monkey, began: float) -> None:
-    """A line of progress every few seconds."""
-    while True:
-        await _CLOCK.sleep(_TELL_S)
-        passed = time.monotonic() - began
-        print(
-            f"{passed:6.0f} s  {ledger.total:7d} operations  {ledger.total / passed:6.1f}/s  "
-            f"{ledger.unanswered.total():6d} unanswered  {monkey.counts.total():5d} faults",
-            flush=True,
-        )
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
-async def chaos(plan: Plan) -> int:
-    keep: list[Path] = []
-    print(f"seed {plan.seed}, {plan.operations} operations, {plan.nodes} nodes", flush=True)
-    ledger = Ledger()
-    async with running(plan, keep=keep) as sites:
-        monkey = Monkey(sites, plan, random.Random(f"{plan.seed} faults"))
-        began = time.monotonic()
-        telling = asyncio.create_task(_tell(ledger, monkey, began))
-        breaking = asyncio.create_task(monkey.run())
-        try:
-            async with asyncio.timeout(plan.minutes * 60):
-                await keep_busy(sites, plan, ledger)
-        except TimeoutError:
-            print("time is up")
-        finally:
-            for task in (telling, breaking):
-                task.cancel()
-            await asyncio.gather(telling, breaking, return_exceptions=True)
-        await monkey.heal()
-        print(ledger.operations, ledger.refused, ledger.unanswered, ledger.faults, monkey.counts)
-        print(sites.work)
-        keep.append(sites.work)
-    return 0
+def _table(title: str, counts: Mapping[str, int]) -> None:
+    _tell(f"\n{title} ({sum(counts.values())})")
+    for name, count in sorted(counts.items(), key=lambda item: -item[1]):
+        _tell(f"  {count:8d}  {name}")
 
 
-def main() -> int:
-    plan = _arguments()
-    return asyncio.run(chaos(plan))
+def report(outcome: Outcome) -> None:
+    """The counts, and what is broken."""
+    ledger = outcome.ledger
+    rate = ledger.total / outcome.seconds
+    _table("operations, answered", ledger.operations)
+    _table("of these refused", ledger.refused)
+    _table("requests that nobody answered", ledger.unanswered)
+    _table("answers that say server fault", ledger.faults)
+    _table("faults", outcome.faults)
+    _table("exceptions in the logs", outcome.logged)
+    _tell("\nin the tables")
+    for name, count in outcome.figures.items():
+        _tell(f"  {count:8d}  {name}")
+    _tell(f"\nseed {outcome.plan.seed}: {ledger.total} operations in {outcome.seconds:.0f} s")
+    _tell(f"({rate:.1f}/s), at rest {outcome.settled_s:.0f} s after the last fault")
+    broken = {violation.check for violation in outcome.violations}
+    for check in (name.removeprefix("checks_") for name in CHECKS):
+        count = sum(violation.check == check for violation in outcome.violations)
+        _tell(f"  {'BROKEN' if check in broken else 'holds '}  {check:20} {count:6d}")
+    for violation in outcome.violations[:_SHOWN]:
+        _tell(f"  {violation.check} on {violation.node}: {violation.id} {violation.what}")
+    if len(outcome.violations) > _SHOWN:
+        _tell(f"  and {len(outcome.violations) - _SHOWN} more")
+    if outcome.kept is not None:
+        _tell(f"logs and databases are kept in {outcome.kept}")
+
+
+async def _main(plan: Plan) -> int:
+    _tell(f"seed {plan.seed}: {plan.operations} operations on {plan.nodes} nodes")
+    fighting = asyncio.create_task(fight(plan, _tell))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, fighting.cancel)
+    try:
+        outcome = await fighting
+    except asyncio.CancelledError:
+        _tell("interrupted; everything is taken down")
+        return 130
+    report(outcome)
+    return 1 if outcome.violations else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(_main(_arguments())))

@@ -147,7 +147,7 @@ class User:
 
     async def _cancel_run(self) -> None:
         if not self._runs:
-            await self._look_at_runs()
+            await (self._look_at_runs() if self._tasks else self._post())
             return
         run, posted = self._runs.pop()
         where = posted.site if self._rng.random() < 0.7 else self._elsewhere(posted)
@@ -163,7 +163,7 @@ class User:
         path = f"/v1/tasks/{posted.id}/runs?limit=20&state=scheduled"
         page = await self._ask("list runs", posted.site, "GET", path)
         items = page.get("items", []) if page else []
-        for item in self._rng.sample(items, min(3, len(items))):
+        for item in self._rng.sample(items, min(6, len(items))):
             self._runs.append((item["id"], posted))
 
     async def _look_at_task(self) -> None:
