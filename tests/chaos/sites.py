@@ -136,9 +136,7 @@ class Sites:
 
     def between(self, source: Site, target: Site) -> Wire:
         """The wire from one node to another."""
-        return next(
-            w for w in self.wires if w.source == source.name and w.target == target.name
-        )
+        return next(w for w in self.wires if w.source == source.name and w.target == target.name)
 
     async def ready(self, session: aiohttp.ClientSession) -> None:
         """Return when all nodes answer that they are ready."""
@@ -155,7 +153,7 @@ async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
     work.chmod(0o711)
     sites = Sites(plan, work)
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(lambda: work in keep or shutil.rmtree(work, ignore_errors=True))
+        stack.callback(_remove, work, keep)
         claim = loopback.claim(plan.nodes)
         stack.callback(claim.release)
         made = zip(itertools.islice(names(), plan.nodes), claim.addresses, strict=True)
@@ -174,6 +172,11 @@ async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
         for site in sites.all:
             site.lead.start()
         yield sites
+
+
+def _remove(work: Path, keep: Sequence[Path]) -> None:
+    if work not in keep:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 async def _make(plan: Plan, work: Path, name: str, listen: str) -> Site:

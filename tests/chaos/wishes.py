@@ -1,4 +1,4 @@
-"""The tasks that are posted: mostly for hours to come, a few for now, more than there is time for."""
+"""The tasks that are posted: most for hours to come, a few for now; more than there is time for."""
 
 from __future__ import annotations
 
