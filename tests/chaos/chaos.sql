@@ -231,11 +231,12 @@ GROUP BY task.reference
 HAVING count(*) > 1;
 
 -- checks_cancelled_tasks --
--- A task whose cancel was acknowledged is over, on every node.
+-- A task whose cancel was acknowledged is over at its lead and where it was cancelled. (A participant may still know
+-- it, without a run: then it is counted among the figures.)
 SELECT task.node, task.id, format('cancelled on %s, and %s here', ended_task.node, task.state)
 FROM ended_task
 INNER JOIN task ON ended_task.id = task.id
-WHERE task.state IN ('active', 'paused');
+WHERE task.state IN ('active', 'paused') AND (task.led_here OR task.node = ended_task.node);
 
 -- checks_cancelled_runs --
 -- A run whose cancel was acknowledged is over, on every node.
@@ -271,6 +272,8 @@ SELECT 'runs finished', count(*) FROM run INNER JOIN task ON run.task_id = task.
 UNION ALL
 SELECT 'slots without time', count(DISTINCT id) FROM run WHERE state = 'unplaced'
 UNION ALL
-SELECT 'active tasks that their lead has never kept', count(DISTINCT task.id)
+SELECT 'tasks that participants alone take for active', count(DISTINCT task.id)
 FROM task
-WHERE NOT led_here AND state = 'active' AND NOT EXISTS (SELECT FROM task AS led WHERE led.id = task.id AND led.led_here);
+WHERE
+    NOT led_here AND state = 'active'
+    AND NOT EXISTS (SELECT FROM task AS led WHERE led.id = task.id AND led.led_here AND led.state IN ('active', 'paused'));

@@ -18,28 +18,34 @@ LIFE_S = 8.0
 HOUR = timedelta(hours=1)
 NODES = ("a", "b")
 
-_NODE = "INSERT INTO node (identity, name, url, address, is_self, added_at) VALUES ($1, $2, '', '', $3, now())"
+_NODE = """
+INSERT INTO node (identity, name, url, address, is_self, added_at)
+VALUES ($1, $2, '', '', $3 = 'self', now())
+"""
 _TASK = """
 INSERT INTO task (
-    id, lead, test, spec, scheduling_class, duration, participants, participant, schedule, reference, created_at
+    id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+    reference, created_at
 )
 VALUES ($1, 'key of a', 'idle', '{}', 'exclusive', interval '1 min', $2, $3, $4, $5, $6)
 """
 _PLANNING = "INSERT INTO planning (task_id, planned_to, plan_at) VALUES ($1, $2, $3)"
 _EXCHANGE = """
 INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)
-VALUES ($1, $2, $3::exchange_state, 1, $4, $4::timestamptz + interval '8 s', $4)
+SELECT $1, $2, $3::exchange_state, 1, at, at + interval '8 s', at
+FROM (SELECT $4::timestamptz) AS decision (at)
 """
 _RUN = """
 INSERT INTO run (
-    id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, lane,
-    state, started_at, finished_at, created_at, changed_at
+    id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, starts_at,
+    ends_at, lane, state, started_at, finished_at, created_at, changed_at
 )
-VALUES (
-    $1, $2, $3, $4, $5::smallint, $6::smallint, 'exclusive', 0, $7::timestamptz, $7::timestamptz + interval '1 min', int8range(NULL, NULL),
-    $8::text::run_state, CASE WHEN $8::text = 'finished' THEN $7::timestamptz END, CASE WHEN $8::text = 'finished' THEN $7::timestamptz + interval '50 s' END,
-    $7, $7
-)
+SELECT
+    $1, $2, $3, $4, $5::smallint, $6::smallint, 'exclusive', 0, at,
+    at + interval '1 min', int8range(NULL, NULL), state::run_state,
+    CASE state WHEN 'finished' THEN at END,
+    CASE state WHEN 'finished' THEN at + interval '50 s' END, at, at
+FROM (SELECT $7::timestamptz, $8::text) AS wanted (at, state)
 """
 
 
@@ -106,8 +112,8 @@ async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
     court, now = await new_database(empty=True), datetime.now(UTC)
     made = Scene(dsn, connections, court, now, uuid4(), uuid4(), uuid4(), uuid4())
     for own, other in (NODES, NODES[::-1]):
-        await made.on(own, _NODE, f"key of {own}", own, True)
-        await made.on(own, _NODE, f"key of {other}", other, False)
+        await made.on(own, _NODE, f"key of {own}", own, "self")
+        await made.on(own, _NODE, f"key of {other}", other, "other")
     made.task = await made.add_task("first")
     await made.both(_EXCHANGE, made.exchange, made.task, "committed", now - 2 * HOUR)
     past, coming = now - HOUR, now + HOUR
