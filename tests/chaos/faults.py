@@ -19,7 +19,7 @@ from tests.chaos.sites import Service, Site, Sites
 from tests.integration.host_leftovers import descendants
 
 _CLOCK = SystemClock()
-_CUT_S = (0.3, 12.0)
+_OUTAGE_S_MIN = 0.3
 _DELAY_S = (0.02, 3.0)
 _BROKEN = (Mood.CUT, Mood.CUT, Mood.SILENT, Mood.DEAF, Mood.DEAF, Mood.SLOW)
 
@@ -96,7 +96,9 @@ class Monkey:
         wires = [self._sites.between(one, other)]
         if self._rng.random() < 0.5:
             wires.append(self._sites.between(other, one))
-        await self._break(wires, self._rng.choice(_BROKEN))
+        mood = self._rng.choice(_BROKEN)
+        self.counts[f"wire {mood}, {'one way' if len(wires) == 1 else 'both ways'}"] += 1
+        await self._break(wires, mood)
 
     async def isolate(self) -> None:
         """One node reaches nobody and is reached by nobody for a while."""
@@ -106,11 +108,10 @@ class Monkey:
         await self._break(wires, self._rng.choice((Mood.CUT, Mood.SILENT)))
 
     async def _break(self, wires: Sequence[Wire], mood: Mood) -> None:
-        self.counts[f"wire {mood}"] += len(wires)
         for wire in wires:
             wire.turn(mood, self._rng.uniform(*_DELAY_S))
         try:
-            await _CLOCK.sleep(self._rng.uniform(*_CUT_S))
+            await _CLOCK.sleep(self._rng.uniform(_OUTAGE_S_MIN, self._plan.outage_s_max))
         finally:
             for wire in wires:
                 wire.turn(Mood.WELL)

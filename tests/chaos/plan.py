@@ -21,6 +21,7 @@ class Plan:
     hold_life_s: float = 8.0
     lease_s: float = 8.0
     peer_timeout_s: float = 2.0
+    outage_s_max: float = 12.0
     settle_s: float = 180.0
 
     @property

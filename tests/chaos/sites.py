@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
 import signal
 import sys
@@ -149,7 +150,7 @@ class Sites:
 @contextlib.asynccontextmanager
 async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
     """Start everything; stop everything and remove it, unless the directory stands in ``keep``."""
-    work = Path(tempfile.mkdtemp(prefix="parley-chaos-"))
+    work = Path(tempfile.mkdtemp(prefix=f"parley-chaos-{os.getpid()}-"))
     work.chmod(0o711)
     sites = Sites(plan, work)
     async with contextlib.AsyncExitStack() as stack:
