@@ -46,8 +46,8 @@ def report(outcome: Outcome) -> None:
     rate = ledger.total / outcome.seconds
     _table("operations, answered", ledger.operations)
     _table("of these refused", ledger.refused)
-    _table("requests that nobody answered", ledger.unanswered)
-    _table("answers that say server fault", ledger.faults)
+    _table("requests without an answer", ledger.unanswered)
+    _table("requests that a node could not serve at that moment", ledger.unable)
     _table("faults", outcome.faults)
     _table("exceptions in the logs", outcome.logged)
     _tell("\nin the tables")

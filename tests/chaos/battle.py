@@ -94,7 +94,7 @@ async def _progress(ledger: Ledger, monkey: Monkey, began: float, tell: Tell) ->
         passed = time.monotonic() - began
         tell(
             f"{passed:6.0f} s  {ledger.total:7d} operations  {ledger.total / passed:6.1f}/s  "
-            f"{ledger.unanswered.total():6d} unanswered  {monkey.counts.total():5d} faults"
+            f"{ledger.unserved:6d} unserved  {monkey.counts.total():5d} faults"
         )
 
 

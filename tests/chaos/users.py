@@ -33,7 +33,7 @@ class Ledger:
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
+    unable: Counter[str] = field(default_factory=Counter)
     posted: dict[str, tuple[str, str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     ended_tasks: dict[str, str] = field(default_factory=dict)
@@ -43,6 +43,11 @@ class Ledger:
     def total(self) -> int:
         """How many operations were answered."""
         return self.operations.total()
+
+    @property
+    def unserved(self) -> int:
+        """How many requests nobody has answered, or nobody could serve."""
+        return self.unanswered.total() + self.unable.total()
 
 
 @dataclass
@@ -211,9 +216,7 @@ class User:
             await _CLOCK.sleep(_AWAY_S * self._rng.random())
             return None
         if status >= 500:
-            self._ledger.unanswered[kind] += 1
-            if status != 503:
-                self._ledger.faults[f"{kind}: {status} {str(answer.get('detail'))[:120]}"] += 1
+            self._ledger.unable[f"{kind}: {status} {answer.get('title')}"] += 1
             return None
         self._ledger.operations[kind] += 1
         if status >= 400:
