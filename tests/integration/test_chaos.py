@@ -41,7 +41,7 @@ def _left_of(pid: int) -> list[str]:
 
 @pytest.mark.timeout(400)
 async def test_the_invariants_hold_under_fire() -> None:
-    """Whatever dies or is cut off while users book and cancel, no invariant is broken at the end."""
+    """Whatever dies or is cut off while users book and cancel, no invariant is broken then."""
     told: list[str] = []
     with nothing_left():
         outcome = await fight(SMALL, told.append)
