@@ -302,6 +302,7 @@ async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> Non
         if call == ("a", "b", "hold") and phase == "answered":
             world.watch = None
             await a.execute("UPDATE planning SET lease_epoch = lease_epoch + 1, lease_until = NULL")
+            await a.execute("UPDATE planning SET plan_at = $1", START)
 
     world.watch = overtake
     await a.plan()
