@@ -22,7 +22,7 @@ from lead.planning.reasons import sentence, trace, why_unplaced
 from lead.store import planning
 from node.clock import Clock
 from node.model import times
-from node.model.errors import NotFound, ParleyError
+from node.model.errors import NotFound, ParleyError, PeerError
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.times import format_instant
 from node.model.wire.participants import (
@@ -217,6 +217,8 @@ class Negotiator:
             if isinstance(answered, ParleyError):
                 if isinstance(answered, NotFound):
                     done.unknown_to.add(participant.identity)
+                if isinstance(answered, PeerError):
+                    done.outcome = "unreachable"
                 done.refusals[participant.name] = answered.detail
                 refused |= {
                     r.run: f"{participant.name}: {answered.detail}" for r in requests.values()

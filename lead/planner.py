@@ -107,7 +107,7 @@ class Planner:
                 else:
                     await self._turn_away(claimed, visit.full)
         finally:
-            await self._spread()
+            await self.spread()
 
     async def _plan(self, claimed: Claim, visit: Visit) -> None:
         participants, missing = self._participants(claimed)
@@ -122,6 +122,8 @@ class Planner:
             claimed = introduced
         attempt = await self._attempt(claimed, watched, missing)
         silence = self._reach.silence_among(others)
+        if silence is not None and attempt.exchange.outcome == "unreachable":
+            attempt.exchange.fail(silence[1].in_words(), "unreachable")
         await self._decide(replace(attempt, silence=silence), participants)
 
     async def _attempt(
@@ -150,8 +152,9 @@ class Planner:
     async def _turn_away(self, claimed: Claim, full: str) -> None:
         async with self._database.connection() as connection:
             await planning.turn_away(connection, claimed, full, self._clock.now())
+        self._reach.turned_away(full)
 
-    async def _spread(self) -> None:
+    async def spread(self) -> None:
         """Let the other tasks know who answers again, and when who does not is asked again."""
         answered, put_off = self._reach.news()
         if not answered and not put_off:

@@ -93,6 +93,11 @@ class Reach:
         if found < places:
             self._crowded.discard(identity)
 
+    def turned_away(self, identity: str) -> None:
+        """A task came to wait for room; if there is silence by now it must learn of it."""
+        if identity in self._silences:
+            self._put_off[identity] = self._silences[identity].ask_at
+
     def next_opening(self) -> int | None:
         """When a silent participant may be asked again, if none is being asked now."""
         return min(
@@ -148,6 +153,7 @@ class Reach:
         if silence is not before:
             self._put_off[participant.identity] = silence.ask_at
             self._answered.discard(participant.identity)
+            self._crowded.discard(participant.identity)
 
     def books_until(self, identity: str, latest: int) -> None:
         """Nothing may end later there."""

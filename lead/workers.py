@@ -88,6 +88,7 @@ class Workers:
         if idle <= 0:
             return POLL_S
         before = now + self._horizon + 1
+        await self._planner.spread()
         claims = await self._claim(now, before, idle)
         for claimed in claims:
             self._start(claimed)

@@ -47,7 +47,7 @@ def unanswered(
     if before is None:
         ask_at = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, 0, rng)
         return Silence(name, asked_at, cause, 1, now, ask_at)
-    if asked_at < before.failed_at:
+    if asked_at <= before.failed_at:
         return before
     ask_at = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, before.failures, rng)
     return Silence(name, before.since, before.cause, before.failures + 1, now, ask_at)

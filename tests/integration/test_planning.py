@@ -136,7 +136,8 @@ async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
     await a.plan()
     assert set((await a.states()).values()) == {"waiting"}
     run = run_id(TaskId(task.task), HOUR, 1)
-    assert await a.reason(run) == "b cannot be reached: the wire is cut"
+    since = "b cannot be reached since 2026-12-01T00:00:00Z"
+    assert await a.reason(run) == f"{since}: the wire is cut"
     [decision] = await _decisions(a)
     assert (decision["outcome"], decision["placed"]) == ("unreachable", 0)
     agenda = await _agenda(a, task)

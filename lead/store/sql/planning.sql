@@ -176,8 +176,12 @@ SET plan_at = least(plan_at, $3), waits_for = $4, waits_until = NULL, lease_owne
 WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL;
 
 -- put_off --
--- Those that wait for a participant are planned when it is asked again, or when they can wait no longer.
-UPDATE planning SET plan_at = least($2::timestamptz, waits_until)
+-- Those that wait for a participant are planned when it is asked again, or when they can wait no longer; those that
+-- were only turned away are planned now, to learn what they wait for.
+UPDATE planning
+SET
+    plan_at = CASE WHEN waits_until IS NULL THEN plan_at ELSE least($2::timestamptz, waits_until) END,
+    waits_for = CASE WHEN waits_until IS NOT NULL THEN waits_for END
 WHERE waits_for = $1 AND plan_at IS NOT NULL AND lease_until IS NULL;
 
 -- wake_all --
