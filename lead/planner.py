@@ -122,8 +122,9 @@ class Planner:
             claimed = introduced
         attempt = await self._attempt(claimed, watched, missing)
         silence = self._reach.silence_among(others)
-        if silence is not None and attempt.exchange.outcome == "unreachable":
-            attempt.exchange.fail(silence[1].in_words(), "unreachable")
+        outcome = attempt.exchange.outcome
+        if silence is not None and outcome in {"unreachable", "no answer"}:
+            attempt.exchange.fail(silence[1].in_words(), outcome)
         await self._decide(replace(attempt, silence=silence), participants)
 
     async def _attempt(

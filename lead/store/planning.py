@@ -33,7 +33,8 @@ async def claim(  # noqa: PLR0913 - what bounds it
     rows = await connection.fetch(
         _SQL["claim"], now, before, limit, owner, lease_until, list(shut), only
     )
-    return sorted((_claim(dict(row)) for row in rows), key=lambda found: found.next_run_at)
+    found = [_claim(dict(row)) for row in rows]
+    return sorted(found, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
 
 
 def _claim(row: dict[str, Any]) -> Claim:

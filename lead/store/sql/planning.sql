@@ -1,6 +1,6 @@
 -- claim --
--- The tasks whose next run comes soonest, among those due to be planned. The lease keeps other
--- workers away; its epoch makes a worker that lost it harmless. While it lasts, plan_at is its end:
+-- The tasks whose next run comes soonest, among those due to be planned; of equal ones those that were added earlier.
+-- The lease keeps other workers away; its epoch makes a worker that lost it harmless. While it lasts, plan_at is its end:
 -- an earlier one is somebody's who wants the task to be planned again. Those that wait for a
 -- participant in the list are left alone, or ($7) only those that wait for this one are taken.
 WITH due AS (
@@ -10,7 +10,7 @@ WITH due AS (
         plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
         AND (waits_for IS NULL OR waits_for <> ALL($6::text []) OR waits_until <= $1)
         AND ($7::text IS NULL OR waits_for = $7)
-    ORDER BY next_run_at
+    ORDER BY next_run_at, added_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 )
@@ -139,6 +139,7 @@ WHERE NOT EXISTS (SELECT FROM counted);
 
 -- finish_claim --
 -- Give the task back. What changed since the claim stays: an earlier plan_at is a wake-up, another planned_to an edit.
+-- A cancel under way is waited for: it must see the slots that are going to wait, or keep them from being written.
 UPDATE planning
 SET
     planned_to = CASE WHEN planning.planned_to IS DISTINCT FROM $7::timestamptz THEN planning.planned_to ELSE $3::timestamptz END,
@@ -151,10 +152,10 @@ SET
         ELSE $5::timestamptz
     END,
     failures = $6, waits_for = $8, waits_until = $9, lease_owner = NULL, lease_until = NULL
-FROM task
+FROM (SELECT state FROM task WHERE id = $1 FOR SHARE) AS task
 WHERE
     planning.task_id = $1 AND planning.lease_epoch = $2 AND planning.lease_until IS NOT NULL
-    AND task.id = $1 AND (task.state = 'active' OR $5::timestamptz IS NULL)
+    AND (task.state = 'active' OR $5::timestamptz IS NULL)
 RETURNING planning.task_id;
 
 -- break_off --
