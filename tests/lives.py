@@ -35,7 +35,7 @@ WHATS = [
     *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
     *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
-    *("overtake", "overtake", "overtake"),
+    *("overtake", "overtake", "overtake", "stumble"),
 ]
 
 
@@ -59,6 +59,7 @@ class Life:
             site.node.time_line._needs_port = lambda *_: True
         self._lost: tuple[str, str] | None = None
         self._overtaking: Site | None = None
+        self._stumbling = False
         world.watch = self._pass_on
 
     async def _pass_on(self, call: Call, phase: str) -> None:
@@ -68,6 +69,10 @@ class Life:
             first, self._overtaking = self._overtaking, None
             if not first.workers._busy:
                 await first.plan()
+        if call[2] == "hold" and self._stumbling:
+            self._stumbling = False
+            msg = "a fault of ours"
+            raise RuntimeError(msg)
         if (call[2], phase) == self._lost:
             msg = f"{call[1]} cannot be reached: this is lost on the way"
             raise PeerUnreachable(msg)
@@ -97,7 +102,8 @@ class Life:
             ),
         )
         self._tasks += 1
-        await site.keep(made.model_copy(update={"task": UUID(int=self._tasks)}), site)
+        named = {"task": UUID(int=self._tasks), "created_at": made.created_at + self._tasks}
+        await site.keep(made.model_copy(update=named), site)
 
     async def _plan(self, site: Site, _: Act) -> None:
         await site.plan()
@@ -121,6 +127,10 @@ class Life:
     async def _overtake(self, site: Site, _: Act) -> None:
         """The next time somebody is about to hold, this node plans first."""
         self._overtaking = site
+
+    async def _stumble(self, *_: object) -> None:
+        """The next hold meets a fault that nobody foresaw."""
+        self._stumbling = True
 
     async def _heal(self, *_: object) -> None:
         self._world.cut.clear()
@@ -204,13 +214,17 @@ class Life:
             await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
             await nodes.remove(connection, f"d{act.second % 2}")
 
-    async def _give_back(self, site: Site, _: Act) -> None:
-        """A worker claims what is due and is stopped at once."""
+    async def _give_back(self, site: Site, act: Act) -> None:
+        """A worker claims what is due, and is stopped at once or finds a participant busy."""
         now = site.clock.now()
         async with site.database.transaction() as connection:
             claims = await planning.claim(connection, now, now + times.DAY, 9, "w", now + 1)
             for claimed in claims:
-                await planning.give_back(connection, claimed)
+                if act.first % 2:
+                    await planning.give_back(connection, claimed, now)
+                else:
+                    other = self._world.sites[(act.site + 1) % 3]
+                    await planning.turn_away(connection, claimed, other.identity, now)
 
 
 def _card(name: str) -> NodeCard:

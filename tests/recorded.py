@@ -146,7 +146,14 @@ def answer(rows: Sequence[Record]) -> list[str]:
 
 def as_text(row: dict[str, Any]) -> str:
     """A row with its columns in one order."""
-    return json.dumps(row, default=str, sort_keys=True)
+    return json.dumps(row, default=_as_json, sort_keys=True)
+
+
+def _as_json(value: Any) -> Any:
+    """Bytes are spans of sixteen each, in any order; everything else has a name."""
+    if isinstance(value, bytes):
+        return sorted(value[at : at + 16].hex() for at in range(0, len(value), 16))
+    return str(value)
 
 
 def disturbed(life: Sequence[Transaction], rng: Random) -> list[Transaction]:

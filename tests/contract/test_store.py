@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from lead.simulation.memory import MemoryDatabase
 from lead.simulation.memory.statements import Twins
@@ -59,7 +60,7 @@ async def recorded(seed: int) -> list[list[Transaction]]:
         recorders.append(Recorder())
         return recorders[-1]
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, capture_logs():
         async with World(lend, ManualClock(), Path(directory)) as world:
             for name in ("a", "b", "c"):
                 await world.site(name, horizon=6 * times.HOUR)

@@ -91,7 +91,8 @@ class Decisions(Table[int, Decision]):
         super().__init__(journal)
         self._tasks = tasks
         self.ids = count(1)
-        self._decided: list[tuple[int, int, Decision]] = []
+        self.by_task: Groups[UUID, Decision] = Groups()
+        self._over: list[tuple[int, int, Decision]] = []
 
     def key(self, row: Decision) -> int:
         """Its number."""
@@ -99,9 +100,9 @@ class Decisions(Table[int, Decision]):
 
     def over_before(self, instant: int) -> Iterator[Decision]:
         """Those that deal with nothing later; each is handed out once, to be deleted."""
-        while self._decided and self._decided[0][0] < instant:
-            row = heappop(self._decided)[2]
-            if self.rows.get(row.id) is row:
+        while self._over and self._over[0][0] < instant:
+            at, _, row = heappop(self._over)
+            if self.rows.get(row.id) is row and at == _over(row):
                 yield row
 
     def _check(self, row: Decision) -> None:
@@ -110,8 +111,15 @@ class Decisions(Table[int, Decision]):
             raise BrokenReference(msg)
 
     def _enter(self, row: Decision) -> None:
-        over = row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
-        heappush(self._decided, (over, row.number, row))
+        self.by_task.add(row.task_id, row)
+        heappush(self._over, (_over(row), row.number, row))
+
+    def _leave(self, row: Decision) -> None:
+        self.by_task.remove(row.task_id, row)
+
+
+def _over(row: Decision) -> int:
+    return row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
 
 
 class Letters(Table[int, Letter]):
