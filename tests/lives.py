@@ -16,7 +16,7 @@ from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import Schedule
 from node.store import bookings, nodes, outbox, runs, tasks
 from node.store.runs import KeptPart
-from tests.worlds import Call, Site, World, introduction
+from tests.worlds import Call, Site, World, introduction, run_request
 
 CLASSES = list(SchedulingClass)
 
@@ -35,7 +35,7 @@ WHATS = [
     *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
     *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
-    *("overtake", "overtake", "overtake", "stumble"),
+    *("overtake", "overtake", "overtake", "stumble", "part", "part", "refuse"),
 ]
 
 
@@ -60,6 +60,7 @@ class Life:
         self._lost: tuple[str, str] | None = None
         self._overtaking: Site | None = None
         self._stumbling = False
+        self._parting = False
         world.watch = self._pass_on
 
     async def _pass_on(self, call: Call, phase: str) -> None:
@@ -69,6 +70,9 @@ class Life:
             first, self._overtaking = self._overtaking, None
             if not first.workers._busy:
                 await first.plan()
+        if call[2] == "commit" and call[0] != call[1] and self._parting:
+            self._parting = False
+            self._world.cut.add(frozenset(call[:2]))
         if call[2] == "hold" and self._stumbling:
             self._stumbling = False
             msg = "a fault of ours"
@@ -131,6 +135,10 @@ class Life:
     async def _stumble(self, *_: object) -> None:
         """The next hold meets a fault that nobody foresaw."""
         self._stumbling = True
+
+    async def _part(self, *_: object) -> None:
+        """The next time a decision is to be told, the two can no longer reach each other."""
+        self._parting = True
 
     async def _heal(self, *_: object) -> None:
         self._world.cut.clear()
@@ -213,6 +221,7 @@ class Life:
             await tasks.keep_idempotency(connection, f"key {act.second}", "", UUID(int=0), now)
             await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
             await nodes.remove(connection, f"d{act.second % 2}")
+            await nodes.notify(connection, "d", "changed")
 
     async def _give_back(self, site: Site, act: Act) -> None:
         """A worker claims what is due, and is stopped at once or finds a participant busy."""
@@ -225,6 +234,17 @@ class Life:
                 else:
                     other = self._world.sites[(act.site + 1) % 3]
                     await planning.turn_away(connection, claimed, other.identity, now)
+
+    async def _refuse(self, site: Site, _: Act) -> None:
+        """Slots that wait are to be booked, and cannot be."""
+        now = site.clock.now()
+        led = [UUID(int=number + 1) for number in range(self._tasks)]
+        async with site.database.transaction() as connection:
+            for task, slots in (await planning.waiting(connection, led, 3)).items():
+                wanted = [run_request(task, s.slot, s.slot + 1, s.attempt) for s in slots]
+                taken = await bookings.take_waiting(connection, [run.run for run in wanted])
+                back = [(run, task, taken[run.run]) for run in wanted]
+                await bookings.give_back_waiting(connection, back, now)
 
 
 def _card(name: str) -> NodeCard:

@@ -17,14 +17,19 @@ _TAKEN_MAX = 100
 
 @TWINS.of("id")
 def post(
-    tables: Tables, nodes: Sequence[str], kind: str, message: Any, now: int, delay: int
+    tables: Tables,
+    nodes: Sequence[str],
+    kinds: Sequence[str],
+    messages: Sequence[Any],
+    now: int,
+    delay: int,
 ) -> Answer:
-    """One message to each of these nodes."""
-    packed = pack(message)
+    """Messages, each to its node."""
     posted = []
-    for node in nodes:
+    for node, kind, message in zip(nodes, kinds, messages, strict=True):
         number = next(tables.letters.ids)
-        tables.letters.insert(Letter(number, node, str(kind), packed, now, now + delay))
+        letter = Letter(number, node, str(kind), pack(message), now, now + delay)
+        tables.letters.insert(letter)
         posted.append((number,))
     return posted
 

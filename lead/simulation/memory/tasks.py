@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.bookings import wake
 from lead.simulation.memory.rows import Idempotency, Planning, Task, pack, pack_optional, unpack
+from lead.simulation.memory.rulings import wake
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
