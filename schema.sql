@@ -140,6 +140,7 @@ COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; s
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
