@@ -78,6 +78,24 @@ SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, $3)
 FROM task
 WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
 
+-- wake_refused --
+-- Time that a participant refused has become free: what waits is planned now. A task that is being planned may be
+-- about to wait.
+UPDATE planning
+SET plan_at = least(planning.plan_at, $3)
+FROM task
+WHERE
+    planning.task_id = task.id
+    AND task.id = ANY($1::uuid [])
+    AND task.state = 'active'
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+    AND planning.plan_at > $3
+    AND (
+        planning.lease_until IS NOT NULL
+        OR EXISTS (SELECT FROM run WHERE run.task_id = task.id AND run.state = 'waiting')
+    )
+RETURNING task.id;
+
 -- finish_tasks --
 -- Tasks that have nothing left to plan and no run that is not over.
 UPDATE task
