@@ -53,9 +53,9 @@ async def _listening(site: Site) -> AsyncIterator[asyncio.Event]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _waiting(a: Site, b: Site, **options: int) -> tuple[Introduction, UUID]:
+async def _waiting(a: Site, b: Site) -> tuple[Introduction, UUID]:
     """A task of a that found no time at b, long ago: its next attempt is minutes away."""
-    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0), **options)
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=0))
     for site in (a, b):
         await site.keep(task, a)
     await a.plan()
