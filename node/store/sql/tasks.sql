@@ -41,7 +41,9 @@ SELECT
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
-    (SELECT planning.plan_at FROM planning WHERE planning.task_id = task.id) AS plan_at,
+    -- What is being planned right now is due.
+    (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
+        FROM planning WHERE planning.task_id = task.id) AS plan_at,
     (SELECT min(run_known.starts_at) FROM run_known
         WHERE run_known.task_id = task.id AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
     coalesce((
