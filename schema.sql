@@ -232,6 +232,27 @@ CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'm
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
 CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
 
+CREATE FUNCTION tell_freed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'freed %s %s',
+        (extract(EPOCH FROM OLD.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_freed() IS
+'Notifies of the span, in microseconds since 1970, that a run has given back: those who were refused it may want it.';
+CREATE TRIGGER run_freed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.lane IS NOT NULL AND old.state IN ('booked', 'running')
+    AND new.state NOT IN ('booked', 'running', 'set-aside')
+)
+EXECUTE FUNCTION tell_freed();
+CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
+WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
+EXECUTE FUNCTION tell_freed();
+
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
     participant smallint NOT NULL,
