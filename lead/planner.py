@@ -28,7 +28,7 @@ from node.model.errors import NotFound, ParleyError, ToolUnavailable
 from node.model.ids import TaskId, run_id
 from node.model.recurrence import Recurrence
 from node.model.scheduling import recurrence_of
-from node.model.wire.participants import HoldRequest, Introduction, IntroductionAnswer
+from node.model.wire.participants import Freeing, HoldRequest, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.store.database import Connection, Database
@@ -114,7 +114,9 @@ class Planner:
             if max_runs is not None:
                 counted = await planning.counted_runs(connection, claimed.task)
                 remaining = max(0, int(max_runs) - counted - len(waiting))
-        standing = Standing(claimed.next_run_at, claimed.planned_to, waiting, remaining)
+            after = claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
+            touched = await planning.touched(connection, claimed.task, after)
+        standing = Standing(claimed.next_run_at, claimed.planned_to, waiting, remaining, touched)
         return agenda(recurrence, claimed.duration, standing, self._limits, self._clock.now())
 
     async def _introduce(
@@ -219,6 +221,7 @@ class Planner:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
+            revision=claimed.revision,
             life=self._negotiator.hold_life,
             runs=tuple(exchange.runs),
         )
@@ -308,6 +311,8 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
         campaign=claimed.campaign,
         reference=claimed.reference,
         created_at=claimed.created_at,
+        revision=claimed.revision,
+        freeing=None if claimed.freeing is None else Freeing.model_validate(claimed.freeing),
     )
 
 

@@ -108,7 +108,7 @@ class TimeLine:
         self, connection: Connection, exchange: UUID, lead: str, request: HoldRequest
     ) -> HoldAnswer:
         now = self._clock.now()
-        task = await bookings.accept_epoch(connection, request.task, lead, request.lease_epoch)
+        task = await bookings.accept_epoch(connection, lead, request)
         if task is None:
             standing = await bookings.task_standing(connection, request.task)
             raise _not_bookable(request, lead, standing)
@@ -268,7 +268,7 @@ class TimeLine:
         ended = {}
         for task, digest in asked.items():
             state, runs = known.get(task, ("unknown", []))
-            if state != "active":
+            if state not in {"active", "paused"}:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:
                 differing[task] = tuple(runs)
@@ -334,15 +334,19 @@ async def _kept_answer(connection: Connection, exchange: UUID, task: UUID) -> Ho
 
 
 def _not_bookable(
-    request: HoldRequest, lead: str, standing: tuple[str, str, int] | None
+    request: HoldRequest, lead: str, standing: tuple[str, str, int, int] | None
 ) -> Conflict | NotFound:
     if standing is None:
         return NotFound(f"task {request.task} was never made known here; introduce it first")
-    state, known_lead, epoch = standing
+    state, known_lead, epoch, revision = standing
     if known_lead != lead:
         return Conflict(f"task {request.task} is led by another node")
     if state != "active":
         return Conflict(f"task {request.task} is {state} here")
+    if revision < request.revision:
+        return NotFound(f"task {request.task} is known here as it was before its last change")
+    if revision > request.revision:
+        return Conflict(f"task {request.task} has been changed since, revision {revision} is known")
     return Conflict(f"lease epoch {request.lease_epoch} is older than {epoch}, which is known here")
 
 

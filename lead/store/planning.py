@@ -40,6 +40,15 @@ async def waiting(connection: Connection, task: UUID, limit: int) -> list[tuple[
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["waiting"], task, limit)]
 
 
+async def touched(connection: Connection, task: UUID, after: int) -> dict[int, int | None]:
+    """Slots after this one that have had runs before the task was changed.
+
+    For each the attempt that may follow; None if none may: it has been run, say.
+    """
+    rows = await connection.fetch(_SQL["touched"], task, after)
+    return {row[0]: row[1] + 1 if row[2] else None for row in rows}
+
+
 async def counted_runs(connection: Connection, task: UUID) -> int:
     """Runs that use up the task's ``max_runs``; waiting slots are not among them."""
     return int(await connection.fetchval(_SQL["counted_runs"], task, sorted(runstate.NOT_COUNTED)))

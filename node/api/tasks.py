@@ -27,6 +27,8 @@ def task_of(row: Record) -> Task:
         id=row["id"],
         state=row["state"],
         reason=row["reason"],
+        revision=row["revision"],
+        paused_at=row["paused_at"],
         test=TestChoice(type=row["test"], spec=row["spec"]),
         tool=row["tool"],
         tools=tuple(row["tools"]),

@@ -73,11 +73,14 @@ async def blocking_runs(
     ]
 
 
-async def accept_epoch(
-    connection: Connection, task: UUID, lead: str, epoch: int
-) -> HeldTask | None:
-    """Lock the task for this booking; None if it is not active, not theirs, or the epoch is old."""
-    row = await connection.fetchrow(_SQL["accept_epoch"], task, lead, epoch)
+async def accept_epoch(connection: Connection, lead: str, request: HoldRequest) -> HeldTask | None:
+    """Lock the task for this booking.
+
+    None if it is not active or not theirs, the epoch is old, or the revision not the one known.
+    """
+    row = await connection.fetchrow(
+        _SQL["accept_epoch"], request.task, lead, request.lease_epoch, request.revision
+    )
     if row is None:
         return None
     return HeldTask(
@@ -91,10 +94,10 @@ async def accept_epoch(
     )
 
 
-async def task_standing(connection: Connection, task: UUID) -> tuple[str, str, int] | None:
-    """State, lead and highest epoch of a task; None if it is unknown."""
+async def task_standing(connection: Connection, task: UUID) -> tuple[str, str, int, int] | None:
+    """State, lead, highest epoch and revision of a task; None if it is unknown."""
     row = await connection.fetchrow(_SQL["task_standing"], task)
-    return None if row is None else (row[0], row[1], row[2])
+    return None if row is None else (row[0], row[1], row[2], row[3])
 
 
 async def exchange_answer(

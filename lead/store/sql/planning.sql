@@ -18,13 +18,20 @@ RETURNING
     planning.task_id, planning.next_run_at, planning.planned_to, planning.failures, planning.lease_epoch,
     task.state::text, task.test, task.spec, task.tool, task.tools, task.scheduling_class::text, task.duration,
     task.priority, task.participants, task.participant, task.addresses, task.schedule, task.campaign,
-    task.reference, task.created_at;
+    task.reference, task.created_at, task.revision, task.freeing;
 
 -- next_due --
 SELECT min(greatest(plan_at, lease_until)) FROM planning WHERE plan_at IS NOT NULL AND next_run_at < $1;
 
 -- waiting --
 SELECT slot, attempt FROM run WHERE task_id = $1 AND state = 'waiting' ORDER BY slot LIMIT $2;
+
+-- touched --
+-- Slots not asked for that have had runs: the last attempt of each, and whether another may follow it.
+SELECT DISTINCT ON (slot) slot, attempt, freed OR state = 'displaced' AS again
+FROM run
+WHERE task_id = $1 AND slot > $2
+ORDER BY slot, attempt DESC;
 
 -- counted_runs --
 -- Runs that use up the task's max_runs.

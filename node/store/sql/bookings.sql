@@ -17,15 +17,16 @@ WHERE
     AND run.state IN ('booked', 'running');
 
 -- accept_epoch --
--- The task must be active and led by who asks; an older epoch than seen belongs to a worker that lost its lease.
+-- The task must be active, led by who asks and known as it is at its lead; an older epoch than seen belongs to a
+-- worker that lost its lease.
 UPDATE task
 SET lease_epoch = $3
-WHERE id = $1 AND lead = $2 AND state = 'active' AND lease_epoch <= $3
+WHERE id = $1 AND lead = $2 AND state = 'active' AND lease_epoch <= $3 AND revision = $4
 RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELECT is_self FROM node WHERE identity = $2) AS led_here;
 
 -- task_standing --
 -- Why accept_epoch found nothing.
-SELECT state::text, lead, lease_epoch FROM task WHERE id = $1;
+SELECT state::text, lead, lease_epoch, revision FROM task WHERE id = $1;
 
 -- exchange_answer --
 SELECT state::text, answer, task_id FROM exchange WHERE id = $1;
