@@ -108,7 +108,7 @@ def go_on(
     """
     if anew:
         coming = first_slot(recurrence, now)
-        passed = [slot for slot in freed if slot < now and _is_nominal(recurrence, slot)]
+        passed = [slot for slot in freed if slot <= now and _is_nominal(recurrence, slot)]
         start = min([*passed[:1], *([] if coming is None else [coming])], default=None)
         return Standing(standing.planned_to if start is None else start - 1, start)
     planned_to = standing.planned_to

@@ -130,7 +130,7 @@ async def test_a_resumed_task_is_planned_from_now_on(world: World) -> None:
 
 async def test_a_slot_is_never_run_twice(world: World) -> None:
     """A pause and a resumption leave the run that was about to start, and make no other of it."""
-    (a, b), task = await _task(world)
+    (a, _), task = await _task(world)
     world.clock.move_to(START + EVERY + times.SECOND)
     await a.node.changing.pause(task)
     await a.node.changing.resume(task)
