@@ -98,7 +98,7 @@ def free_ranges(question: Question, occupied: Sequence[Occupied]) -> Free:
     """The free ranges, given what occupies time in any window (in any order, overlapping)."""
     conflicting = blockers(question.scheduling_class)
     blocking = [each for each in occupied if each.scheduling_class in conflicting]
-    lasting = [each for each in blocking if each.fixed or each.priority >= question.priority]
+    lasting = [each for each in blocking if not _gives_way(each, question.priority)]
     free = _free(question, _merged(blocking))
     displacing = free if len(lasting) == len(blocking) else _free(question, _merged(lasting))
     return Free(
@@ -114,6 +114,22 @@ def free_ranges(question: Question, occupied: Sequence[Occupied]) -> Free:
 
 def _merged(occupied: Sequence[Occupied]) -> list[Span]:
     return normalise(chain.from_iterable(each.spans for each in occupied))
+
+
+def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:
+    """What gives way to a run that starts then; the query ``set_aside`` takes the same runs."""
+    conflicting = blockers(question.scheduling_class)
+    return [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting
+        and _gives_way(booking, question.priority)
+        and _overlap(start, start + question.duration, booking) > 0
+    ]
+
+
+def _gives_way(booking: Booking | Occupied, priority: int) -> bool:
+    return not booking.fixed and booking.priority < priority
 
 
 def trimmed(question: Question, window: Span) -> Span:
@@ -152,8 +168,7 @@ def obstacles(
     lasting = [
         booking
         for booking in bookings
-        if booking.scheduling_class in conflicting
-        and (booking.fixed or booking.priority >= question.priority)
+        if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
     ]
     ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
     starts = [booking.starts_at for booking in ordered]
