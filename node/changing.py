@@ -257,7 +257,7 @@ def document_of(task: StoredTask) -> dict[str, Any]:
     return {
         "test": {"type": task.test, "spec": task.spec},
         "tools": list(task.tools),
-        "schedule": schedule.model_dump(mode="json", exclude_none=True),
+        "schedule": schedule.model_dump(mode="json"),
         "priority": task.priority,
         "campaign": task.campaign,
         "reference": task.reference,
