@@ -90,6 +90,7 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
         ({"schedule": {"repeat": "PT1S"}}, "/schedule/repeat"),
         ({"test": {"type": "rtt"}}, "/test/type"),
         ({"colour": "red"}, "/colour"),
+        ({"priority": "high"}, "/priority"),
         ({"test": {"spec": {"duration": 7}}}, "/test/spec/duration"),
     ):
         refused = await a.ask("PATCH", path, wrong)

@@ -296,7 +296,6 @@ async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> Non
         ({"participants": ["a", "c"]}, "/participants"),
         ({"schedule": {"repeat": "PT1S"}}, "/schedule/repeat"),
         ({"schedule": {"until": "2020-01-01T00:00:00Z"}}, "/schedule/until"),
-        ({"priority": "high"}, "/priority"),
         ({"tools": ["hammer"]}, "/tools/0"),
         ({"test": None}, "/test/type"),
     ],

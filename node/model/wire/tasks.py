@@ -107,13 +107,15 @@ class TaskPatch(Document):
         description="The revision that was read. If the task has been changed since, nothing is "
         "changed and the answer is 409; without it the newest is changed.",
     )
-    test: dict[str, Any] | None = Field(None, description="Fields of the test: its spec.")
-    tools: Any = None
+    test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
+    tools: tuple[Name, ...] | None = Field(None, max_length=16)
     schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
-    priority: Any = None
-    campaign: Any = None
+    priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
+    campaign: Name | None = None
     reference: Any = None
-    participants: Any = Field(None, description="Refused if others would take part.")
+    participants: tuple[Host, ...] | None = Field(
+        None, max_length=PARTICIPANTS_MAX, description="Refused if others would take part."
+    )
 
     def changes(self) -> dict[str, Any]:
         """The patch itself, as it was sent."""
