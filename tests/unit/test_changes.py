@@ -44,7 +44,7 @@ RECURRENCES = st.builds(
     slip=st.integers(0, 30).map(lambda m: m * MINUTE),
 )
 INSTANTS = st.integers(0, 1000 * 60).map(lambda s: START + s * times.SECOND)
-FAR = START + 1200 * MINUTE
+FAR = START + 1700 * MINUTE
 
 
 def _no_null(value: Any) -> bool:
