@@ -364,9 +364,11 @@ async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
     return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
 
 
-async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
-    """Holds whose life is over, oldest first."""
-    rows = await connection.fetch(_SQL["expired_holds"], now)
+async def expired_holds(
+    connection: Connection, now: int, silent: Sequence[str], limit: int
+) -> list[ExpiredHold]:
+    """Holds whose life is over, oldest first, but for those of ``silent`` leads."""
+    rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
     return [
         ExpiredHold(row["id"], row["task_id"], row["lead"], row["held_at"], row["expires_at"])
         for row in rows

@@ -240,9 +240,10 @@ RETURNING id;
 
 -- wake_dropped --
 -- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
--- be planned again, but not at once, so that the pauses between failed attempts stay pauses.
+-- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
+-- the pause is set already.
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, dropped.slot)
+SET plan_at = CASE WHEN failures = 0 THEN least(plan_at, $2) ELSE coalesce(plan_at, $2) END, next_run_at = least(next_run_at, dropped.slot)
 FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
 INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;
@@ -275,12 +276,13 @@ WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
 RETURNING planning.task_id;
 
 -- expired_holds --
+-- Not of the leads that have just given no decision.
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
-WHERE exchange.state = 'held' AND exchange.expires_at <= $1
+WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])
 ORDER BY exchange.expires_at
-LIMIT 200;
+LIMIT $3;
 
 -- notify --
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

@@ -1,7 +1,7 @@
 -- fence --
 -- At the lead: whoever plans the task at this moment has lost its lease; the epoch makes its late messages harmless.
 UPDATE planning
-SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL
+SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL, waits_for = NULL, waits_until = NULL
 WHERE task_id = $1
 RETURNING lease_epoch;
 
@@ -108,8 +108,8 @@ LIMIT 1;
 SELECT count(DISTINCT slot) FROM run WHERE task_id = $1 AND slot >= $2 AND slot < $3 AND NOT freed;
 
 -- keep_change --
-INSERT INTO decision (task_id, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace)
-VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $7);
+INSERT INTO decision (task_id, first_at, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace)
+VALUES ($1, $2, $2, $3, $4, 0, 0, $5, $6, $7);
 
 -- letters_left --
 -- Whether other participants have not heard of the task's change yet.
