@@ -63,10 +63,9 @@ class Consent:
             return known
         if kept:
             await keep(connection, stored(introduction, lead), known, now)
-        if known is not None:
-            revision, paused_at = introduction.revision, introduction.paused_at
-            if await changes.stand(connection, task, revision, paused_at):
-                await bookings.notify(connection, "task", task, _word(introduction))
+        revision, paused_at = introduction.revision, introduction.paused_at
+        if await changes.stand(connection, task, revision, paused_at) and known is not None:
+            await bookings.notify(connection, "task", task, _word(introduction))
         return known
 
     async def _free(

@@ -130,9 +130,10 @@ async def end(connection: Connection, task: UUID, state: str, reason: str, now: 
     return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
 
 
-async def stop_planning(connection: Connection, task: UUID) -> None:
-    """Nothing more to plan for this task."""
-    await connection.execute(_SQL["stop_planning"], task)
+async def stop_planning(connection: Connection, task: UUID) -> int | None:
+    """Nothing more to plan for this task; until when a worker may still be planning it."""
+    until: int | None = await connection.fetchval(_SQL["stop_planning"], task)
+    return until
 
 
 async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:

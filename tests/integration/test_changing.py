@@ -376,3 +376,30 @@ async def test_a_change_in_the_middle_of_planning_holds(
     assert LEFT[act] - 1 <= await _agreed(a, b) <= LEFT[act] + 1
     rows = await a.rows("SELECT slot FROM run WHERE NOT freed AND state NOT IN ('cancelled')")
     assert len({row[0] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("phase", ["asked", "answered"])
+async def test_a_change_overtakes_an_introduction(world: World, act: str, phase: str) -> None:
+    """A participant that is just being introduced ends up with the task as its lead has it."""
+    a, b = await world.two()
+    spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
+    document = {"test": {"type": "idle", "spec": spec}, "schedule": {"repeat": "PT1H"}}
+    world.cut = {AB}
+    task, _ = await a.node.admission.create(TaskDocument.model_validate(document), None)
+    world.cut = set()
+
+    async def change(call: Call, at: str) -> None:
+        if (call, at) == (("a", "b", "introduce"), phase):
+            world.watch = None
+            await ACTS[act](a, task)
+            await a.deliver()
+
+    world.watch = change
+    await a.plan()
+    assert world.watch is None
+    await world.pass_time(3 * times.MINUTE, 15 * times.SECOND)
+    assert LEFT[act] <= await _agreed(a, b) <= LEFT[act] + 1
+    there, here = await _task_row(a, task), await _task_row(b, task)
+    assert (here["word"], here["revision"]) == (there["word"], there["revision"])
+    assert here["schedule"] == there["schedule"]

@@ -84,7 +84,7 @@ WHERE id = $1 AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
-UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1;
+UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1 RETURNING lease_until;
 
 -- wake_planning --
 -- Something changed for this task: plan it now, from this slot on.
