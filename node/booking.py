@@ -23,7 +23,7 @@ from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
 from node.model.timeline import (
     Booking,
     Free,
-    Occupied,
+    Occupation,
     Question,
     answer,
     free_ranges,
@@ -99,17 +99,17 @@ class TimeLine:
         now = self._clock.now()
         questions = [self._question(request, now) for request in requests]
         asked = [
-            [cut for window in question.windows if (cut := trimmed(question, window))[0] < cut[1]]
-            if blockers(question.scheduling_class)
-            else []
+            cut
             for question in questions
+            if blockers(question.scheduling_class)
+            for window in question.windows
+            if (cut := trimmed(question, window))[0] < cut[1]
         ]
         fixed_before = now + self._settings.start_margin
-        found: list[list[Occupied]] = [[] for _ in questions]
         async with self._database.connection() as connection:
-            if any(asked):
-                found = await bookings.occupied(connection, asked, fixed_before)
-            free = [free_ranges(*each) for each in zip(questions, found, strict=True)]
+            found = await bookings.occupied(connection, asked, fixed_before) if asked else []
+            occupation = Occupation(found)
+            free = [free_ranges(question, occupation) for question in questions]
             full = [
                 question.windows[index]
                 for question, each in zip(questions, free, strict=True)

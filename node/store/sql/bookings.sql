@@ -1,22 +1,29 @@
 -- occupied --
--- What occupies time in the windows of each question, as one string of instants for each class and priority: start and
--- end of each run in turn, eight bytes each, as Postgres sends them. Background runs are not in the index and not read.
-WITH question AS (
-    SELECT asked.number, range_agg(tstzrange(asked.starts_at, asked.ends_at)) AS during
-    FROM unnest($1::integer [], $2::timestamptz [], $3::timestamptz []) AS asked (number, starts_at, ends_at)
-    GROUP BY asked.number
-)
-
+-- What occupies time in these windows, as one string of instants for each class and priority: start and end of each
+-- span in turn, eight bytes each, as Postgres sends them. Runs of a campaign share their times: each is sent once.
+-- Background runs are not in the index and not read.
 SELECT
-    question.number,
-    run.scheduling_class::text,
-    run.priority,
-    (run.state = 'running' OR run.starts_at < $4) AS fixed,
-    string_agg(timestamptz_send(run.starts_at) || timestamptz_send(run.ends_at), ''::bytea) AS spans
-FROM question
-INNER JOIN run ON question.during && run.during
-WHERE run.lane IS NOT NULL AND run.state IN ('booked', 'running')
-GROUP BY question.number, run.scheduling_class, run.priority, fixed;
+    span.scheduling_class::text,
+    span.priority,
+    span.fixed,
+    string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
+FROM (
+    SELECT DISTINCT
+        run.scheduling_class,
+        run.priority,
+        run.starts_at,
+        run.ends_at,
+        (run.state = 'running' OR run.starts_at < $3) AS fixed
+    FROM run
+    WHERE
+        run.during && (
+            SELECT range_agg(tstzrange(asked.starts_at, asked.ends_at))
+            FROM unnest($1::timestamptz [], $2::timestamptz []) AS asked (starts_at, ends_at)
+        )
+        AND run.lane IS NOT NULL
+        AND run.state IN ('booked', 'running')
+) AS span
+GROUP BY span.scheduling_class, span.priority, span.fixed;
 
 -- blocking_runs --
 -- What occupies time in these windows, run by run.
