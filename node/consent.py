@@ -63,8 +63,10 @@ class Consent:
             return known
         if kept:
             await keep(connection, stored(introduction, lead), known, now)
-        revision, paused_at = introduction.revision, introduction.paused_at
-        if await changes.stand(connection, task, revision, paused_at) and known is not None:
+        # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
+        revision = introduction.revision if kept or known is None else known.revision
+        stands = await changes.stand(connection, task, revision, introduction.paused_at)
+        if stands and known is not None:
             await bookings.notify(connection, "task", task, _word(introduction))
         return known
 

@@ -14,6 +14,7 @@ import pytest
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument, NotAllowed, RefusedByParticipant
 from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.store import runs
 from tests.clocks import START
 from tests.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World
 
@@ -257,8 +258,24 @@ async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World)
             "SELECT spec ->> 'duration', ends_at - starts_at FROM run WHERE NOT freed ORDER BY 2"
         )
         assert rows[0][0] == "PT1M"
+        async with site.database.connection() as connection:
+            due = await runs.due_runs(connection, START + times.MINUTE)
+        assert [run.spec["duration"] for run in due] == ["PT1M"]
         assert {(row[0], row[1]) for row in rows[1:]} == {(None, rows[1][1])}
         assert rows[1][1] - rows[0][1] == times.MINUTE
+
+
+async def test_a_paused_task_is_edited_for_later(world: World) -> None:
+    """It stays paused, on all nodes, and is planned under the new terms when it is resumed."""
+    (a, b), task = await _task(world)
+    await a.node.changing.pause(task)
+    await a.node.changing.edit(task, _patch(schedule={"repeat": "PT2H"}))
+    await world.pass_time(10 * times.SECOND)
+    assert await _agreed(a, b) == 0
+    assert [(await _task_row(site, task))["word"] for site in (a, b)] == ["paused", "paused"]
+    await a.node.changing.resume(task)
+    await world.pass_time(10 * times.SECOND)
+    assert await _agreed(a, b) == DAY_OF_RUNS // 2
 
 
 async def test_a_refused_edit_changes_nothing(world: World) -> None:

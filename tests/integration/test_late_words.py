@@ -142,7 +142,8 @@ async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
     answered = await b.node.consent.consider(a.identity, paused)
     assert not answered.accepted
     assert list((await b.states()).values()) == ["cancelled"]
-    assert (await b.rows("SELECT state::text FROM task"))[0][0] == "paused"
+    row = (await b.rows("SELECT state::text, revision FROM task"))[0]
+    assert tuple(row) == ("paused", 1)
 
 
 async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:

@@ -180,10 +180,15 @@ DELETE FROM run
 WHERE
     ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
     AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
-    -- A task with max_runs counts them as long as it is planned.
-    AND NOT EXISTS (
-        SELECT FROM task
-        WHERE task.id = run.task_id AND task.state IN ('active', 'paused') AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+    -- A task with max_runs counts them as long as it is planned, but not those it has given up.
+    AND (
+        freed
+        OR NOT EXISTS (
+            SELECT FROM task
+            WHERE
+                task.id = run.task_id AND task.state IN ('active', 'paused')
+                AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+        )
     );
 
 -- purge_decisions --
