@@ -204,6 +204,7 @@ class Negotiator:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
+            revision=claimed.revision,
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )

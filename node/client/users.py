@@ -129,6 +129,22 @@ class UserClient:
         """Cancel a task with all its runs; doing it twice changes nothing."""
         return _read(Task, await self._ask("DELETE", f"/tasks/{task}"))
 
+    async def pause_task(self, task: UUID) -> Task:
+        """Free a task's runs to come and plan no others; doing it twice changes nothing."""
+        return _read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
+
+    async def resume_task(self, task: UUID) -> Task:
+        """Have a paused task planned again; doing it twice changes nothing."""
+        return _read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
+
+    async def edit_task(
+        self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Task:
+        """Change a task by a merge patch; with ``dry_run`` only the task as it would be."""
+        query = {"dry_run": "true" if dry_run else None}
+        answered = await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch)
+        return _read(Task, answered)
+
     async def explain_task(self, task: UUID) -> Explanation:
         """Why the task is as it is."""
         return _read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
