@@ -21,16 +21,20 @@ class Consent:
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Check that this host can do its part; keep the task if it can."""
-        reason = self._why_not(introduction)
-        if reason is not None:
-            return IntroductionAnswer(accepted=False, reason=reason)
-        offered = self._offered(introduction)
-        if lead != self._identity:
+        answered = self.judge(introduction)
+        if answered.accepted and lead != self._identity:
             async with self._database.transaction() as connection:
                 if not await tasks.keep(connection, stored(introduction, lead)):
                     taken = f"a task with the id {introduction.task} is led by another node"
                     return IntroductionAnswer(accepted=False, reason=taken)
-        return IntroductionAnswer(accepted=True, tools=offered)
+        return answered
+
+    def judge(self, introduction: Introduction) -> IntroductionAnswer:
+        """What it would say to this introduction; nothing is kept."""
+        reason = self._why_not(introduction)
+        if reason is not None:
+            return IntroductionAnswer(accepted=False, reason=reason)
+        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
 
     def _offered(self, introduction: Introduction) -> tuple[str, ...]:
         return tuple(

@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,11 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.prospect import Prospect
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
@@ -67,6 +69,9 @@ _OWNER = "owner"
 
 log = structlog.get_logger()
 
+Plans = Callable[[PlanRequest], Awaitable[Plan]]
+"""What would happen if a task were posted; nothing is booked or kept by asking."""
+
 
 def program_version() -> str:
     """The installed version, for cards and descriptions."""
@@ -78,6 +83,9 @@ def program_version() -> str:
 
 class Node:
     """This host's node. Made by :func:`assemble`."""
+
+    plans: Plans
+    """Set by who puts node and lead together: what would happen is the lead's to say."""
 
     def __init__(
         self,
@@ -110,7 +118,8 @@ class Node:
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, self.capabilities, key.identity)
-        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
+        self.prospect = Prospect(database, clock, settings.start_margin)
+        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent, self.prospect)
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(
