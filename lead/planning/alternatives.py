@@ -204,8 +204,13 @@ def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
 
 def _whole(start: int, latest: int) -> int:
     """The next whole second, unless that is too late: people read these."""
-    rounded = -(-start // times.SECOND) * times.SECOND
+    rounded = _rounded(start)
     return rounded if rounded <= latest else start
+
+
+def _rounded(instant: int) -> int:
+    """Up to a whole second."""
+    return -(-instant // times.SECOND) * times.SECOND
 
 
 def _start_at(situation: Situation, start: int, penalty: int) -> Change:
@@ -213,7 +218,7 @@ def _start_at(situation: Situation, start: int, penalty: int) -> Change:
     return Change(
         Kind.LATER,
         min(1.0, delay / times.DAY) + penalty,
-        f"starts at {format_instant(start)}, {format_duration(delay)} later",
+        f"starts at {format_instant(start)}, {format_duration(_rounded(delay))} later",
         {"start": format_instant(start)},
     )
 
@@ -234,7 +239,7 @@ def _shifted(situation: Situation) -> list[Change] | str:
             return [_start_at(situation, situation.anchor + shift, 0)]
         steps = [_step(situation, slot) for slot in slots if slot.nominal not in placed]
         step = min((step for step in steps if step is not None), default=0)
-        shift += -(-step // times.SECOND) * times.SECOND
+        shift = _rounded(situation.anchor + shift + step) - situation.anchor
         if not step or shift >= repeat:
             break
     if best[1]:
@@ -337,7 +342,7 @@ def _slip(situation: Situation) -> list[Change] | str:
         step = None if slot.nominal in placed else _step(situation, slot)
         if step is not None:
             late = slot.latest_start(situation.duration) + step - slot.nominal
-            needed = max(needed, -(-late // times.SECOND) * times.SECOND)
+            needed = max(needed, _rounded(late))
     widened = situation.schedule.model_copy(update={"slip": needed})
     penalty = _penalty(situation, widened, situation.duration) if needed > slip else None
     if penalty is None:

@@ -90,7 +90,11 @@ async def test_nothing_is_kept_anywhere(world: World) -> None:
     await _busy(b, [b], HOUR - MINUTE, HOUR + MINUTE)
     await _busy(a, [a, b], HOUR + 30 * MINUTE, HOUR + 40 * MINUTE, priority=-3)
     before = await _everything(a, b)
-    schedules = (_at(HOUR, slip="PT0S"), _at(HOUR + 33 * MINUTE, slip="PT0S"), {})
+    schedules: tuple[dict[str, Any], ...] = (
+        _at(HOUR, slip="PT0S"),
+        _at(HOUR + 33 * MINUTE, slip="PT0S"),
+        {},
+    )
     outcomes = [(await plan(world, a, idle(a, b, **schedule))).outcome for schedule in schedules]
     b.node.capabilities.tests = {}
     outcomes.append((await plan(world, a, idle(a, b))).outcome)
