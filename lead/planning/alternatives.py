@@ -14,9 +14,10 @@ slip       a repeating task: as much more slip as the runs without time need  ad
 less-often a repeating task: the smallest multiple of its interval            share of runs lost
 ========== ================================================================== ==================
 
-A change helps if all runs find time, or, where that cannot be had, more of them than as posted;
-then it counts as 1 further away. *Nearest* is the smallest distance. One change of each kind comes
-before a second of any, so that three alternatives are three different ways out where there are.
+A change helps if more runs find time than as posted (or, less often, all that are left): best all
+of them; where that cannot be had it counts as 1 further away. *Nearest* is the smallest distance.
+One change of each kind comes before a second of any, so that three alternatives are three different
+ways out where there are.
 """
 
 from __future__ import annotations
@@ -235,8 +236,8 @@ def _shifted(situation: Situation) -> list[Change] | str:
         slots, placed = _tried(situation, schedule, situation.duration)
         if len(placed) > best[0]:
             best = (len(placed), shift)
-        if slots and len(placed) == len(slots):
-            return [_start_at(situation, situation.anchor + shift, 0)]
+            if len(placed) == len(slots):
+                return [_start_at(situation, situation.anchor + shift, 0)]
         steps = [_step(situation, slot) for slot in slots if slot.nominal not in placed]
         step = min((step for step in steps if step is not None), default=0)
         shift = _rounded(situation.anchor + shift + step) - situation.anchor
@@ -269,11 +270,14 @@ def _tried(
 
 
 def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | None:
-    """0 if all runs find time, 1 if more than as posted, None if the change does not help."""
+    """0 if all runs find time, 1 if more than as posted, None if the change does not help.
+
+    Pushing runs out of the horizon is no help: that they are not asked for gives them no time.
+    """
     slots, placed = _tried(situation, schedule, duration)
-    if slots and len(placed) == len(slots):
-        return 0
-    return 1 if len(placed) > situation.placed else None
+    if len(placed) <= situation.placed:
+        return None
+    return 0 if len(placed) == len(slots) else 1
 
 
 def _shorter(situation: Situation) -> list[Change] | str:
@@ -364,7 +368,8 @@ def _less_often(situation: Situation) -> list[Change] | str:
         return "it has no interval"
     for multiple in _MULTIPLES:
         schedule = situation.schedule.model_copy(update={"repeat": multiple * repeat})
-        if _penalty(situation, schedule, situation.duration) == 0:
+        slots, placed = _tried(situation, schedule, situation.duration)
+        if slots and len(placed) == len(slots):
             more, less = format_duration(multiple * repeat), format_duration(repeat)
             return [
                 Change(

@@ -41,8 +41,9 @@ class Outlook(Document):
     """What they would mean here."""
 
     displaced: tuple[Obstacle, ...] = Field(
+        max_length=DISPLACED_MAX,
         description="Runs that would give way, by start; each names the index of the run it would "
-        f"give way to. At most {DISPLACED_MAX} are named."
+        "give way to.",
     )
-    displaced_count: int
-    hours: tuple[Hour, ...]
+    displaced_count: int = Field(ge=0, description="How many would, named or not.")
+    hours: Annotated[tuple[Hour, ...], Field(min_length=HOURS, max_length=HOURS)]
