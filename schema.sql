@@ -124,14 +124,16 @@ CREATE TABLE planning (
     failures integer NOT NULL DEFAULT 0,
     lease_owner text,
     lease_until timestamptz,
-    lease_epoch bigint NOT NULL DEFAULT 0
+    lease_epoch bigint NOT NULL DEFAULT 0,
+    added_at timestamptz NOT NULL
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task it leads and still plans.';
 COMMENT ON COLUMN planning.next_run_at IS 'Nominal start of the first slot without a run.';
 COMMENT ON COLUMN planning.plan_at IS 'When to plan next; null when there is nothing left to plan.';
 COMMENT ON COLUMN planning.planned_to IS 'Every slot up to and including this one has been asked for.';
+COMMENT ON COLUMN planning.added_at IS 'When the task was created: of tasks due at the same time the older goes first.';
 COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; sets the pause.';
-CREATE INDEX planning_next ON planning (next_run_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
 -- Bookings and runs
@@ -220,6 +222,7 @@ CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
+CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

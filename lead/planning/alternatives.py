@@ -25,16 +25,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 from lead.planning.agenda import Limits, Slot
 from lead.planning.forecast import fresh_agenda
-from lead.planning.placement import Offer, choose
+from lead.planning.placement import Offer, choose, common
 from node.model import times
 from node.model.recurrence import validate
 from node.model.scheduling import recurrence_of
-from node.model.spans import Span, at_least, clip, intersect, normalise
+from node.model.spans import Span, at_least, clip
 from node.model.times import format_duration, format_instant
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
@@ -94,8 +94,8 @@ class Situation:
         """What all have free at the same time."""
         return Offer(
             "all",
-            reduce(intersect, [normalise(offer.free) for offer in self.offers]),
-            reduce(intersect, [normalise(offer.free_displacing) for offer in self.offers]),
+            common([offer.free for offer in self.offers]),
+            common([offer.free_displacing for offer in self.offers]),
         )
 
     @property

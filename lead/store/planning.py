@@ -21,7 +21,8 @@ async def claim(
 ) -> list[Claim]:
     """Take the tasks due whose next run comes soonest, with a lease on each."""
     rows = await connection.fetch(_SQL["claim"], now, before, limit, owner, lease_until)
-    return sorted((_claim(dict(row)) for row in rows), key=lambda found: found.next_run_at)
+    found = [_claim(dict(row)) for row in rows]
+    return sorted(found, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
 
 
 def _claim(row: dict[str, Any]) -> Claim:
