@@ -13,6 +13,10 @@ from node.model.errors import InvalidDocument
 from node.model.times import format_instant
 from node.model.wire.plans import Outcome, Plan
 from node.model.wire.tasks import TaskDocument
+from node.plugins import registry
+from node.plugins.contracts import Requirement
+from node.plugins.tests.idle import IdleSpec
+from node.plugins.tools.sleep import SleepTool
 from tests.clocks import START, ManualClock
 from tests.prospects import idle, plan
 from tests.worlds import (
@@ -267,3 +271,55 @@ async def test_a_hold_that_is_not_committed_is_in_the_way(world: World) -> None:
     assert (await plan(world, a, document)).outcome is Outcome.NO_TIME
     await b.node.time_line.commit(exchange, commit_request(request, keep=0))
     assert (await plan(world, a, document)).outcome is Outcome.FOUND
+
+
+class _Doze(SleepTool):
+    """Half a sleep, by another program."""
+
+    name = "doze"
+    preference = -1
+    requirement = Requirement(program="doze", package="dozeutils")
+
+    def duration(self, spec: IdleSpec) -> int:
+        return spec.duration // 2
+
+
+@pytest.fixture
+def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idling has two tools: ``sleep`` and, half as long, ``doze``."""
+    tools = {"sleep": SleepTool(), "doze": _Doze()}
+    monkeypatch.setattr(registry, "tools_for", lambda _: tuple(tools.values()))
+    monkeypatch.setattr(registry, "tools", lambda: tools)
+
+
+@pytest.mark.usefixtures("two_tools")
+async def test_another_tool_where_one_is_missing(world: World) -> None:
+    """A refusal for want of a tool names the one that all have; its document is accepted."""
+    a, b = await world.two()
+    b.node.capabilities._which = lambda program: program if program == "doze" else None
+    document = idle(a, b, tools=["sleep"], **_at(HOUR))
+    found = await plan(world, a, document)
+    assert found.outcome is Outcome.REFUSED
+    [other] = found.alternatives
+    assert (other.kind, other.differs, other.placed) == ("tool", "measures with doze", 1)
+    assert other.document == {**document, "tools": ["doze"]}
+    assert {none.kind for none in found.no_alternatives} == {"later", "shorter"}
+    assert await _posted(a, other.document) == [(HOUR, HOUR + 150 * times.SECOND)]
+    both = await plan(world, a, idle(a, b, tools=["sleep", "doze"], **_at(HOUR)))
+    assert (both.outcome, both.tool) == (Outcome.FOUND, "doze")
+
+
+@pytest.mark.usefixtures("two_tools")
+async def test_another_tool_where_time_is_short(world: World) -> None:
+    """A tool that takes less time is an alternative where that much is free; else that is said."""
+    a, b = await world.two()
+    await _busy(b, [b], HOUR + 3 * MINUTE, HOUR + 20 * MINUTE)
+    found = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT0S")))
+    assert found.outcome is Outcome.NO_TIME
+    assert [other.kind for other in found.alternatives] == ["later", "tool", "shorter"]
+    [tool] = [other for other in found.alternatives if other.kind == "tool"]
+    assert tool.differs == "measures with doze instead of sleep"
+    assert tool.starts_at == HOUR
+    found = await plan(world, a, idle(a, b, seconds=600, **_at(HOUR, slip="PT0S")))
+    reasons = {none.kind: none.reason for none in found.no_alternatives}
+    assert reasons["tool"] == "doze would not find the time either"
