@@ -22,6 +22,7 @@ ways out where there are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -97,6 +98,12 @@ class Situation:
             common([offer.free for offer in self.offers]),
             common([offer.free_displacing for offer in self.offers]),
         )
+
+    @cached_property
+    def fitting(self) -> tuple[list[Span], list[int]]:
+        """Where a run fits if others give way, and the ends of these ranges."""
+        spans = at_least(self.common.free_displacing, self.duration)
+        return spans, [end for _, end in spans]
 
     @property
     def duration(self) -> int:
@@ -251,10 +258,12 @@ def _shifted(situation: Situation) -> list[Change] | str:
 def _step(situation: Situation, slot: Slot) -> int | None:
     """How much later this slot has to be to reach the next time that all have."""
     latest = slot.latest_start(situation.duration)
-    start = next(
-        iter(_starts(situation.common.free_displacing, latest + 1, situation.duration)), None
-    )
-    return None if start is None else start - latest
+    fitting, ends = situation.fitting
+    at = bisect_left(ends, latest + 1 + situation.duration)
+    if at == len(fitting):
+        return None
+    start = max(latest + 1, fitting[at][0])
+    return _whole(start, ends[at] - situation.duration) - latest
 
 
 def _tried(
