@@ -61,6 +61,7 @@ class Exchange:
     commit: CommitRequest | None = None
     runs: list[RunRequest] = field(default_factory=list)
     unknown_to: set[str] = field(default_factory=set)
+    beyond: bool = False
     outcome: str = "no time"
 
     @property
@@ -143,6 +144,12 @@ async def ask(
     return asked
 
 
+def cut_short(slots: Sequence[Slot], proposals: Mapping[str, Proposal], within: int) -> bool:
+    """Whether somebody books less far ahead than one of these that ends ``within`` the horizon."""
+    latest = min(proposal.horizon for proposal in proposals.values())
+    return any(latest < slot.end <= within for slot in slots)
+
+
 class Negotiator:
     """Leads exchanges with the participants of a task."""
 
@@ -158,12 +165,23 @@ class Negotiator:
         return self._terms.hold_life
 
     async def exchange(
-        self, claimed: Claim, participants: Sequence[Participant], slots: Sequence[Slot]
+        self,
+        claimed: Claim,
+        participants: Sequence[Participant],
+        slots: Sequence[Slot],
+        within: int | None = None,
     ) -> Exchange:
-        """Ask for these slots and hold what was chosen; nothing is decided yet."""
+        """Ask for these slots and hold what was chosen; nothing is decided yet.
+
+        If a participant books less far ahead than a slot that ends ``within`` this horizon, nothing
+        is chosen: the slots are ``beyond``, and fewer are to be asked for.
+        """
         done = Exchange(slots)
         await self._propose(claimed, participants, done)
         if done.reasons:
+            return done
+        done.beyond = within is not None and cut_short(slots, done.proposals, within)
+        if done.beyond:
             return done
         rng = drawing(claimed.task, claimed.lease_epoch, claimed.schedule)
         done.choices = choose(slots, done.offers, claimed.duration, rng)

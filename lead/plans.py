@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lead.negotiation import Asked, ask, drawing
+from lead.negotiation import Asked, ask, cut_short, drawing
 from lead.participants import Adviser
 from lead.planner import ChooseTool
 from lead.planning import forecast
@@ -65,6 +65,7 @@ class Considered:
     """A task as its participants see it, and what came of asking for its time."""
 
     introduction: Introduction
+    limits: Limits
     placed: Placed
     asked: Asked = field(default_factory=Asked)
 
@@ -103,11 +104,11 @@ class Foresight:
             refusals.append(error.detail)
         if refusals:
             failure = (Outcome.REFUSED, "; ".join(refusals))
-            return Considered(introduction, Placed(failure=failure))
+            return Considered(introduction, self._limits, Placed(failure=failure))
         for participant in introduction.participants:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
-                return Considered(introduction, Placed(failure=failure))
+                return Considered(introduction, self._limits, Placed(failure=failure))
         return await self._place(introduction)
 
     async def _ask_all(self, introduction: Introduction) -> Introduction:
@@ -134,22 +135,33 @@ class Foresight:
         return introduction.model_copy(update={"tool": tool, "duration": duration})
 
     async def _place(self, introduction: Introduction) -> Considered:
-        """Ask for the time as real planning would, and choose as it would."""
-        agenda = fresh_agenda(
-            introduction.schedule,
-            introduction.created_at,
-            introduction.duration,
-            self._limits,
-            self._clock.now(),
-        )
-        asked = Asked()
-        if agenda.slots:
-            windows = [(slot.start, slot.end) for slot in agenda.slots]
-            asked = await self._propose(introduction, introduction.duration, windows)
-            for failure in asked.failures.values():
-                placed = Placed(agenda, failure=(Outcome(failure.outcome), failure.reason))
-                return Considered(introduction, placed, asked)
-        return Considered(introduction, _chosen(introduction, agenda, asked), asked)
+        """Ask for the time as real planning would, and choose as it would.
+
+        As there, it is asked again for less if a participant books less far ahead.
+        """
+        found, ahead = await self._offered(introduction, self._limits)
+        if ahead < self._limits.horizon:
+            found, _ = await self._offered(introduction, replace(self._limits, horizon=ahead))
+        return found
+
+    async def _offered(self, introduction: Introduction, limits: Limits) -> tuple[Considered, int]:
+        """What comes of asking up to this horizon, and how far ahead to ask instead."""
+        now = self._clock.now()
+        schedule, created_at = introduction.schedule, introduction.created_at
+        agenda = fresh_agenda(schedule, created_at, introduction.duration, limits, now)
+        if not agenda.slots:
+            placed = _chosen(introduction, agenda, Asked())
+            return Considered(introduction, limits, placed), limits.horizon
+        windows = [(slot.start, slot.end) for slot in agenda.slots]
+        asked = await self._propose(introduction, introduction.duration, windows)
+        for failure in asked.failures.values():
+            placed = Placed(agenda, failure=(Outcome(failure.outcome), failure.reason))
+            return Considered(introduction, limits, placed, asked), limits.horizon
+        placed = _chosen(introduction, agenda, asked)
+        ahead = limits.horizon
+        if cut_short(agenda.slots, asked.proposals, now + limits.horizon):
+            ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
+        return Considered(introduction, limits, placed, asked), ahead
 
     async def _propose(
         self, introduction: Introduction, duration: int, windows: Sequence[tuple[int, int]]
@@ -232,7 +244,8 @@ class Foresight:
             durations.append(self._occupied(introduction, least, introduction.tool or ""))
         shortest_run = min([introduction.duration, *(d for d in durations if d is not None)])
         now = self._clock.now()
-        whole = (now + self._limits.margin, now + self._limits.horizon)
+        limits = considered.limits
+        whole = (now + limits.margin, now + limits.horizon)
         asked = await self._propose(introduction, shortest_run, [whole])
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
@@ -241,7 +254,7 @@ class Foresight:
             slots=considered.placed.windows,
             placed=len(considered.placed.choices),
             offers=asked.offers,
-            limits=self._limits,
+            limits=limits,
             now=now,
             tools=tools,
             occupied=lambda spec, tool: self._occupied(introduction, spec, tool),

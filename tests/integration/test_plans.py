@@ -252,6 +252,17 @@ async def test_a_start_beyond_the_horizon_is_said(world: World) -> None:
     assert (found.alternatives, found.no_alternatives) == ((), ())
 
 
+async def test_the_shortest_horizon_counts(world: World) -> None:
+    """A participant that books less far ahead shortens the plan as it shortens the planning."""
+    a, b = await world.site("a"), await world.site("b", horizon=6 * times.HOUR)
+    document = idle(a, b, **_at(HOUR, repeat="PT1H", slip="PT5M"))
+    found = await plan(world, a, document)
+    assert (found.outcome, found.asked, found.no_alternatives) == (Outcome.FOUND, 5, ())
+    assert await _posted(a, document) == _spans(found)
+    document = idle(a, b, **_at(START + 7 * times.HOUR, slip="PT5M"))
+    assert (await plan(world, a, document)).outcome is Outcome.LATER
+
+
 async def test_a_wrong_document_is_refused_as_when_posted(world: World) -> None:
     """The same fault at the same pointer."""
     a = await world.site("a")
