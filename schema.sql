@@ -222,6 +222,7 @@ CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
+CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -94,6 +95,7 @@ class Node:
         self.started = clock.now()
         self.stopping = False
         self.openapi: dict[str, Any] = {}
+        self.served: Counter[str] = Counter()
         self.card = NodeCard(
             identity=key.identity,
             name=settings.name,

@@ -108,21 +108,13 @@ class Wire:
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """As over HTTP."""
-
-        async def commit() -> CommitAnswer:
-            await self._time_line.check_lead(exchange, self._sender.identity)
-            return await self._time_line.commit(exchange, request)
-
-        return await self._call("commit", commit)
+        lead = self._sender.identity
+        return await self._call("commit", lambda: self._time_line.commit(exchange, request, lead))
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """As over HTTP."""
-
-        async def release() -> None:
-            await self._time_line.check_lead(exchange, self._sender.identity, task)
-            await self._time_line.release(exchange, task)
-
-        await self._call("release", release)
+        lead = self._sender.identity
+        await self._call("release", lambda: self._time_line.release(exchange, task, lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As over HTTP."""

@@ -38,6 +38,16 @@ class Booking:
     fixed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Time that runs of one class and priority occupy; ``fixed`` as for :class:`Booking`."""
+
+    scheduling_class: SchedulingClass
+    priority: int
+    fixed: bool
+    spans: Sequence[Span]
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked of a time line: where a run of this class and duration could go.
@@ -65,19 +75,45 @@ class Answer:
 
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
+    found = free_ranges(
+        question,
+        [
+            Occupied(b.scheduling_class, b.priority, b.fixed, ((b.starts_at, b.ends_at),))
+            for b in bookings
+        ],
+    )
+    return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
+
+
+@dataclass(frozen=True)
+class Free:
+    """Free ranges of both passes, and the windows that have none even in pass 2."""
+
+    free: list[Span]
+    free_displacing: list[Span]
+    without: list[int]
+
+
+def free_ranges(question: Question, occupied: Sequence[Occupied]) -> Free:
+    """The free ranges, given what occupies time in any window (in any order, overlapping)."""
     conflicting = blockers(question.scheduling_class)
-    blocking = [b for b in bookings if b.scheduling_class in conflicting]
-    lasting = [b for b in blocking if not _gives_way(b, question.priority)]
-    free = _free(question, normalise((b.starts_at, b.ends_at) for b in blocking))
-    if len(lasting) == len(blocking):
-        displacing = free
-    else:
-        displacing = _free(question, normalise((b.starts_at, b.ends_at) for b in lasting))
-    return Answer(
+    blocking = [each for each in occupied if each.scheduling_class in conflicting]
+    lasting = [each for each in blocking if not _gives_way(each, question.priority)]
+    free = _free(question, _merged(blocking))
+    displacing = free if len(lasting) == len(blocking) else _free(question, _merged(lasting))
+    return Free(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
-        _obstacles(question, displacing, lasting),
+        [
+            index
+            for index, (window, ranges) in enumerate(zip(question.windows, displacing, strict=True))
+            if not ranges and (cut := trimmed(question, window))[0] < cut[1]
+        ],
     )
+
+
+def _merged(occupied: Sequence[Occupied]) -> list[Span]:
+    return normalise(chain.from_iterable(each.spans for each in occupied))
 
 
 def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:
@@ -92,7 +128,7 @@ def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> li
     ]
 
 
-def _gives_way(booking: Booking, priority: int) -> bool:
+def _gives_way(booking: Booking | Occupied, priority: int) -> bool:
     return not booking.fixed and booking.priority < priority
 
 
@@ -124,18 +160,22 @@ def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
     return by_window
 
 
-def _obstacles(
-    question: Question, free: list[list[Span]], lasting: list[Booking]
+def obstacles(
+    question: Question, without: Sequence[int], bookings: Sequence[Booking]
 ) -> list[tuple[int, Booking]]:
-    """For each window with nothing free even in pass 2, the booking that blocks longest."""
+    """For each of these windows, the booking that blocks longest, among those that stay."""
+    conflicting = blockers(question.scheduling_class)
+    lasting = [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
+    ]
     ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
     starts = [booking.starts_at for booking in ordered]
     reach = list(accumulate((booking.ends_at for booking in ordered), max))
     found = []
-    for index, (window, ranges) in enumerate(zip(question.windows, free, strict=True)):
-        start, end = trimmed(question, window)
-        if ranges or start >= end:
-            continue
+    for index in without:
+        start, end = trimmed(question, question.windows[index])
         nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
         if nearby:
             found.append((index, max(nearby, key=partial(_overlap, start, end))))

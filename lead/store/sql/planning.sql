@@ -114,13 +114,13 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- finish_claim --
 -- Give the task back. What woke it meanwhile (a displaced run, an edit) is kept: its plan_at is then earlier.
+-- A cancel under way is waited for: it must see the slots that are going to wait, or keep them from being written.
 UPDATE planning
 SET
     planned_to = $3, next_run_at = $4, plan_at = $5::timestamptz, failures = $6, lease_owner = NULL, lease_until = NULL
-FROM task
+FROM (SELECT state FROM task WHERE id = $1 FOR SHARE) AS task
 WHERE
-    planning.task_id = $1 AND planning.lease_epoch = $2
-    AND task.id = $1 AND (task.state = 'active' OR $5::timestamptz IS NULL)
+    planning.task_id = $1 AND planning.lease_epoch = $2 AND (task.state = 'active' OR $5::timestamptz IS NULL)
 RETURNING planning.task_id;
 
 -- wake_if_waiting --
