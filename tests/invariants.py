@@ -17,34 +17,31 @@ from node.model.scheduling import recurrence_of
 from node.model.wire.participants import Introduction
 from tests.worlds import Site
 
-_OVERLAPS = """
-SELECT one.id, other.id FROM run AS one INNER JOIN run AS other ON one.id < other.id
+_ALWAYS = """
+SELECT 'overlap though their classes may not', one.id::text, other.id::text
+FROM run AS one INNER JOIN run AS other ON one.id < other.id
 WHERE one.participant IS NOT NULL AND other.participant IS NOT NULL
     AND one.state IN ('booked', 'running') AND other.state IN ('booked', 'running')
     AND one.starts_at < other.ends_at AND other.starts_at < one.ends_at
     AND (one.scheduling_class, other.scheduling_class)
         IN (('exclusive', 'exclusive'), ('exclusive', 'normal'), ('normal', 'exclusive'))
-"""
-
-_ASIDE_FOR_NOBODY = """
-SELECT id FROM run
+UNION ALL
+SELECT 'is set aside for a run that is held no more', id::text, displaced_by::text FROM run
 WHERE state = 'set-aside' AND NOT EXISTS (
     SELECT FROM run AS winner INNER JOIN exchange ON winner.exchange_id = exchange.id
     WHERE winner.id = run.displaced_by
         AND winner.state IN ('booked', 'set-aside') AND exchange.state = 'held'
 )
-"""
-
-_TOO_MANY = """
-SELECT task.id FROM task INNER JOIN run ON run.task_id = task.id
+UNION ALL
+SELECT 'has more runs than max_runs', task.id::text, count(*)::text
+FROM task INNER JOIN run ON run.task_id = task.id
 INNER JOIN planning ON planning.task_id = task.id
 WHERE run.state NOT IN ('cancelled', 'displaced', 'unplaced', 'waiting')
     AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
 GROUP BY task.id HAVING count(*) > (task.schedule ->> 'max_runs')::integer
-"""
-
-_SLOT_TWICE = """
-SELECT run.task_id, run.slot FROM run INNER JOIN planning ON planning.task_id = run.task_id
+UNION ALL
+SELECT 'is a slot with two runs', run.task_id::text, run.slot::text
+FROM run INNER JOIN planning ON planning.task_id = run.task_id
 WHERE run.state NOT IN ('cancelled', 'displaced', 'unplaced', 'missed', 'failed')
 GROUP BY run.task_id, run.slot HAVING count(*) > 1
 """
@@ -65,17 +62,7 @@ FROM task LEFT JOIN planning ON planning.task_id = task.id
 
 async def always(site: Site) -> list[str]:
     """Between any two steps: no overlap, nothing aside for nobody, no slot or run too many."""
-    checks = (
-        (_OVERLAPS, "overlap though their classes may not"),
-        (_ASIDE_FOR_NOBODY, "is set aside for a run that is held no more"),
-        (_TOO_MANY, "has more runs than max_runs"),
-        (_SLOT_TWICE, "is a slot with two runs"),
-    )
-    return [
-        f"{site.name}: {', '.join(map(str, row))} {what}"
-        for query, what in checks
-        for row in await site.rows(query)
-    ]
+    return [f"{site.name}: {one}, {other} {what}" for what, one, other in await site.rows(_ALWAYS)]
 
 
 async def no_old_holds(site: Site, life: int) -> list[str]:

@@ -15,7 +15,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import pytest
@@ -52,11 +52,13 @@ from tests.worlds import (
 )
 
 T = TypeVar("T")
+Fault: TypeAlias = tuple[str, int, str, str]
+Wish: TypeAlias = tuple[int, list[int], SchedulingClass, int, Schedule]
 
-EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "15"))
-STEPS = 20
-TASKS_MAX = 6
-TICK = 5 * times.SECOND
+EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "20"))
+STEPS = 16
+TASKS_MAX = 12
+TICK = 7 * times.SECOND
 
 NODES = st.integers(0, 2)
 ANY = st.integers(0, 30)
@@ -72,19 +74,27 @@ SCHEDULES = st.builds(
         max_runs=repeat and max_runs,
         slip_random=slip == 2,
     ),
-    start=st.integers(3, 8),
-    slip=st.integers(0, 3),
-    repeat=st.none() | st.integers(1, 3),
+    start=st.integers(3, 4),
+    slip=st.integers(0, 2),
+    repeat=st.none() | st.none() | st.integers(1, 3),
     max_runs=st.none() | st.integers(1, 2),
 )
-MESSAGES = ["introduce", "propose", "hold", "commit", "release", "end_run", "end_task", "decision"]
 FAULTS = st.none() | st.tuples(
     st.sampled_from(["propose", "hold", "hold", "commit", "commit", "release"]),
-    st.integers(1, 3),
+    st.integers(1, 2),
     st.sampled_from(["asked", "answered"]),
     st.sampled_from(["die", "drop", "drop", "wait", "cancel run", "cancel task", "plan", "cut"]),
 )
 """At which of the messages of a kind, before or after its effect, what happens."""
+
+WISHES = st.tuples(
+    NODES,
+    st.lists(NODES, min_size=1, max_size=3, unique=True),
+    CLASSES,
+    st.integers(-1, 2),
+    SCHEDULES,
+)
+"""Lead, participants, class, priority and schedule of a task: few slots, so that they contend."""
 
 
 class Lender(Protocol):
@@ -137,9 +147,9 @@ class Booking(RuleBasedStateMachine):
         """Run it to its end."""
         return self.loop.run_until_complete(action)
 
-    @initialize()
-    def begin(self) -> None:
-        """Three nodes that know each other."""
+    @initialize(wishes=st.lists(WISHES, min_size=2, max_size=4), fault=FAULTS)
+    def begin(self, wishes: list[Wish], fault: Fault | None) -> None:
+        """Three nodes that know each other, and some tasks that they lead."""
 
         async def begin() -> None:
             await self.world.__aenter__()
@@ -154,6 +164,8 @@ class Booking(RuleBasedStateMachine):
                 site.node.wires = wires  # type: ignore[attr-defined]
 
         self.do(begin())
+        for wish in wishes:
+            self.wish(wish, fault)
 
     @property
     def sites(self) -> list[Site]:
@@ -163,22 +175,10 @@ class Booking(RuleBasedStateMachine):
     # -- what users do -----------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.tasks) < TASKS_MAX)
-    @rule(
-        lead=NODES,
-        places=st.lists(NODES, min_size=1, max_size=3, unique=True),
-        kind=CLASSES,
-        priority=st.integers(-1, 2),
-        schedule=SCHEDULES,
-    )
-    def create(
-        self,
-        lead: int,
-        places: list[int],
-        kind: SchedulingClass,
-        priority: int,
-        schedule: Schedule,
-    ) -> None:
-        """A task is created; its participants have not heard of it yet."""
+    @rule(wish=WISHES, fault=FAULTS)
+    def wish(self, wish: Wish, fault: Fault | None) -> None:
+        """A task is created and planned; its participants have not heard of it yet."""
+        lead, places, kind, priority, schedule = wish
         if schedule.start is None or schedule.start <= self.world.clock.now():
             return
         site = self.sites[lead]
@@ -193,6 +193,14 @@ class Booking(RuleBasedStateMachine):
         )
         self.do(site.keep(task, site))
         self.tasks.append((site, task))
+        self.do(self._plan(site, fault))
+
+    @precondition(lambda self: len(self.tasks) < TASKS_MAX)
+    @rule(wishes=st.lists(WISHES, min_size=2, max_size=3), fault=FAULTS)
+    def wishes(self, wishes: list[Wish], fault: Fault | None) -> None:
+        """Some tasks, one after the other, with the same bad luck."""
+        for wish in wishes:
+            self.wish(wish, fault)
 
     @precondition(lambda self: self.tasks)
     @rule(which=ANY, by=NODES)
@@ -221,7 +229,7 @@ class Booking(RuleBasedStateMachine):
     # -- what leads do -----------------------------------------------------------------------------
 
     @rule(lead=NODES, fault=FAULTS)
-    def plan(self, lead: int, fault: tuple[str, int, str, str] | None) -> None:
+    def plan(self, lead: int, fault: Fault | None) -> None:
         """A lead plans what is due, and something happens meanwhile."""
         self.do(self._plan(self.sites[lead], fault))
 
@@ -234,7 +242,7 @@ class Booking(RuleBasedStateMachine):
 
         self.do(together())
 
-    async def _plan(self, site: Site, fault: tuple[str, int, str, str] | None) -> None:
+    async def _plan(self, site: Site, fault: Fault | None) -> None:
         if fault is not None:
             self.world.watch = self._watch(site, *fault)
         await site.workers.run_once()
