@@ -61,6 +61,7 @@ class Exchange:
     commit: CommitRequest | None = None
     runs: list[RunRequest] = field(default_factory=list)
     unknown_to: set[str] = field(default_factory=set)
+    beyond: bool = False
     outcome: str = "no time"
 
     @property
@@ -115,13 +116,26 @@ class Negotiator:
         return self._terms.hold_life
 
     async def exchange(
-        self, claimed: Claim, participants: Sequence[Participant], slots: Sequence[Slot]
+        self,
+        claimed: Claim,
+        participants: Sequence[Participant],
+        slots: Sequence[Slot],
+        within: int | None = None,
     ) -> Exchange:
-        """Ask for these slots and hold what was chosen; nothing is decided yet."""
+        """Ask for these slots and hold what was chosen; nothing is decided yet.
+
+        If a participant books less far ahead than a slot that ends ``within`` this horizon, nothing
+        is chosen: the slots are ``beyond``, and fewer are to be asked for.
+        """
         done = Exchange(slots)
         await self._propose(claimed, participants, done)
         if done.reasons:
             return done
+        if within is not None:
+            latest = min(proposal.horizon for proposal in done.proposals.values())
+            done.beyond = any(latest < slot.end <= within for slot in slots)
+            if done.beyond:
+                return done
         done.choices = choose(slots, done.offers, claimed.duration, _rng(claimed))
         chosen = {choice.slot.nominal for choice in done.choices}
         for index, slot in enumerate(slots):

@@ -23,7 +23,7 @@ from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
 from node.model.timeline import (
     Booking,
     Free,
-    Occupied,
+    Occupation,
     Question,
     answer,
     free_ranges,
@@ -50,6 +50,9 @@ from node.settings import Settings
 from node.store import bookings
 from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing
 from node.store.database import Connection, Database
+
+_EXPIRED_MAX = 200
+"""So many holds are settled at the same time."""
 
 _RUNS_AT_ONCE = 2048
 """Most runs booked or decided in one transaction: it must not keep others waiting for long."""
@@ -96,17 +99,17 @@ class TimeLine:
         now = self._clock.now()
         questions = [self._question(request, now) for request in requests]
         asked = [
-            [cut for window in question.windows if (cut := trimmed(question, window))[0] < cut[1]]
-            if blockers(question.scheduling_class)
-            else []
+            cut
             for question in questions
+            if blockers(question.scheduling_class)
+            for window in question.windows
+            if (cut := trimmed(question, window))[0] < cut[1]
         ]
         fixed_before = now + self._settings.start_margin
-        found: list[list[Occupied]] = [[] for _ in questions]
         async with self._database.connection() as connection:
-            if any(asked):
-                found = await bookings.occupied(connection, asked, fixed_before)
-            free = [free_ranges(*each) for each in zip(questions, found, strict=True)]
+            found = await bookings.occupied(connection, asked, fixed_before) if asked else []
+            occupation = Occupation(found)
+            free = [free_ranges(question, occupation) for question in questions]
             full = [
                 question.windows[index]
                 for question, each in zip(questions, free, strict=True)
@@ -348,10 +351,22 @@ class HoldKeeper:
         self._ask = ask
 
     async def run_once(self) -> int:
-        """Settle the holds whose life is over; how many were settled."""
-        async with self._database.connection() as connection:
-            expired = await bookings.expired_holds(connection, self._clock.now())
-        return sum(await asyncio.gather(*(self._settle(hold) for hold in expired)))
+        """Settle the holds whose life is over; how many were settled.
+
+        Where there are many, the next ones follow at once; a lead that gives no decision keeps
+        nobody's holds waiting but its own.
+        """
+        settled, silent = 0, set[str]()
+        while True:
+            async with self._database.connection() as connection:
+                expired = await bookings.expired_holds(
+                    connection, self._clock.now(), sorted(silent), _EXPIRED_MAX
+                )
+            done = await asyncio.gather(*(self._settle(hold) for hold in expired))
+            settled += sum(done)
+            silent |= {hold.lead for hold, was in zip(expired, done, strict=True) if not was}
+            if len(expired) < _EXPIRED_MAX:
+                return settled
 
     async def _settle(self, hold: ExpiredHold) -> bool:
         """Do what the lead has decided; one that gives no decision is waited for, up to a point."""

@@ -42,7 +42,7 @@ class Gathering(Generic[Asked, Answered]):
         apart: Callable[[Asked], Sequence[Hashable]] = _nothing,
         at_once: int = 1,
     ) -> None:
-        """No batch has more than ``items_max`` or weighs more than ``weight_max``, but if it is one.
+        """No batch of several has more than ``items_max`` or weighs more than ``weight_max``.
 
         Two that have something of ``apart`` in common do not come into one batch. ``at_once``
         batches may be under way at the same time.

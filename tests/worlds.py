@@ -23,6 +23,7 @@ from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import Planner
 from lead.planning.agenda import Limits
+from lead.reach import Reach
 from lead.workers import Workers
 from node.booking import TimeLine
 from node.client.peers import Peer
@@ -168,6 +169,7 @@ class Site:
         self.database: Database = node.database
         settings = node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
+        self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
             database=node.database,
             clock=clock,
@@ -175,6 +177,7 @@ class Site:
             negotiator=Negotiator(
                 node.database, clock, Terms(settings.hold_life, settings.clock_limit)
             ),
+            reach=self.reach,
             delivery=self.delivery,
             participant_of=self._participant,
             choose_tool=self._choose_tool,
@@ -204,6 +207,7 @@ class Site:
             self.database,
             self.clock,
             self.planner,
+            self.reach,
             owner,
             size=settings.workers,
             lease=settings.lease,

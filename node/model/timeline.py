@@ -14,6 +14,7 @@ forgotten because a short one inside it ends earlier.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,15 +74,36 @@ class Answer:
     obstacles: list[tuple[int, Booking]]
 
 
+class Occupation:
+    """What occupies time, for any number of questions: what blocks alike is merged once."""
+
+    def __init__(self, occupied: Sequence[Occupied]) -> None:
+        """In any order, overlapping or not."""
+        self._occupied = occupied
+        self._merged: dict[frozenset[int], list[Span]] = {}
+
+    def blocking(self, scheduling_class: SchedulingClass, priority: int | None) -> list[Span]:
+        """A span set: what a run of this class must avoid; with ``priority``, what stays."""
+        conflicting = blockers(scheduling_class)
+        which = frozenset(
+            index
+            for index, each in enumerate(self._occupied)
+            if each.scheduling_class in conflicting
+            and (priority is None or not _gives_way(each, priority))
+        )
+        if which not in self._merged:
+            spans = chain.from_iterable(self._occupied[index].spans for index in which)
+            self._merged[which] = normalise(spans)
+        return self._merged[which]
+
+
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
-    found = free_ranges(
-        question,
-        [
-            Occupied(b.scheduling_class, b.priority, b.fixed, ((b.starts_at, b.ends_at),))
-            for b in bookings
-        ],
-    )
+    grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
+    for b in bookings:
+        grouped[b.scheduling_class, b.priority, b.fixed].append((b.starts_at, b.ends_at))
+    occupation = Occupation([Occupied(*kind, spans) for kind, spans in grouped.items()])
+    found = free_ranges(question, occupation)
     return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
 
 
@@ -94,13 +116,12 @@ class Free:
     without: list[int]
 
 
-def free_ranges(question: Question, occupied: Sequence[Occupied]) -> Free:
-    """The free ranges, given what occupies time in any window (in any order, overlapping)."""
-    conflicting = blockers(question.scheduling_class)
-    blocking = [each for each in occupied if each.scheduling_class in conflicting]
-    lasting = [each for each in blocking if not _gives_way(each, question.priority)]
-    free = _free(question, _merged(blocking))
-    displacing = free if len(lasting) == len(blocking) else _free(question, _merged(lasting))
+def free_ranges(question: Question, occupation: Occupation) -> Free:
+    """The free ranges, given what occupies time in any window."""
+    every = occupation.blocking(question.scheduling_class, None)
+    lasting = occupation.blocking(question.scheduling_class, question.priority)
+    free = _free(question, every)
+    displacing = free if lasting is every else _free(question, lasting)
     return Free(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
@@ -110,10 +131,6 @@ def free_ranges(question: Question, occupied: Sequence[Occupied]) -> Free:
             if not ranges and (cut := trimmed(question, window))[0] < cut[1]
         ],
     )
-
-
-def _merged(occupied: Sequence[Occupied]) -> list[Span]:
-    return normalise(chain.from_iterable(each.spans for each in occupied))
 
 
 def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:

@@ -99,25 +99,16 @@ class ExpiredHold:
 
 
 async def occupied(
-    connection: Connection, questions: Sequence[Sequence[Span]], fixed_before: int
-) -> list[list[Occupied]]:
-    """What occupies time in the windows of each question, in the order of the questions.
-
-    Runs that start before ``fixed_before`` stay.
-    """
-    flat = [(number, *window) for number, windows in enumerate(questions) for window in windows]
+    connection: Connection, windows: Sequence[Span], fixed_before: int
+) -> list[Occupied]:
+    """What occupies time in these windows; runs that start before ``fixed_before`` stay."""
     rows = await connection.fetch(
         _SQL["occupied"],
-        [number for number, _, _ in flat],
-        [start for _, start, _ in flat],
-        [end for _, _, end in flat],
+        [start for start, _ in windows],
+        [end for _, end in windows],
         fixed_before,
     )
-    found: list[list[Occupied]] = [[] for _ in questions]
-    for number, scheduling_class, priority, fixed, spans in rows:
-        busy = Occupied(SchedulingClass(scheduling_class), priority, fixed, unpack_spans(spans))
-        found[number].append(busy)
-    return found
+    return [Occupied(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3])) for r in rows]
 
 
 def unpack_spans(sent: bytes) -> list[Span]:
@@ -363,9 +354,11 @@ async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
     return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
 
 
-async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
-    """Holds whose life is over, oldest first."""
-    rows = await connection.fetch(_SQL["expired_holds"], now)
+async def expired_holds(
+    connection: Connection, now: int, silent: Sequence[str], limit: int
+) -> list[ExpiredHold]:
+    """Holds whose life is over, oldest first, but for those of ``silent`` leads."""
+    rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
     return [
         ExpiredHold(row["id"], row["task_id"], row["lead"], row["held_at"], row["expires_at"])
         for row in rows

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.bench import booking
+from tests.bench import agendas, booking, proposals, starts
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 
@@ -25,6 +25,11 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "batch2": (2, booking.batches),
     "batch3": (3, booking.batches),
     "single": (2, booking.singles),
+    "latency": (2, booking.latency),
+    "proposal": (2, proposals.proposals),
+    "claim": (1, agendas.claims),
+    "agenda": (2, agendas.core_share),
+    "start": (2, starts.start_errors),
 }
 """By name: how many nodes it takes, and what it does with them."""
 

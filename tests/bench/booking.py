@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from dataclasses import dataclass
@@ -22,6 +21,10 @@ _SPAN = """
     FROM negotiation WHERE state = 'committed'
 """
 _BOOKED = "SELECT count(*) FROM run_known WHERE state = 'scheduled'"
+_COMMITTED = """
+    SELECT extract(EPOCH FROM max(decided_at))::float8 FROM exchange
+    WHERE state = 'committed' AND task_id = '{task}'
+"""
 _WAITING = "SELECT count(*) FROM planning WHERE plan_at < now() + interval '1 minute'"
 
 
@@ -55,15 +58,21 @@ async def book(fleet: Fleet, documents: list[dict[str, Any]]) -> Booked:
     await fleet.post_all(lead_name, documents)
     before = await fleet.peer_requests()
     lead = await fleet.start_lead(lead_name)
+    seconds, exchanges, runs = 0.0, 0, 0
     async with fleet.database(lead_name) as connection:
-        while True:
+
+        async def decided() -> bool:
+            nonlocal seconds, exchanges, runs
             [(seconds, exchanges, runs)] = await connection.fetch(_SPAN)
-            if exchanges >= len(documents) and not await connection.fetchval(_WAITING):
-                break
-            await asyncio.sleep(0.1)
+            return exchanges >= len(documents) and not await connection.fetchval(_WAITING)
+
+        await fleet.until(decided)
     for name in fleet.names:
-        while (await fleet.value(name, _BOOKED)) < runs:  # noqa: ASYNC110 - other processes
-            await asyncio.sleep(0.1)
+
+        async def booked(name: str = name) -> bool:
+            return bool(await fleet.value(name, _BOOKED) >= runs)
+
+        await fleet.until(booked)
     spent = cpu_seconds(lead.pid)
     requests = await fleet.peer_requests() - before
     await fleet.end_lead(lead_name)
@@ -98,6 +107,35 @@ async def batches(fleet: Fleet) -> list[Figure]:
         value = statistics.median(each.requests / each.runs for each in found)
         figures.append(Figure("requests_per_run", value, "", how))
     return figures
+
+
+async def latency(fleet: Fleet) -> list[Figure]:
+    """``post_to_commit_ms``."""
+    lead = fleet.names[0]
+    await fleet.start_lead(lead)
+    took = []
+    for _ in range(4 * REPEATS + 1):
+        posted = time.time()
+        task = await fleet.ask(lead, "POST", "/v1/tasks", idle(fleet.names, {"slip": "PT1H"}))
+        ends: list[float] = []
+        for name in fleet.names:
+
+            async def committed(
+                name: str = name, task: str = task["id"], ends: list[float] = ends
+            ) -> bool:
+                found = await fleet.value(name, _COMMITTED.format(task=task))
+                ends.extend([found] if found else [])
+                return found is not None
+
+            await fleet.until(committed)
+        took.append((max(ends) - posted) * 1000)
+        await fleet.ask(lead, "DELETE", f"/v1/tasks/{task['id']}")
+    await fleet.end_lead(lead)
+    how = (
+        "idle system, POST of a task with one run on two nodes, from before the POST until both "
+        f"nodes have written its commit; lead in a process of its own; median of {4 * REPEATS}"
+    )
+    return [Figure("post_to_commit_ms", statistics.median(took[1:]), "ms", how)]
 
 
 async def singles(fleet: Fleet) -> list[Figure]:

@@ -10,18 +10,20 @@ import asyncio
 import contextlib
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import asyncpg
 
+from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import Running
 from node.lab import nodes
 from node.lab.nodes import LabNode, NodePlan
 from node.lab.supervisor import Lab
+from node.trust.keys import NodeKey
 
 _REQUESTS = re.compile(rb'^parley_requests_total\{.*access="peer".*\} ([0-9.e+]+)$', re.MULTILINE)
 
@@ -34,6 +36,7 @@ class Fleet:
         self._plans: dict[str, NodePlan] = {}
         self._lab = Lab(count, command=self._node_command)
         self._leads: dict[str, Running] = {}
+        self._clock = SystemClock()
         self.session: aiohttp.ClientSession
 
     @property
@@ -68,6 +71,14 @@ class Fleet:
     def _node_command(self, plan: NodePlan) -> list[str]:
         self._plans[plan.name] = plan
         return _command("node_main", plan)
+
+    def pid(self, name: str) -> int:
+        """The process of a node's service."""
+        return self._lab.pid(name)
+
+    def key(self, name: str) -> NodeKey:
+        """A node's own key, to speak in its name."""
+        return NodeKey.load_or_create(self._plans[name].state / "node.pem")
 
     def node(self, name: str) -> LabNode:
         """One node."""
@@ -105,6 +116,11 @@ class Fleet:
         """One value out of a node's database."""
         async with self.database(name) as connection:
             return await connection.fetchval(query)
+
+    async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
+        """Look ten times a second until it is done: other processes do it."""
+        while not await done():
+            await self._clock.sleep(0.1)
 
     async def post_all(self, name: str, documents: Sequence[object]) -> None:
         """Create tasks, a few at a time."""

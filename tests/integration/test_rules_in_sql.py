@@ -13,8 +13,8 @@ from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.timeline import Booking, Question, displaced
-from node.model.wire.participants import HoldRequest
 from node.store import bookings
+from node.store.bookings import Hold
 from tests.bookers import HOUR, Booker
 from tests.clocks import START
 from tests.worlds import ON_ONE_LOOP, World, hold_request, introduction
@@ -111,13 +111,12 @@ async def test_the_query_sets_aside_what_the_rule_says(booker: Booker, seed: int
     task = await booker.task(1, kind, 20 * STEP)
     question = Question([(start, start + 20 * STEP)], kind, 20 * STEP, 1, START, START + times.DAY)
     expected = {booking.run for booking in displaced(question, start, made)}
-    request: HoldRequest = hold_request(task, [start], displacing=True)
+    request = hold_request(task, [start], displacing=True)
+    hold = Hold(UUID(int=rng.getrandbits(128)), booker.lead.identity, request)
     async with booker.site.database.transaction() as connection:
-        held = await bookings.accept_epoch(connection, task.task, booker.lead.identity, 1)
-        assert held is not None
-        count = await bookings.set_aside(
-            connection, replace(held, scheduling_class=kind), request, HOUR + 5 * STEP, START
-        )
+        held = (await bookings.accept_epochs(connection, [hold]))[task.task]
+        wanted = [(hold, replace(held, scheduling_class=kind), request.runs)]
+        aside = await bookings.set_aside(connection, wanted, HOUR + 5 * STEP, START)
     states = await booker.site.states()
     assert {run for run, state in states.items() if state == "set-aside"} == expected
-    assert count == len(expected)
+    assert aside.total() == len(expected)

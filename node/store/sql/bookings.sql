@@ -1,22 +1,29 @@
 -- occupied --
--- What occupies time in the windows of each question, as one string of instants for each class and priority: start and
--- end of each run in turn, eight bytes each, as Postgres sends them. Background runs are not in the index and not read.
-WITH question AS (
-    SELECT asked.number, range_agg(tstzrange(asked.starts_at, asked.ends_at)) AS during
-    FROM unnest($1::integer [], $2::timestamptz [], $3::timestamptz []) AS asked (number, starts_at, ends_at)
-    GROUP BY asked.number
-)
-
+-- What occupies time in these windows, as one string of instants for each class and priority: start and end of each
+-- span in turn, eight bytes each, as Postgres sends them. Runs of a campaign share their times: each is sent once.
+-- Background runs are not in the index and not read.
 SELECT
-    question.number,
-    run.scheduling_class::text,
-    run.priority,
-    (run.state = 'running' OR run.starts_at < $4) AS fixed,
-    string_agg(timestamptz_send(run.starts_at) || timestamptz_send(run.ends_at), ''::bytea) AS spans
-FROM question
-INNER JOIN run ON question.during && run.during
-WHERE run.lane IS NOT NULL AND run.state IN ('booked', 'running')
-GROUP BY question.number, run.scheduling_class, run.priority, fixed;
+    span.scheduling_class::text,
+    span.priority,
+    span.fixed,
+    string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
+FROM (
+    SELECT DISTINCT
+        run.scheduling_class,
+        run.priority,
+        run.starts_at,
+        run.ends_at,
+        (run.state = 'running' OR run.starts_at < $3) AS fixed
+    FROM run
+    WHERE
+        run.during && (
+            SELECT range_agg(tstzrange(asked.starts_at, asked.ends_at))
+            FROM unnest($1::timestamptz [], $2::timestamptz []) AS asked (starts_at, ends_at)
+        )
+        AND run.lane IS NOT NULL
+        AND run.state IN ('booked', 'running')
+) AS span
+GROUP BY span.scheduling_class, span.priority, span.fixed;
 
 -- blocking_runs --
 -- What occupies time in these windows, run by run.
@@ -236,9 +243,10 @@ RETURNING id;
 
 -- wake_dropped --
 -- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
--- be planned again, but not at once, so that the pauses between failed attempts stay pauses.
+-- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
+-- the pause is set already.
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, dropped.slot)
+SET plan_at = CASE WHEN failures = 0 THEN least(plan_at, $2) ELSE coalesce(plan_at, $2) END, next_run_at = least(next_run_at, dropped.slot)
 FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
 INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;
@@ -271,12 +279,13 @@ WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
 RETURNING planning.task_id;
 
 -- expired_holds --
+-- Not of the leads that have just given no decision.
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
-WHERE exchange.state = 'held' AND exchange.expires_at <= $1
+WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])
 ORDER BY exchange.expires_at
-LIMIT 200;
+LIMIT $3;
 
 -- notify --
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
