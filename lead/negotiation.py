@@ -21,7 +21,9 @@ from lead.planning.agreement import agree
 from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import sentence, trace, why_unplaced
 from lead.store import planning
+from lead.store.planning import Opening
 from node.clock import Clock
+from node.gathering import Gathering
 from node.model import times
 from node.model.errors import NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
@@ -109,6 +111,7 @@ class Negotiator:
         self._database = database
         self._clock = clock
         self._terms = terms
+        self._openings: Gathering[Opening, bool] = Gathering(self._open_all)
 
     @property
     def hold_life(self) -> int:
@@ -147,6 +150,14 @@ class Negotiator:
             await self._hold(claimed, participants, done)
         return done
 
+    async def _open_all(self, openings: Sequence[Opening]) -> list[bool]:
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            opened = await planning.open_negotiations(
+                connection, openings, now, now + self._terms.hold_life
+            )
+        return [opening.exchange in opened for opening in openings]
+
     async def _propose(
         self, claimed: Claim, participants: Sequence[Participant], done: Exchange
     ) -> None:
@@ -183,16 +194,11 @@ class Negotiator:
     ) -> None:
         done.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
         requests = {choice.slot.nominal: _run_request(claimed, choice) for choice in done.choices}
-        now = self._clock.now()
-        async with self._database.transaction() as connection:
-            ids = [request.run for request in requests.values()]
-            expires_at = now + self._terms.hold_life
-            if not await planning.open_negotiation(
-                connection, done.id, claimed, ids, now, expires_at
-            ):
-                done.fail("another worker has taken the task over", "lease lost")
-                done.id = None
-                return
+        opening = Opening(done.id, claimed, [request.run for request in requests.values()])
+        if not await self._openings.ask(opening):
+            done.fail("another worker has taken the task over", "lease lost")
+            done.id = None
+            return
         request = HoldRequest(
             task=claimed.task,
             lease_epoch=claimed.lease_epoch,

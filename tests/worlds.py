@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 import aiohttp
 import pytest
 
+from lead.conclusion import Conclusions
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -179,6 +180,7 @@ class Site:
             ),
             reach=self.reach,
             delivery=self.delivery,
+            conclusions=Conclusions(node.database, clock, self.delivery, random.Random(1)),
             participant_of=self._participant,
             choose_tool=self._choose_tool,
             refuse_task=node.ending.refuse_task,

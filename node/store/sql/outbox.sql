@@ -1,6 +1,8 @@
 -- post --
 INSERT INTO outbox (node, kind, message, created_at, next_at)
-SELECT address.node, $2, $3, $4::timestamptz, $4::timestamptz + $5::interval FROM unnest($1::text []) AS address (node)
+SELECT letter.node, letter.kind, letter.message, $4::timestamptz, $4::timestamptz + $5::interval
+FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS letter (node, kind, message, number)
+ORDER BY letter.number
 RETURNING id;
 
 -- due --
