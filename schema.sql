@@ -140,6 +140,7 @@ COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; s
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
@@ -230,6 +231,27 @@ CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
 CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
+
+CREATE FUNCTION tell_freed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'freed %s %s',
+        (extract(EPOCH FROM OLD.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_freed() IS
+'Notifies of the span, in microseconds since 1970, that a run has given back: those who were refused it may want it.';
+CREATE TRIGGER run_freed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.lane IS NOT NULL AND old.state IN ('booked', 'running')
+    AND new.state NOT IN ('booked', 'running', 'set-aside')
+)
+EXECUTE FUNCTION tell_freed();
+CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
+WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
+EXECUTE FUNCTION tell_freed();
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

@@ -92,6 +92,8 @@ class Ending:
                 return
             # Displaced elsewhere after it had begun here: what is left is to stop it.
             await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
+        elif end.displaced_by is not None:
+            await runs.keep_winner(connection, run.id, end.displaced_by)
         lost = await bookings.restore(connection, [run.id], now)
         await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "run", run.id, run.task, end.state)

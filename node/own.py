@@ -6,6 +6,7 @@ from uuid import UUID
 
 from node.booking import TimeLine
 from node.consent import Consent
+from node.interest import Interest
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -21,11 +22,19 @@ from node.model.wire.participants import (
 class OwnNode:
     """Calls the time line directly."""
 
-    def __init__(self, identity: str, name: str, time_line: TimeLine, consent: Consent) -> None:
+    def __init__(
+        self,
+        identity: str,
+        name: str,
+        time_line: TimeLine,
+        interest: Interest,
+        consent: Consent,
+    ) -> None:
         """``identity`` and ``name`` are this node's."""
         self.identity = identity
         self.name = name
         self._time_line = time_line
+        self._interest = interest
         self._consent = consent
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
@@ -34,7 +43,7 @@ class OwnNode:
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Free ranges in the windows."""
-        return await self._time_line.propose(request)
+        return await self._interest.propose(self.identity, request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book for now."""

@@ -28,6 +28,7 @@ from node.ending import Ending
 from node.events import Hub
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
+from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
@@ -112,7 +113,8 @@ class Node:
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, self.capabilities, key.identity)
-        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
+        self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
+        self.own = OwnNode(key.identity, settings.name, self.time_line, self.interest, self.consent)
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(
@@ -135,6 +137,7 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.interest.heard,
         ]
 
     def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
@@ -172,6 +175,7 @@ class Node:
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
+            asyncio.create_task(self.interest.run(), name="interest"),
         ]
         self._house_keeping()
 
@@ -234,9 +238,14 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.interest.heard(notice)
             listener(notice)
 
-        await self.database.listen(heard, self.clock)
+        interested = asyncio.create_task(self.interest.run(), name="interest")
+        try:
+            await self.database.listen(heard, self.clock)
+        finally:
+            interested.cancel()
 
     def also_tell(self, listener: Callable[[Notice], None]) -> None:
         """Let another part of this process hear the notifications."""

@@ -19,6 +19,7 @@ from node.model.wire.participants import (
     Differences,
     DigestRequest,
     ExchangeHold,
+    Freed,
     HoldAnswer,
     Introduction,
     IntroductionAnswer,
@@ -47,8 +48,8 @@ async def introduce(request: web.Request) -> web.StreamResponse:
 async def propose(request: web.Request) -> web.StreamResponse:
     """POST: free ranges in the windows of each question."""
     asked = reading.quick(request, Together[ProposalRequest])
-    time_line = request.app[NODE].time_line
-    return await _each(time_line.propose(item) for item in asked.items)
+    interest, sender = request.app[NODE].interest, request[SENDER]
+    return await _each(interest.propose(sender, item) for item in asked.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
@@ -106,6 +107,13 @@ async def task_end(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def freed(request: web.Request) -> web.StreamResponse:
+    """POST: as lead, time that was refused has become free."""
+    message = reading.document(request, Freed)
+    await request.app[NODE].interest.freed(request[SENDER], message)
+    return web.Response(status=204)
+
+
 async def part(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's part of a run."""
     message = reading.document(request, PartMessage)
@@ -155,6 +163,7 @@ ROUTES = (
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
     _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),
+    _route("POST", "tasks/freed", freed, "Refused time became free", Freed),
     _route("POST", "parts", part, "A participant's part", PartMessage),
     _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
 )

@@ -33,6 +33,7 @@ from node.model.wire.participants import (
     Differences,
     DigestRequest,
     ExchangeHold,
+    Freed,
     HoldAnswer,
     HoldRequest,
     Introduction,
@@ -232,6 +233,10 @@ class Peer:
     async def end_task(self, end: TaskEnd) -> None:
         """Tell that a task is over."""
         await self._peers.send(self, "POST", "tasks/ends", end)
+
+    async def freed(self, message: Freed) -> None:
+        """Tell a lead that time for its tasks has become free."""
+        await self._peers.send(self, "POST", "tasks/freed", message)
 
     async def send_part(self, part: PartMessage) -> None:
         """Send this node's part to the lead."""

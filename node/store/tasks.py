@@ -130,6 +130,14 @@ async def wake_planning(connection: Connection, task: UUID, now: int, slot: int)
     await connection.execute(_SQL["wake_planning"], task, now, slot)
 
 
+async def wake_refused(
+    connection: Connection, tasks: Sequence[UUID], participant: str, now: int
+) -> list[UUID]:
+    """Have those of these tasks planned now that wait and have this participant; which ones."""
+    rows = await connection.fetch(_SQL["wake_refused"], list(tasks), participant, now)
+    return [row[0] for row in rows]
+
+
 async def finish(connection: Connection, now: int) -> list[tuple[UUID, list[dict[str, Any]]]]:
     """End the tasks whose schedule and runs are over; their ids and participants."""
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_tasks"], now)]

@@ -27,9 +27,21 @@ RETURNING
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer.
-SELECT min(greatest(CASE WHEN waits_for = ANY($2::text []) THEN waits_until ELSE plan_at END, lease_until))
-FROM planning
-WHERE plan_at IS NOT NULL AND next_run_at < $1;
+SELECT
+    least(
+        (
+            SELECT greatest(plan_at, lease_until)
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND (waits_for IS NULL OR waits_for <> ALL($2::text []))
+            ORDER BY greatest(plan_at, lease_until)
+            LIMIT 1
+        ),
+        (
+            SELECT min(greatest(waits_until, lease_until))
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+        )
+    );
 
 -- waiting --
 -- Those that were not asked for longest come first, so that each has its turn where there are many.

@@ -20,6 +20,9 @@ from node.model.wire.tasks import PARTICIPANTS_MAX, PRIORITY_MAX, Participant, S
 BATCH_MAX = 512
 """Most runs in one exchange."""
 
+FREED_MAX = 500
+"""Most tasks in one message that time became free."""
+
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
 
@@ -220,6 +223,12 @@ class DecisionAnswer(Document):
 
     state: str = Field(pattern="^(open|committed|aborted)$")
     commit: CommitRequest | None = None
+
+
+class Freed(Document):
+    """Time that was refused to these tasks has become free: their lead may plan them now."""
+
+    tasks: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=FREED_MAX)]
 
 
 class RunEnd(Document):

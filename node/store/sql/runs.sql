@@ -56,6 +56,10 @@ SET
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
 RETURNING id, task_id, process_id;
 
+-- keep_winner --
+-- Displaced on another node: by which run.
+UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displaced_by IS NULL;
+
 -- conclude --
 -- The merged outcome of a run.
 UPDATE run

@@ -41,7 +41,9 @@ SELECT
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
-    (SELECT planning.plan_at FROM planning WHERE planning.task_id = task.id) AS plan_at,
+    -- What is being planned right now is due.
+    (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
+        FROM planning WHERE planning.task_id = task.id) AS plan_at,
     (SELECT min(run_known.starts_at) FROM run_known
         WHERE run_known.task_id = task.id AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
     coalesce((
@@ -77,6 +79,24 @@ UPDATE planning
 SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, $3)
 FROM task
 WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
+
+-- wake_refused --
+-- Time that a participant refused has become free: what waits is planned now. A task that is being planned may be
+-- about to wait.
+UPDATE planning
+SET plan_at = least(planning.plan_at, $3)
+FROM task
+WHERE
+    planning.task_id = task.id
+    AND task.id = ANY($1::uuid [])
+    AND task.state = 'active'
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+    AND planning.plan_at > $3
+    AND (
+        planning.lease_until IS NOT NULL
+        OR EXISTS (SELECT FROM run WHERE run.task_id = task.id AND run.state = 'waiting')
+    )
+RETURNING task.id;
 
 -- finish_tasks --
 -- Tasks that have nothing left to plan and no run that is not over.
