@@ -8,7 +8,7 @@ CREATE TABLE schema_version (
 );
 COMMENT ON TABLE schema_version IS
 'One row: the version of this file. A program of another version refuses the database.';
-INSERT INTO schema_version (version) VALUES (1);
+INSERT INTO schema_version (version) VALUES (2);
 
 ---------------------------------------------------------------------------------------------------
 -- Types
@@ -102,6 +102,9 @@ CREATE TABLE task (
     campaign text,
     reference jsonb,
     lease_epoch bigint NOT NULL DEFAULT 0,
+    revision integer NOT NULL DEFAULT 1,
+    freeing jsonb,
+    paused_at timestamptz,
     created_at timestamptz NOT NULL,
     ended_at timestamptz,
     CHECK (duration > interval '0')
@@ -114,6 +117,10 @@ COMMENT ON COLUMN task.participant IS 'This node''s place among them; null where
 COMMENT ON COLUMN task.addresses IS 'Host as written in the spec -> address that is measured.';
 COMMENT ON COLUMN task.schedule IS 'The schedule as asked for, defaults filled in.';
 COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; older messages are refused.';
+COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pauses, resumptions. Older introductions and holds are refused.';
+COMMENT ON COLUMN task.freeing IS
+'(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
+COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 CREATE INDEX task_created ON task (created_at DESC, id);
 
 CREATE TABLE planning (
@@ -200,6 +207,9 @@ CREATE TABLE run (
     state run_state NOT NULL,
     reason text,
     displaced_by uuid,
+    freed boolean NOT NULL DEFAULT false,
+    spec jsonb,
+    tool text,
     started_at timestamptz,
     finished_at timestamptz,
     process_id integer,
@@ -222,6 +232,9 @@ COMMENT ON COLUMN run.participant IS 'This node''s place in the run; null where 
 COMMENT ON COLUMN run.lane IS
 'What it occupies beside its time: everything (exclusive), one number (normal), nothing (background).';
 COMMENT ON COLUMN run.reason IS 'Why it did not happen, or what went wrong: one sentence.';
+COMMENT ON COLUMN run.freed IS 'Given up because the task was changed: its slot may be planned again, as another attempt.';
+COMMENT ON COLUMN run.spec IS 'What it was booked to measure, where the task was edited since; null: what the task says.';
+COMMENT ON COLUMN run.tool IS 'The tool it was booked with, where the task was edited since.';
 COMMENT ON COLUMN run.started_at IS 'When this node''s part really started.';
 COMMENT ON COLUMN run.result IS 'The merged result (at the lead).';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
@@ -319,7 +332,7 @@ SELECT
     run.id AS run_id,
     run.task_id,
     task.test,
-    task.tool,
+    coalesce(run.tool, task.tool) AS tool,
     run.scheduling_class,
     run.priority,
     CASE

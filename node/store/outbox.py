@@ -20,6 +20,7 @@ class Kind(StrEnum):
     PART = "part"
     RUN_END = "run-end"
     TASK_END = "task-end"
+    TASK_CHANGE = "task-change"
 
 
 @dataclass(frozen=True)

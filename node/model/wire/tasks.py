@@ -93,6 +93,35 @@ class TaskDocument(Document):
         return value
 
 
+class TaskPatch(Document):
+    """Changes of a task, as a JSON merge patch (RFC 7396): null removes, what is absent stays.
+
+    The whole of it is then checked like a new task. Not even null can change what is measured by
+    whom: the test's type and the participants; that would be another task.
+    """
+
+    revision: int | None = Field(
+        None,
+        ge=1,
+        strict=True,
+        description="The revision that was read. If the task has been changed since, nothing is "
+        "changed and the answer is 409; without it the newest is changed.",
+    )
+    test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
+    tools: tuple[Name, ...] | None = Field(None, max_length=16)
+    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
+    priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
+    campaign: Name | None = None
+    reference: Any = None
+    participants: tuple[Host, ...] | None = Field(
+        None, max_length=PARTICIPANTS_MAX, description="Refused if others would take part."
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """The patch itself, as it was sent."""
+        return self.model_dump(exclude_unset=True, exclude={"revision"})
+
+
 class Participant(Document):
     """A node that takes part in a task, as the task's participants see it."""
 
@@ -111,6 +140,8 @@ class Task(Document):
     id: UUID
     state: str
     reason: str | None
+    revision: int = Field(1, description="Counts its changes: edits, pauses, resumptions.")
+    paused_at: Instant | None = Field(None, description="Since when it is paused, if it is.")
     test: TestChoice
     tool: str | None
     tools: tuple[str, ...]

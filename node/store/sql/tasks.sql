@@ -2,14 +2,23 @@
 -- A task made known here; an introduction repeated by its lead brings it up to date.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at
+    addresses, schedule, campaign, reference, created_at, revision
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 ON CONFLICT (id) DO UPDATE SET
+    spec = excluded.spec,
     tool = excluded.tool,
+    tools = excluded.tools,
+    scheduling_class = excluded.scheduling_class,
+    duration = excluded.duration,
+    priority = excluded.priority,
     participants = excluded.participants,
-    priority = excluded.priority
-WHERE task.lead = excluded.lead
+    addresses = excluded.addresses,
+    schedule = excluded.schedule,
+    campaign = excluded.campaign,
+    reference = excluded.reference,
+    revision = excluded.revision
+WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
@@ -24,11 +33,16 @@ RETURNING task_id;
 -- find_idempotency --
 SELECT request_digest, task_id FROM idempotency WHERE key = $1;
 
+-- lock_task --
+-- Whoever changes a task comes before or after a hold, a decision, an end or another change, never in its middle.
+SELECT id FROM task WHERE id = $1 FOR UPDATE;
+
 -- task --
 SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
-    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
+    task.freeing, task.paused_at, task.ended_at
 FROM task
 WHERE id = $1;
 
@@ -37,7 +51,8 @@ WHERE id = $1;
 SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
-    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at,
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision, task.paused_at,
+    task.ended_at,
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
@@ -66,12 +81,12 @@ LIMIT $8;
 
 -- end_task --
 UPDATE task
-SET state = $2::task_state, reason = $3, ended_at = $4
+SET state = $2::task_state, reason = $3, ended_at = $4, paused_at = NULL
 WHERE id = $1 AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
-UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1;
+UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1 RETURNING lease_until;
 
 -- wake_planning --
 -- Something changed for this task: plan it now, from this slot on.
