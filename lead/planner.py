@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -28,7 +28,7 @@ from node.clock import Clock
 from node.gathering import Gathering
 from node.model.errors import NotFound, ParleyError, ToolUnavailable
 from node.model.scheduling import recurrence_of
-from node.model.wire.participants import Introduction, IntroductionAnswer
+from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.store.database import Database
@@ -180,8 +180,15 @@ class Planner:
         async with self._database.connection() as connection:
             waiting = await planning.waiting(connection, [c.task for c in claims], WAITING_MAX)
             counted = await planning.counted_runs(connection, limited) if limited else {}
+            changed = {c.task: _planned_to(c) for c in claims if c.revision > 1}
+            touched = await planning.touched(connection, changed) if changed else {}
         return [
-            _standing(claimed, waiting[claimed.task], counted.get(claimed.task, 0))
+            _standing(
+                claimed,
+                waiting[claimed.task],
+                counted.get(claimed.task, 0),
+                touched.get(claimed.task, {}),
+            )
             for claimed in claims
         ]
 
@@ -239,12 +246,21 @@ class Planner:
 
 
 def _standing(
-    claimed: Claim, waiting: list[WaitingSlot], counted: int
+    claimed: Claim,
+    waiting: list[WaitingSlot],
+    counted: int,
+    touched: Mapping[int, int | None],
 ) -> tuple[list[WaitingSlot], Standing]:
     max_runs = claimed.schedule.get("max_runs")
     remaining = None if max_runs is None else max(0, int(max_runs) - counted - len(waiting))
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
-    return waiting, Standing(claimed.next_run_at, claimed.planned_to, pairs, remaining)
+    standing = Standing(claimed.next_run_at, claimed.planned_to, pairs, remaining, touched)
+    return waiting, standing
+
+
+def _planned_to(claimed: Claim) -> int:
+    """The instant up to which its slots are done."""
+    return claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
 
 
 def _introduction(claimed: Claim, place: int) -> Introduction:
@@ -264,6 +280,8 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
         campaign=claimed.campaign,
         reference=claimed.reference,
         created_at=claimed.created_at,
+        revision=claimed.revision,
+        freeing=None if claimed.freeing is None else Freeing.model_validate(claimed.freeing),
     )
 
 

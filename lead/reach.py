@@ -99,11 +99,9 @@ class Reach:
             self._put_off[identity] = self._silences[identity].ask_at
 
     def next_opening(self) -> int | None:
-        """When a silent participant may be asked again, if none is being asked now."""
-        return min(
-            (s.ask_at for identity, s in self._silences.items() if not self._asking[identity]),
-            default=None,
-        )
+        """When the next silent participant may be asked again; who may be now is not waited for."""
+        now = self._clock.now()
+        return min((s.ask_at for s in self._silences.values() if s.ask_at > now), default=None)
 
     def reached(self, name: str) -> None:
         """Somebody else has seen that this node answers: ask it now."""

@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.capabilities import Capabilities
+from node.changing import Changing
 from node.client.peers import Peer, Peers
 from node.clock import Clock
 from node.consent import Consent
@@ -28,6 +29,7 @@ from node.ending import Ending
 from node.events import Hub
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
+from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
@@ -48,9 +50,11 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.prospect import Prospect
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
@@ -68,6 +72,9 @@ _OWNER = "owner"
 
 log = structlog.get_logger()
 
+Plans = Callable[[PlanRequest], Awaitable[Plan]]
+"""What would happen if a task were posted; nothing is booked or kept by asking."""
+
 
 def program_version() -> str:
     """The installed version, for cards and descriptions."""
@@ -79,6 +86,9 @@ def program_version() -> str:
 
 class Node:
     """This host's node. Made by :func:`assemble`."""
+
+    plans: Plans
+    """Set by who puts node and lead together: what would happen is the lead's to say."""
 
     def __init__(
         self,
@@ -111,8 +121,12 @@ class Node:
         self.lookout = Lookout(database, clock, self.directory, self.peers)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
-        self.consent = Consent(database, self.capabilities, key.identity)
-        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
+        self.consent = Consent(database, clock, self.capabilities, key.identity)
+        self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
+        self.prospect = Prospect(database, clock, settings.start_margin)
+        self.own = OwnNode(
+            key.identity, settings.name, self.time_line, self.interest, self.consent, self.prospect
+        )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(
@@ -124,9 +138,12 @@ class Node:
             new_id=uuid4,
             horizon=settings.horizon,
         )
+        self.changing = Changing(
+            database, clock, self.admission, key.identity, settings.name, settings.start_margin
+        )
         self.launcher = Launcher(database, clock, self.capabilities, self.collector)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
-        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END)
+        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
@@ -135,6 +152,7 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.interest.heard,
         ]
 
     def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
@@ -172,6 +190,7 @@ class Node:
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
+            asyncio.create_task(self.interest.run(), name="interest"),
         ]
         self._house_keeping()
 
@@ -234,9 +253,14 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.interest.heard(notice)
             listener(notice)
 
-        await self.database.listen(heard, self.clock)
+        interested = asyncio.create_task(self.interest.run(), name="interest")
+        try:
+            await self.database.listen(heard, self.clock)
+        finally:
+            interested.cancel()
 
     def also_tell(self, listener: Callable[[Notice], None]) -> None:
         """Let another part of this process hear the notifications."""
@@ -345,6 +369,10 @@ class Node:
                 await peer.end_run(RunEnd.model_validate(message.body))
             case Kind.TASK_END:
                 await peer.end_task(TaskEnd.model_validate(message.body))
+            case Kind.TASK_CHANGE:
+                introduction = Introduction.model_validate(message.body)
+                await peer.introduce(introduction)
+                await self.changing.acknowledged(message.id, introduction.task)
             case Kind.COMMIT | Kind.RELEASE:
                 pass  # the lead's own outbox delivers these
 

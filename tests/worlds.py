@@ -33,13 +33,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerUnreachable
 from node.model.ids import TaskId, run_id
-from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
+    Freed,
     HoldAnswer,
     HoldRequest,
     Introduction,
@@ -101,7 +101,8 @@ class Wire:
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""
-        return await self._call("propose", lambda: self._time_line.propose(request))
+        interest, lead = self._receiver.node.interest, self._sender.identity
+        return await self._call("propose", lambda: interest.propose(lead, request))
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """As over HTTP."""
@@ -131,6 +132,11 @@ class Wire:
         """As over HTTP."""
         ending = self._receiver.node.ending
         await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
+
+    async def freed(self, message: Freed) -> None:
+        """As over HTTP."""
+        interest, sender = self._receiver.node.interest, self._sender.identity
+        await self._call("freed", lambda: interest.freed(sender, message))
 
     async def send_part(self, part: PartMessage) -> None:
         """As over HTTP."""
@@ -333,7 +339,7 @@ class World:
                 await nodes.keep_self(connection, site.node.card, site.clock.now())
                 for other in self.sites:
                     if other is not site:
-                        await nodes.keep(connection, _card(other), site.clock.now())
+                        await nodes.keep(connection, other.node.card, site.clock.now())
             await site.node.directory.refresh()
             node = cast("_InProcess", site.node)
             node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
@@ -375,10 +381,6 @@ class World:
                 await site.plan()
                 await site.deliver()
                 await site.tend()
-
-
-def _card(site: Site) -> NodeCard:
-    return site.node.card
 
 
 def own(site: Site) -> OwnNode:

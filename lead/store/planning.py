@@ -59,6 +59,20 @@ async def waiting(
     return found
 
 
+async def touched(
+    connection: Connection, changed: dict[UUID, int]
+) -> dict[UUID, dict[int, int | None]]:
+    """Of tasks that were changed, by task: slots after this one that have had runs before.
+
+    For each slot the attempt that may follow; None if none may: it has been run, say.
+    """
+    rows = await connection.fetch(_SQL["touched"], list(changed), list(changed.values()))
+    found: dict[UUID, dict[int, int | None]] = {task: {} for task in changed}
+    for task, slot, attempt, again in rows:
+        found[task][slot] = attempt + 1 if again else None
+    return found
+
+
 async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
     """By task, the runs that use up its ``max_runs``; waiting slots are not among them."""
     rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))
@@ -126,6 +140,7 @@ async def held_again(
         lease_epoch=rows[0]["lease_epoch"],
         tool=rows[0]["tool"],
         priority=rows[0]["priority"],
+        revision=rows[0]["revision"],
         life=rows[0]["life"],
         runs=tuple(
             RunRequest(

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     PART = "part"
     RUN_END = "run-end"
     TASK_END = "task-end"
+    TASK_CHANGE = "task-change"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ async def delivered(connection: Connection, ids: Sequence[int]) -> None:
 async def failed(connection: Connection, message: int, next_at: int, error: str) -> None:
     """Not delivered; try again then."""
     await connection.execute(_SQL["failed"], message, next_at, error)
+
+
+async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
+    """What could not be delivered to these nodes before is due now."""
+    await connection.execute(_SQL["hasten"], list(nodes), now)
 
 
 async def next_due(

@@ -23,13 +23,25 @@ RETURNING
     planning.task_id, planning.next_run_at, planning.planned_to, planning.failures, planning.lease_epoch,
     task.state::text, task.test, task.spec, task.tool, task.tools, task.scheduling_class::text, task.duration,
     task.priority, task.participants, task.participant, task.addresses, task.schedule, task.campaign,
-    task.reference, task.created_at;
+    task.reference, task.created_at, task.revision, task.freeing;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer.
-SELECT min(greatest(CASE WHEN waits_for = ANY($2::text []) THEN waits_until ELSE plan_at END, lease_until))
-FROM planning
-WHERE plan_at IS NOT NULL AND next_run_at < $1;
+SELECT
+    least(
+        (
+            SELECT greatest(plan_at, lease_until)
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND (waits_for IS NULL OR waits_for <> ALL($2::text []))
+            ORDER BY greatest(plan_at, lease_until)
+            LIMIT 1
+        ),
+        (
+            SELECT min(greatest(waits_until, lease_until))
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+        )
+    );
 
 -- waiting --
 -- Those that were not asked for longest come first, so that each has its turn where there are many.
@@ -41,6 +53,13 @@ FROM (
 ) AS waiting
 WHERE number <= $2
 ORDER BY task_id, number;
+
+-- touched --
+-- Slots not asked for that have had runs: the last attempt of each, and whether another may follow it.
+SELECT DISTINCT ON (run.task_id, run.slot) run.task_id, run.slot, run.attempt, run.freed OR run.state = 'displaced' AS again
+FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
+INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
+ORDER BY run.task_id, run.slot, run.attempt DESC;
 
 -- counted_runs --
 -- Runs that use up the tasks' max_runs.
@@ -79,8 +98,8 @@ SELECT commit_message FROM negotiation WHERE id = $1 AND state = 'committed';
 -- held_again --
 -- What the lead holds of an exchange, to be held by a participant that has dropped it.
 SELECT
-    run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.priority, negotiation.lease_epoch,
-    coalesce(task.tool, '') AS tool, negotiation.expires_at - negotiation.opened_at AS life
+    run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.priority, task.revision,
+    negotiation.lease_epoch, coalesce(task.tool, '') AS tool, negotiation.expires_at - negotiation.opened_at AS life
 FROM negotiation
 INNER JOIN task ON negotiation.task_id = task.id
 INNER JOIN run ON negotiation.id = run.exchange_id
