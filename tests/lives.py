@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from lead.reconciliation import Reconciler
@@ -13,8 +14,8 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.nodes import NodeCard
-from node.model.wire.tasks import Schedule
-from node.store import bookings, nodes, outbox, runs, tasks
+from node.model.wire.tasks import Schedule, TaskPatch
+from node.store import bookings, changes, nodes, outbox, runs, tasks
 from node.store.runs import KeptPart
 from tests.worlds import Call, Site, World, introduction, run_request
 
@@ -36,6 +37,7 @@ WHATS = [
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
     *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
     *("overtake", "overtake", "overtake", "stumble", "part", "part", "refuse"),
+    *("change", "change", "change"),
 ]
 
 
@@ -156,6 +158,32 @@ class Life:
         if due:
             await site.node.ending.cancel_task(due[act.first % len(due)].task)
 
+    async def _change(self, site: Site, act: Act) -> None:
+        """One of the tasks led here is paused, resumed or edited."""
+        changing = site.node.changing
+        async with site.database.connection() as connection:
+            led = [
+                task.id
+                for number in range(self._tasks)
+                if (task := await tasks.fetch(connection, UUID(int=number + 1))) is not None
+                and task.lead == site.identity
+            ]
+        if not led:
+            return
+        chosen = led[act.first % len(led)]
+        edits: list[dict[str, Any]] = [
+            {"priority": act.first},
+            {"schedule": {"repeat": "PT30M"}},
+            {"schedule": {"max_runs": 1 + act.first % 4}},
+            {"test": {"spec": {"duration": f"PT{1 + act.first}M"}}},
+        ]
+        if act.second < 4:
+            await changing.pause(chosen)
+        elif act.second < 8:
+            await changing.resume(chosen)
+        else:
+            await changing.edit(chosen, TaskPatch.model_validate(edits[act.second - 8]))
+
     async def _measure(self, site: Site, act: Act) -> None:
         """What is due within a few minutes begins, and most of it ends."""
         now = site.clock.now()
@@ -212,6 +240,7 @@ class Life:
             await tasks.find_idempotency(connection, f"key {act.first}")
             await outbox.backlog(connection)
             await runs.overrun(connection, now)
+            await changes.kept_between(connection, UUID(int=1), now - times.HOUR, now)
             known = [run.id for run in await runs.due_runs(connection, now + times.HOUR)]
             await runs.taken_back(connection, known)
             for run in known:
@@ -222,6 +251,10 @@ class Life:
             await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
             await nodes.remove(connection, f"d{act.second % 2}")
             await nodes.notify(connection, "d", "changed")
+            other = self._world.sites[(act.site + 1) % 3].identity
+            await outbox.hasten(connection, [other], now)
+            led = [UUID(int=number + 1) for number in range(self._tasks)]
+            await tasks.wake_refused(connection, led, other, now)
 
     async def _give_back(self, site: Site, act: Act) -> None:
         """A worker claims what is due, and is stopped at once or finds a participant busy."""

@@ -87,12 +87,16 @@ def accept_epochs(
     leads: Sequence[str],
     epochs: Sequence[int],
     tools: Sequence[str],
+    revisions: Sequence[int],
 ) -> Answer:
-    """Lock the tasks that are active, led by who asks, and whose epoch is not older than known."""
+    """Lock the tasks that are active, led by who asks, and known as they are at their lead."""
     accepted = []
-    for task, lead, epoch, tool in zip(tasks, leads, epochs, tools, strict=True):
+    asked = zip(tasks, leads, epochs, tools, revisions, strict=True)
+    for task, lead, epoch, tool, revision in asked:
         row = tables.tasks.rows.get(task)
-        if row is None or row.lead != lead or row.state != "active" or row.lease_epoch > epoch:
+        if row is None or (row.lead, row.state, row.revision) != (lead, "active", revision):
+            continue
+        if row.lease_epoch > epoch:
             continue
         tables.tasks.change(row, lease_epoch=epoch, tool=tool)
         leader = tables.nodes.rows.get(lead)
@@ -110,11 +114,15 @@ def accept_epochs(
     return accepted
 
 
-@TWINS.of("id", "state", "lead", "lease_epoch")
+@TWINS.of("id", "state", "lead", "lease_epoch", "revision")
 def task_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
     """Why accept_epochs did not find one."""
     rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
-    return [(row.id, row.state, row.lead, row.lease_epoch) for row in rows if row is not None]
+    return [
+        (row.id, row.state, row.lead, row.lease_epoch, row.revision)
+        for row in rows
+        if row is not None
+    ]
 
 
 @TWINS.of("id", "state", "answer", "task_id", "lead")

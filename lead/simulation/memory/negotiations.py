@@ -77,6 +77,7 @@ def committed(tables: Tables, exchange: UUID) -> Answer:
     "starts_at",
     "ends_at",
     "priority",
+    "revision",
     "lease_epoch",
     "tool",
     "life",
@@ -86,7 +87,7 @@ def held_again(tables: Tables, exchange: UUID, runs: Sequence[UUID]) -> Answer:
     row = tables.negotiations.rows.get(exchange)
     if row is None:
         return ()
-    tool = tables.tasks.rows[row.task_id].tool or ""
+    task = tables.tasks.rows[row.task_id]
     held = [run for run in tables.runs.by_exchange.of(exchange) if run.id in runs]
     held.sort(key=lambda run: (run.starts_at, run.number))
     return [
@@ -98,8 +99,9 @@ def held_again(tables: Tables, exchange: UUID, runs: Sequence[UUID]) -> Answer:
             run.starts_at,
             run.ends_at,
             run.priority,
+            task.revision,
             row.lease_epoch,
-            tool,
+            task.tool or "",
             row.expires_at - row.opened_at,
         )
         for run in held

@@ -72,6 +72,15 @@ def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
     return ()
 
 
+@TWINS.of()
+def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
+    """These nodes answer: what they could not be told before need not wait out its pause."""
+    late = [row for row in tables.letters.due.after(now) if row.node in nodes and row.attempts]
+    for row in late:
+        tables.letters.change(row, next_at=now)
+    return ()
+
+
 @TWINS.of("min")
 def next_due(tables: Tables, kinds: Sequence[str], busy: Sequence[str]) -> Answer:
     """When the next message is due for a node that is not busy."""

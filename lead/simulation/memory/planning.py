@@ -9,6 +9,7 @@ from uuid import UUID
 from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.rows import (
     Planning,
+    Run,
     Task,
     pack,
     unpack,
@@ -45,6 +46,8 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "campaign",
     "reference",
     "created_at",
+    "revision",
+    "freeing",
 )
 def claim(
     tables: Tables,
@@ -104,10 +107,12 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
         task.campaign,
         unpack(task.reference),
         task.created_at,
+        task.revision,
+        unpack(task.freeing),
     )
 
 
-@TWINS.of("min")
+@TWINS.of("least")
 def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     """When the next task is due to be planned."""
     soonest: int | None = None
@@ -136,6 +141,21 @@ def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
         rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
         answered += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
     return answered
+
+
+@TWINS.of("task_id", "slot", "attempt", "again")
+def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
+    """Slots not asked for that have had runs: the last attempt of each."""
+    last: dict[tuple[UUID, int], Run] = {}
+    for task, since in zip(tasks, planned_to, strict=True):
+        for run in () if since is None else tables.runs.by_task.after(task, since):
+            known = last.get((task, run.slot))
+            if known is None or known.attempt < run.attempt:
+                last[task, run.slot] = run
+    return [
+        (task, slot, run.attempt, run.freed or run.state == "displaced")
+        for (task, slot), run in sorted(last.items(), key=lambda item: item[0])
+    ]
 
 
 @TWINS.of("task_id", "count")

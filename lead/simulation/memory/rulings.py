@@ -155,8 +155,8 @@ def drop_led_runs(
 
 
 @TWINS.of()
-def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int) -> Answer:
-    """The tasks of dropped runs are planned again."""
+def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int, now: int) -> Answer:
+    """The tasks of dropped runs are planned again; at once where somebody is just planning."""
     slots: dict[UUID, list[int]] = defaultdict(list)
     for run in runs:
         row = tables.runs.rows.get(run)
@@ -165,8 +165,20 @@ def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int) -> Answer:
     for task, of_task in slots.items():
         agenda = tables.plannings.rows.get(task)
         if agenda is not None and tables.tasks.rows[task].state == "active":
-            wake(tables, agenda, plan_at, min(of_task))
+            tables.plannings.change(
+                agenda,
+                plan_at=_after_a_drop(agenda, plan_at, now),
+                next_run_at=least(agenda.next_run_at, min(of_task)),
+            )
     return ()
+
+
+def _after_a_drop(agenda: Planning, plan_at: int, now: int) -> int | None:
+    if agenda.lease_until is not None:
+        return least(agenda.plan_at, now)
+    if agenda.failures == 0:
+        return least(agenda.plan_at, plan_at)
+    return plan_at if agenda.plan_at is None else agenda.plan_at
 
 
 def wake(tables: Tables, row: Planning, plan_at: int, slot: int) -> None:

@@ -42,6 +42,7 @@ def upsert_task(
     campaign: str | None,
     reference: Any,
     created_at: int,
+    revision: int,
 ) -> Answer:
     """A task made known here; repeated by its lead, it is brought up to date."""
     there = tables.tasks.rows.get(task)
@@ -66,11 +67,26 @@ def upsert_task(
             created_at,
             nodes,
             _limited(schedule),
+            revision=revision,
         )
         tables.tasks.insert(made)
-    elif there.lead == lead:
+    elif there.lead == lead and there.revision <= revision:
         tables.tasks.change(
-            there, tool=tool, participants=pack(participants), nodes=nodes, priority=priority
+            there,
+            spec=pack(spec),
+            tool=tool,
+            tools=list(tools),
+            scheduling_class=str(scheduling_class),
+            duration=duration,
+            priority=priority,
+            participants=pack(participants),
+            nodes=nodes,
+            addresses=pack(addresses),
+            schedule=pack(schedule),
+            limited=_limited(schedule),
+            campaign=campaign,
+            reference=pack_optional(reference),
+            revision=revision,
         )
     else:
         return ()
@@ -102,6 +118,12 @@ def find_idempotency(tables: Tables, key: str) -> Answer:
     return () if row is None else [(row.request_digest, row.task_id)]
 
 
+@TWINS.of("id")
+def lock_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever changes it or books for it waits."""
+    return [(task,)] if task in tables.tasks.rows else ()
+
+
 @TWINS.of(
     "id",
     "lead",
@@ -121,6 +143,9 @@ def find_idempotency(tables: Tables, key: str) -> Answer:
     "campaign",
     "reference",
     "created_at",
+    "revision",
+    "freeing",
+    "paused_at",
     "ended_at",
 )
 def task(tables: Tables, task: UUID) -> Answer:
@@ -148,6 +173,9 @@ def task(tables: Tables, task: UUID) -> Answer:
             row.campaign,
             unpack(row.reference),
             row.created_at,
+            row.revision,
+            unpack(row.freeing),
+            row.paused_at,
             row.ended_at,
         )
     ]
@@ -159,17 +187,18 @@ def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> A
     row = tables.tasks.rows.get(task)
     if row is None or row.state not in {"active", "paused"}:
         return ()
-    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now)
+    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
     return [(task,)]
 
 
-@TWINS.of()
+@TWINS.of("lease_until")
 def stop_planning(tables: Tables, task: UUID) -> Answer:
     """Nothing more to plan."""
     row = tables.plannings.rows.get(task)
-    if row is not None:
-        tables.plannings.change(row, plan_at=None, next_run_at=None)
-    return ()
+    if row is None:
+        return ()
+    tables.plannings.change(row, plan_at=None, next_run_at=None)
+    return [(row.lease_until,)]
 
 
 @TWINS.of()
@@ -179,6 +208,22 @@ def wake_planning(tables: Tables, task: UUID, now: int, slot: int) -> Answer:
     if row is not None and tables.tasks.rows[task].state == "active":
         wake(tables, row, now, slot)
     return ()
+
+
+@TWINS.of("id")
+def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> Answer:
+    """Time that a participant refused has become free: what waits is planned now."""
+    woken = []
+    for task in dict.fromkeys(tasks):
+        row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+        if row is None or agenda is None or row.state != "active" or node not in row.nodes:
+            continue
+        if agenda.plan_at is None or agenda.plan_at <= now:
+            continue
+        if agenda.lease_until is not None or task in tables.runs.waiting:
+            tables.plannings.change(agenda, plan_at=now)
+            woken.append((task,))
+    return woken
 
 
 @TWINS.of("id", "participants", "participant")

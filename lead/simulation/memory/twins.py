@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lead.simulation.memory import (
     bookings,
+    changes,
     negotiations,
     nodes,
     outbox,
@@ -15,7 +16,7 @@ from lead.simulation.memory import (
 from lead.simulation.memory.statements import Statement
 from node.store.database import Queries
 
-_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, runs, tasks)
+_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
 
 FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
 """By file of queries; a long one has its twins in two modules."""
