@@ -32,7 +32,7 @@ class Act:
     second: int
 
 
-WHATS = [
+HAPPENINGS = [
     *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
     *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
@@ -44,7 +44,7 @@ WHATS = [
 def acts(rng: Random, many: int) -> list[Act]:
     """So many of them, a task first."""
     drawn = [
-        Act(rng.choice(WHATS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
+        Act(rng.choice(HAPPENINGS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
         for _ in range(many)
     ]
     return [Act("task", 0, 1, 1), *drawn]

@@ -76,13 +76,13 @@ def decide_exchanges(
     tables: Tables,
     exchanges: Sequence[UUID],
     commits: Sequence[bool],
-    datas: Sequence[dict[str, Any]],
+    documents: Sequence[dict[str, Any]],
     senders: Sequence[str | None],
     now: int,
 ) -> Answer:
     """What is held is committed or released, if its task is led by who says so."""
     decided = []
-    for exchange, commit, data, sender in zip(exchanges, commits, datas, senders, strict=True):
+    for exchange, commit, data, sender in zip(exchanges, commits, documents, senders, strict=True):
         row = tables.exchanges.held.get(exchange)
         if row is None or sender not in {None, tables.tasks.rows[row.task_id].lead}:
             continue

@@ -19,8 +19,10 @@ def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(participant["node"]) for participant in participants))
 
 
-def _limited(schedule: dict[str, Any]) -> bool:
-    return isinstance(schedule.get("max_runs"), int)
+_UP_TO_DATE = (
+    *("spec", "tool", "tools", "scheduling_class", "duration", "priority", "participants", "nodes"),
+    *("addresses", "schedule", "limited", "campaign", "reference", "revision"),
+)
 
 
 @TWINS.of("id")
@@ -45,49 +47,32 @@ def upsert_task(
     revision: int,
 ) -> Answer:
     """A task made known here; repeated by its lead, it is brought up to date."""
+    made = Task(
+        task,
+        lead,
+        test,
+        pack(spec),
+        tool,
+        list(tools),
+        str(scheduling_class),
+        duration,
+        priority,
+        pack(participants),
+        participant,
+        pack(addresses),
+        pack(schedule),
+        campaign,
+        pack_optional(reference),
+        created_at,
+        nodes_of(participants),
+        isinstance(schedule.get("max_runs"), int),
+        revision=revision,
+    )
     there = tables.tasks.rows.get(task)
-    nodes = nodes_of(participants)
     if there is None:
-        made = Task(
-            task,
-            lead,
-            test,
-            pack(spec),
-            tool,
-            list(tools),
-            str(scheduling_class),
-            duration,
-            priority,
-            pack(participants),
-            participant,
-            pack(addresses),
-            pack(schedule),
-            campaign,
-            pack_optional(reference),
-            created_at,
-            nodes,
-            _limited(schedule),
-            revision=revision,
-        )
         tables.tasks.insert(made)
     elif there.lead == lead and there.revision <= revision:
-        tables.tasks.change(
-            there,
-            spec=pack(spec),
-            tool=tool,
-            tools=list(tools),
-            scheduling_class=str(scheduling_class),
-            duration=duration,
-            priority=priority,
-            participants=pack(participants),
-            nodes=nodes,
-            addresses=pack(addresses),
-            schedule=pack(schedule),
-            limited=_limited(schedule),
-            campaign=campaign,
-            reference=pack_optional(reference),
-            revision=revision,
-        )
+        tables.tasks.change(there, **{column: getattr(made, column) for column in _UP_TO_DATE})
     else:
         return ()
     return [(task,)]
