@@ -81,6 +81,13 @@ class Consent:
             if stopped:
                 await bookings.notify(connection, "run", run, known.id, "cancelled")
 
+    def judge(self, introduction: Introduction) -> IntroductionAnswer:
+        """What it would say to this introduction; nothing is kept."""
+        reason = self._why_not(introduction)
+        if reason is not None:
+            return IntroductionAnswer(accepted=False, reason=reason)
+        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
+
     def _offered(self, introduction: Introduction) -> tuple[str, ...]:
         return tuple(
             name

@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,11 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.prospect import Prospect
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
@@ -70,6 +72,9 @@ _OWNER = "owner"
 
 log = structlog.get_logger()
 
+Plans = Callable[[PlanRequest], Awaitable[Plan]]
+"""What would happen if a task were posted; nothing is booked or kept by asking."""
+
 
 def program_version() -> str:
     """The installed version, for cards and descriptions."""
@@ -81,6 +86,9 @@ def program_version() -> str:
 
 class Node:
     """This host's node. Made by :func:`assemble`."""
+
+    plans: Plans
+    """Set by who puts node and lead together: what would happen is the lead's to say."""
 
     def __init__(
         self,
@@ -115,7 +123,10 @@ class Node:
         self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
         self.consent = Consent(database, clock, self.capabilities, key.identity)
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
-        self.own = OwnNode(key.identity, settings.name, self.time_line, self.interest, self.consent)
+        self.prospect = Prospect(database, clock, settings.start_margin)
+        self.own = OwnNode(
+            key.identity, settings.name, self.time_line, self.interest, self.consent, self.prospect
+        )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = Admission(

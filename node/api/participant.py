@@ -13,6 +13,7 @@ from node.api.routing import NODE, SENDER, Access, Handler, Route
 from node.booking import TimeLine
 from node.model.errors import NotAllowed, ParleyError
 from node.model.wire.fields import Document
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     CommitAnswer,
     DecisionAnswer,
@@ -43,6 +44,18 @@ async def introduce(request: web.Request) -> web.StreamResponse:
         raise NotAllowed(msg)
     consent = request.app[NODE].consent
     return replies.one(await consent.consider(request[SENDER], introduction))
+
+
+async def consider(request: web.Request) -> web.StreamResponse:
+    """POST: whether this host would accept a task; nothing is kept."""
+    introduction = reading.document(request, Introduction)
+    return replies.one(request.app[NODE].consent.judge(introduction))
+
+
+async def outlook(request: web.Request) -> web.StreamResponse:
+    """POST: what runs would displace here, and how full the node would be; nothing is booked."""
+    asked = reading.document(request, OutlookRequest)
+    return replies.one(await request.app[NODE].prospect.outlook(asked))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
@@ -150,6 +163,8 @@ def _route(
 
 ROUTES = (
     _route("PUT", "tasks/{id}", introduce, "Make a task known", Introduction, IntroductionAnswer),
+    _route("POST", "considerations", consider, "Consider a task", Introduction, IntroductionAnswer),
+    _route("POST", "outlooks", outlook, "What runs would mean", OutlookRequest, Outlook),
     _route(
         "POST",
         "proposals",

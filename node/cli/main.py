@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.tasks:task_group",
         "Create, list, show, pause, resume, edit and cancel tasks.",
     ),
+    "plan": ("node.cli.plans:plan_group", "Ask what would happen; nothing is booked or kept."),
     "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
     "schedule": (
         "node.cli.schedule:schedule",

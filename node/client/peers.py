@@ -25,6 +25,7 @@ from node.model.errors import (
 )
 from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     TOGETHER_MAX,
     CommitAnswer,
@@ -185,6 +186,14 @@ class Peer:
         return await self._ask(
             IntroductionAnswer, "PUT", f"tasks/{introduction.task}", introduction
         )
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """Ask whether it would accept a task."""
+        return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
+
+    async def outlook(self, request: OutlookRequest) -> Outlook:
+        """Ask what runs would mean for it."""
+        return await self._ask(Outlook, "POST", "outlooks", request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask for free ranges."""

@@ -29,6 +29,7 @@ from node.model.wire.nodes import (
     TestDescription,
     ToolDescription,
 )
+from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of, faults_of
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
 from node.model.wire.tasks import Task
@@ -107,6 +108,10 @@ class UserClient:
     async def create_task(self, document: Mapping[str, Any]) -> Task:
         """Post a task document; the node judges it, field by field."""
         return _read(Task, await self._ask("POST", "/tasks", body=document))
+
+    async def plan(self, document: Mapping[str, Any]) -> Plan:
+        """What would happen to a task document; nothing is booked or kept."""
+        return _read(Plan, await self._ask("POST", "/plans", body=document))
 
     async def tasks(
         self,

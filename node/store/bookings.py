@@ -317,7 +317,7 @@ async def drop_led_runs(
     rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), list(keep), now)
     dropped = [row[0] for row in rows]
     if dropped:
-        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE)
+        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE, now)
     return dropped
 
 

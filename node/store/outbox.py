@@ -101,6 +101,11 @@ async def failed(connection: Connection, message: int, next_at: int, error: str)
     await connection.execute(_SQL["failed"], message, next_at, error)
 
 
+async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
+    """What could not be delivered to these nodes before is due now."""
+    await connection.execute(_SQL["hasten"], list(nodes), now)
+
+
 async def next_due(
     connection: Connection, kinds: Sequence[Kind], busy: Sequence[str]
 ) -> int | None:

@@ -6,15 +6,11 @@ UPDATE node SET url = $2 WHERE identity = $1;
 SELECT pg_notify('parley', $1);
 
 -- unsaid --
--- What keeps a node from rest: letters, undecided exchanges, holds that have run out, plans that are overdue.
+-- What keeps a node from rest: letters that did not leave at once, and exchanges and holds that have run out undecided.
 SELECT
-    (SELECT count(*) FROM outbox)
-    + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now())
-    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now())
-    + (
-        SELECT count(*) FROM planning INNER JOIN task ON planning.task_id = task.id
-        WHERE planning.plan_at < now() - interval '3 seconds' AND task.state = 'active'
-    );
+    (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
+    + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')
+    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now());
 
 -- tasks_here --
 SELECT
@@ -267,6 +263,14 @@ UNION ALL
 SELECT 'runs still booked', count(DISTINCT id) FROM run WHERE state = 'booked'
 UNION ALL
 SELECT 'runs that began', count(DISTINCT id) FROM run WHERE started_at IS NOT NULL
+UNION ALL
+SELECT 'runs that began before a participant was lost', count(DISTINCT run.id)
+FROM run
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+CROSS JOIN unnest(task.participants) AS other (node)
+WHERE
+    run.started_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM run AS there WHERE there.id = run.id AND there.node = other.node)
 UNION ALL
 SELECT 'runs finished', count(*) FROM run INNER JOIN task ON run.task_id = task.id AND run.node = task.node WHERE led_here AND run.state = 'finished'
 UNION ALL

@@ -227,7 +227,7 @@ class User:
 async def keep_busy(sites: Sites, plan: Plan, ledger: Ledger) -> None:
     """All users at work until so many operations have been answered."""
     connector = aiohttp.TCPConnector(limit=0)
-    tasks_max = 12
+    tasks_max = 6
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
         for number in range(plan.clients):
             rng = random.Random(f"{plan.seed} user {number}")

@@ -248,9 +248,15 @@ RETURNING id;
 -- wake_dropped --
 -- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
 -- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
--- the pause is set already.
+-- the pause is set already. Whoever plans the task at this moment has not seen that these slots wait.
 UPDATE planning
-SET plan_at = CASE WHEN failures = 0 THEN least(plan_at, $2) ELSE coalesce(plan_at, $2) END, next_run_at = least(next_run_at, dropped.slot)
+SET
+    plan_at = CASE
+        WHEN lease_until IS NOT NULL THEN least(plan_at, $3)
+        WHEN failures = 0 THEN least(plan_at, $2)
+        ELSE coalesce(plan_at, $2)
+    END,
+    next_run_at = least(next_run_at, dropped.slot)
 FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
 INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;

@@ -201,6 +201,12 @@ async def _create(request: web.Request) -> web.Response:
     return web.json_response(node.created, status=201)
 
 
+async def _plan(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
+    return web.json_response(node.documents[request.path])
+
+
 async def _cancel(request: web.Request) -> web.Response:
     node = request.app[STAND_IN]
     found = _by_id(node.tasks if "/tasks/" in request.path else node.runs, request)
@@ -244,6 +250,7 @@ async def node() -> AsyncIterator[StandIn]:
     app[STAND_IN] = stand_in
     app.router.add_get("/v1/tasks", _list_tasks)
     app.router.add_post("/v1/tasks", _create)
+    app.router.add_post("/v1/plans", _plan)
     app.router.add_get("/v1/runs", _list_runs)
     app.router.add_get("/v1/tasks/{id}", _task)
     app.router.add_get("/v1/runs/{id}", _run)
