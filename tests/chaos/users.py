@@ -22,7 +22,7 @@ from tests.chaos.wishes import document, edit
 
 _CLOCK = SystemClock()
 _ANSWER_S = 8.0
-_AWAY_S = 0.3
+_AWAY_S = 1.0
 Json = Any
 
 
