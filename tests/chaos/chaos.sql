@@ -128,8 +128,9 @@ WHERE
     OR (there.participant IS NULL AND other.node = ANY(task.participants));
 
 -- checks_begun_on_all --
--- A run that began somewhere was booked on all. One that began before its lead could reach everybody (within twice
--- the hold's life of the decision) may have lost a participant; then its lead says why.
+-- A run that began somewhere was booked on all. One that began before its lead could reach everybody may lack a
+-- participant: within twice the hold's life of the decision, or when it had been cancelled or displaced meanwhile. Then
+-- its lead says why, and does not take it for measured.
 SELECT run.node, run.id, format('begun here, absent on %s', other.node)
 FROM run
 CROSS JOIN round
@@ -140,7 +141,10 @@ LEFT JOIN run AS led ON led.id = run.id AND led.node = task.lead
 WHERE
     run.started_at IS NOT NULL
     AND there.id IS NULL
-    AND NOT (run.starts_at < run.decided_at + 2 * round.hold_life AND led.reason IS NOT NULL);
+    AND (
+        led.reason IS NULL
+        OR (led.state NOT IN ('cancelled', 'displaced') AND run.starts_at > run.decided_at + 2 * round.hold_life)
+    );
 
 -- checks_blocked_for_nothing --
 -- Time that is blocked belongs to an exchange that is held or committed, and a run set aside to a hold.
