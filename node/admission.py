@@ -139,7 +139,8 @@ class Admission:
         nodes = self._participants(document, test.participants(spec))
         tool = self._tool(document)
         duration = tool.duration(spec)
-        schedule = document.schedule.model_copy(update={"slip": default_slip(document.schedule)})
+        schedule = document.schedule.at(now)
+        schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
         faults = validate(recurrence, duration)
         if faults:

@@ -41,7 +41,7 @@ def schedule_options(command: AnyCommand) -> AnyCommand:
     """When: the options that fill the schedule."""
     return _apply(
         command,
-        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, RFC 3339."),
+        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, @1h, RFC 3339."),
         click.option("--repeat", type=DURATION, help="Interval: 30s, 5m, 1h, PT1H."),
         click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
         click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
