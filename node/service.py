@@ -129,15 +129,7 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
-        self.admission = Admission(
-            database=database,
-            clock=clock,
-            capabilities=self.capabilities,
-            directory=self.directory,
-            introduce=self._introduce,
-            new_id=uuid4,
-            horizon=settings.horizon,
-        )
+        self.admission = self._admission()
         self.changing = Changing(
             database, clock, self.admission, key.identity, settings.name, settings.start_margin
         )
@@ -154,6 +146,17 @@ class Node:
             self.outbox.heard,
             self.interest.heard,
         ]
+
+    def _admission(self) -> Admission:
+        return Admission(
+            database=self.database,
+            clock=self.clock,
+            capabilities=self.capabilities,
+            directory=self.directory,
+            introduce=self._introduce,
+            new_id=uuid4,
+            horizon=self.settings.horizon,
+        )
 
     def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
         def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
