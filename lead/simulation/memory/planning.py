@@ -330,7 +330,7 @@ def digests(
     tables: Tables, participant: str, since: int, until: int, decided_before: int
 ) -> Answer:
     """Runs to come of the tasks led here, for comparison with one participant."""
-    itself = tables.nodes.itself()
+    itself = tables.nodes.itself
     if itself is None:
         return ()
     led = [
