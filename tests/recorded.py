@@ -15,6 +15,7 @@ from lead.simulation.memory.journal import Table
 from lead.simulation.memory.rows import Row, unpack
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.twins import twin_of
+from node.model import times
 from node.store.database import (
     BrokenCheck,
     BrokenKey,
@@ -157,21 +158,34 @@ def _as_json(value: Any) -> Any:
 
 
 def disturbed(life: Sequence[Transaction], rng: Random) -> list[Transaction]:
-    """Much the same, but some of it left out, taken back, or done at another time, too."""
+    """Much the same, but some of it left out, taken back, altered, or done at another time, too."""
     played: list[Transaction] = []
     for transaction in life:
         chance = rng.random()
-        if chance < 0.15:
+        if chance < 0.1:
             continue
         if chance < 0.35:
-            played.append(_thinned(rng.choice(life), rng))
-        played.append(transaction if chance < 0.9 else _thinned(transaction, rng))
+            played.append(_altered(rng.choice(life), rng))
+        played.append(transaction if chance < 0.8 else _altered(transaction, rng))
     return played
 
 
-def _thinned(transaction: Transaction, rng: Random) -> Transaction:
-    left = [statement for statement in transaction.statements if rng.random() < 0.8]
+def _altered(transaction: Transaction, rng: Random) -> Transaction:
+    left = [
+        (query, tuple(_nudged(each, rng) for each in args))
+        for query, args in transaction.statements
+        if rng.random() < 0.8
+    ]
     return Transaction(left, committed=rng.random() < 0.7)
+
+
+def _nudged(arg: Any, rng: Random) -> Any:
+    """An instant some minutes off, a small number one off: now and then."""
+    if type(arg) is not int or rng.random() < 0.7:
+        return arg
+    if arg > times.EARLIEST:
+        return arg + rng.randint(-30, 30) * times.MINUTE
+    return max(0, arg + rng.choice((-1, 1))) if arg < 100 else arg
 
 
 def contents(tables: Tables) -> dict[str, list[str]]:
@@ -190,9 +204,17 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "task": tables.tasks,
     }
     return {
-        name: sorted(as_text(_columns(row)) for row in table.rows.values())
+        name: _compared(name, [_columns(row) for row in table.rows.values()])
         for name, table in named.items()
     }
+
+
+def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
+    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not."""
+    if table == "decision":
+        for number, row in enumerate(sorted(contents, key=lambda row: int(row["id"]))):
+            row["id"] = number
+    return sorted(as_text(row) for row in contents)
 
 
 def column_names(kind: type[Row]) -> list[str]:
@@ -212,7 +234,7 @@ async def stored(real: PostgresConnection) -> dict[str, list[str]]:
     found = {}
     for name in TABLES:
         there = await real.fetch(f"SELECT * FROM {name}")
-        found[name] = sorted(as_text(_as_in_memory(dict(row))) for row in there)
+        found[name] = _compared(name, [_as_in_memory(dict(row)) for row in there])
     return found
 
 
