@@ -106,13 +106,7 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = NodeCard(
-            identity=key.identity,
-            name=settings.name,
-            url=settings.public_url,
-            address=settings.measurement_address,
-            version=program_version(),
-        )
+        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
@@ -386,6 +380,16 @@ class Node:
             await self.ending.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is Kind.TASK_END:
             await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
+
+
+def _card(settings: Settings, key: NodeKey) -> NodeCard:
+    return NodeCard(
+        identity=key.identity,
+        name=settings.name,
+        url=settings.public_url,
+        address=settings.measurement_address,
+        version=program_version(),
+    )
 
 
 async def assemble(
