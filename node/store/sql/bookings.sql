@@ -8,11 +8,11 @@ SELECT
     span.fixed,
     string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
 FROM (
-    SELECT DISTINCT
-        run.scheduling_class,
-        run.priority,
+    SELECT DISTINCT -- by what differs most first: it is sorted that way
         run.starts_at,
         run.ends_at,
+        run.priority,
+        run.scheduling_class,
         (run.state = 'running' OR run.starts_at < $3) AS fixed
     FROM run
     WHERE
