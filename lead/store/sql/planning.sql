@@ -37,9 +37,11 @@ SELECT
             LIMIT 1
         ),
         (
-            SELECT min(greatest(waits_until, lease_until))
+            SELECT min(greatest(plan_at, waits_until, lease_until))
             FROM planning
-            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+            WHERE
+                plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+                AND waits_until IS NOT NULL
         )
     );
 
