@@ -67,7 +67,7 @@ class Conclusions:
             self._conclude_all,
             weight=lambda each: len(each[0].exchange.runs),
             weight_max=8192,
-            # A task may have been taken from a worker that is not done yet: only one is to be heard.
+            # A task may have been taken from a worker that is not done: one of them is to be heard.
             apart=lambda each: (each[0].claimed.task,),
         )
 

@@ -72,9 +72,7 @@ class Planner:
         self._choose_tool = choose_tool
         self._refuse_task = refuse_task
         self._rng = rng
-        self._standings = Gathering(
-            self._standings_of, apart=lambda claimed: (claimed.task,)
-        )
+        self._standings = Gathering(self._standings_of, apart=lambda claimed: (claimed.task,))
 
     async def plan(self, claimed: Claim) -> None:
         """Plan a task up to the horizon; nothing is left undone without a stored reason."""
@@ -220,7 +218,7 @@ class Planner:
             claimed = self._with_tool(claimed)
         except ToolUnavailable as error:
             refusals.append(error.detail)
-        async with self._database.connection() as connection:
+        async with self._database.transaction() as connection:
             if not await planning.set_participants(connection, claimed, claimed.participants):
                 return None, None
         if refusals:
