@@ -106,13 +106,7 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = NodeCard(
-            identity=key.identity,
-            name=settings.name,
-            url=settings.public_url,
-            address=settings.measurement_address,
-            version=program_version(),
-        )
+        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
@@ -129,15 +123,7 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
-        self.admission = Admission(
-            database=database,
-            clock=clock,
-            capabilities=self.capabilities,
-            directory=self.directory,
-            introduce=self._introduce,
-            new_id=uuid4,
-            horizon=settings.horizon,
-        )
+        self.admission = self._admission()
         self.changing = Changing(
             database, clock, self.admission, key.identity, settings.name, settings.start_margin
         )
@@ -154,6 +140,17 @@ class Node:
             self.outbox.heard,
             self.interest.heard,
         ]
+
+    def _admission(self) -> Admission:
+        return Admission(
+            database=self.database,
+            clock=self.clock,
+            capabilities=self.capabilities,
+            directory=self.directory,
+            introduce=self._introduce,
+            new_id=uuid4,
+            horizon=self.settings.horizon,
+        )
 
     def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
         def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
@@ -383,6 +380,16 @@ class Node:
             await self.ending.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is Kind.TASK_END:
             await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
+
+
+def _card(settings: Settings, key: NodeKey) -> NodeCard:
+    return NodeCard(
+        identity=key.identity,
+        name=settings.name,
+        url=settings.public_url,
+        address=settings.measurement_address,
+        version=program_version(),
+    )
 
 
 async def assemble(

@@ -191,7 +191,8 @@ async def explain(request: web.Request) -> web.StreamResponse:
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
     if not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
-        sentence += f"; planned again at {times.to_the_second(task.plan_at)}"
+        verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
+        sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
     return replies.one(
         Explanation(
             task=task.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
@@ -46,6 +47,14 @@ async def _change(
     return answer.body
 
 
+async def _tells(node: Outsider, task: Json, state: str) -> None:
+    """Return when the event stream, from its beginning on, has told this of the task."""
+    async with asyncio.timeout(10):
+        async for event in node.events(after="0"):
+            if event["event"] == "task" and event["data"] == {"id": task["id"], "state": state}:
+                return
+
+
 async def test_a_pause_reaches_a_node_that_was_down(
     lab: Lab, nodes: list[Outsider], free_hour: datetime
 ) -> None:
@@ -61,6 +70,8 @@ async def test_a_pause_reaches_a_node_that_was_down(
     assert fits["starts_at"] == free_hour.isoformat().replace("+00:00", "Z")
     await lab.restart("c")
     await _scheduled(c, task, 0, within_s=40)
+    for node in (a, b):
+        await _tells(node, task, "paused")
     resumed = await _change(a, "POST", task, "/resume")
     assert (resumed["state"], resumed["paused_at"]) == ("active", None)
     for node in nodes:
@@ -82,6 +93,7 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
     await _scheduled(b, task, count)
     edited = await _change(a, "PATCH", task, body=patch)
     assert (edited["revision"], edited["reference"]) == (2, {"ticket": 7})
+    await _tells(a, task, "edited")
     for node in nodes:
         await _scheduled(node, task, 3)
     late = await a.ask("PATCH", path, patch)
