@@ -50,13 +50,8 @@ class Reconciler:
         others: Callable[[], list[Comparable]],
         lose_run: Callable[[UUID, str], Awaitable[None]],
         drop_run: Callable[[str, UUID, str], Awaitable[None]],
-        page: int = DIGESTS_MAX,
     ) -> None:
-        """``drop_run(node, run, reason)`` has one participant end a run that nobody leads.
-
-        ``page`` tasks are compared in one message.
-        """
-        self._page = page
+        """``drop_run(node, run, reason)`` has one participant end a run that nobody leads."""
         self._database = database
         self._clock = clock
         self._horizon = horizon
@@ -76,25 +71,24 @@ class Reconciler:
                 except Exception:
                     log.exception("not compared", node=other.name)
 
-    async def run_once(self, other: Comparable) -> int:
-        """Compare with one node; how many runs were repaired."""
+    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
+        """Compare with one node, so many tasks in one message; how many runs were repaired."""
         repaired, after = 0, UUID(int=0)
         while True:
-            compared, done = await self._compare(other, after)
+            compared, done = await self._compare(other, Page(after, together))
             repaired += done
-            if len(compared) < self._page:
+            if len(compared) < together:
                 break
             after = compared[-1]
         if repaired:
             log.warning("repaired differences", node=other.name, runs=repaired)
         return repaired
 
-    async def _compare(self, other: Comparable, after: UUID) -> tuple[list[UUID], int]:
-        """The next tasks; which ones, and how many runs were repaired."""
+    async def _compare(self, other: Comparable, page: Page) -> tuple[list[UUID], int]:
+        """A page of tasks; which ones, and how many runs were repaired."""
         now = self._clock.now()
         since = now + SETTLED
         until = since + self._horizon
-        page = Page(after, self._page)
         async with self._database.connection() as connection:
             ours = await planning.digests(
                 connection, other.identity, since, until, now - SETTLED, page

@@ -83,7 +83,7 @@ class TimeLine:
             self._hold_all,
             weight=lambda hold: len(hold.request.runs),
             weight_max=_RUNS_AT_ONCE,
-            apart=lambda hold: (hold.exchange, hold.request.task),
+            apart=lambda hold: (hold.exchange, hold.request.task, *hold.runs),
         )
         self._rulings = Gathering(
             self._rule_all,
@@ -286,7 +286,7 @@ class TimeLine:
         if releases := [ruling for ruling in rulings if ruling.commit is None]:
             await bookings.refuse(connection, releases, now)
         decided = await bookings.decide(connection, rulings, now)
-        keep = [run for ruling in rulings if ruling.commit for run in ruling.commit.runs]
+        keep = [(r.exchange, run) for r in rulings if r.commit for run in r.commit.runs]
         dropped = []
         if led := [exchange for exchange, (_, led_here) in decided.items() if led_here]:
             dropped += await bookings.drop_led_runs(connection, led, keep, now)

@@ -17,7 +17,7 @@ pytestmark = ON_ONE_LOOP
 HOUR = START + times.HOUR
 
 
-async def _compare(site: Site, other: Site, page: int = DIGESTS_MAX) -> int:
+async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
     node = site.node
     comparable: Comparable = node.peer(other.identity)
     reconciler = Reconciler(
@@ -27,9 +27,8 @@ async def _compare(site: Site, other: Site, page: int = DIGESTS_MAX) -> int:
         lambda: [comparable],
         node.ending.lose_run,
         node.ending.drop_run,
-        page,
     )
-    return await reconciler.run_once(comparable)
+    return await reconciler.run_once(comparable, together)
 
 
 async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
@@ -121,6 +120,6 @@ async def test_every_task_is_compared(world: World) -> None:
     await a.plan()
     world.clock.advance(5 * times.MINUTE)
     await b.execute("DELETE FROM run")
-    assert await _compare(a, b, page=2) == 5
+    assert await _compare(a, b, together=2) == 5
     await world.pass_time(3 * times.SECOND)
     assert sorted((await b.states()).values()) == ["scheduled"] * 5
