@@ -1,7 +1,7 @@
 """Which windows a node refused to whom, to tell them when time in one becomes free. Pure, bounded.
 
-Kept by lead and task, for the last question about it only. What is forgotten to keep within the bounds is
-the oldest: whoever is not told asks again all the same, after a pause.
+Kept by lead and task, for the last question about it only. What is forgotten to keep within the
+bounds is the oldest: whoever is not told asks again all the same, after a pause.
 """
 
 from __future__ import annotations

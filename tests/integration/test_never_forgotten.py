@@ -68,7 +68,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
         await a.planner.spread()
         await conclude(*concluded)
 
-    a.planner._conclusions.conclude = meanwhile  # type: ignore[method-assign]
+    a.planner._conclusions.conclude = meanwhile  # type: ignore[assignment, method-assign]
     await a.plan()
     a.planner._conclusions.conclude = conclude  # type: ignore[method-assign]
     world.cut.clear()

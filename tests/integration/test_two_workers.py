@@ -31,7 +31,7 @@ async def test_both_conclude_at_the_same_time(world: World) -> None:
         async with both:
             await conclude(*concluded)
 
-    conclusions.conclude = together  # type: ignore[method-assign]
+    conclusions.conclude = together  # type: ignore[assignment, method-assign]
     await a.workers.run_once()
     await a.execute(
         "UPDATE planning SET lease_epoch = lease_epoch + 1, lease_until = NULL, plan_at = $1",
