@@ -142,15 +142,14 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- ports_in_use --
--- Ports of exchanges that may still run on this node.
-SELECT DISTINCT (exchange.answer -> 'data' ->> 'port')::integer
-FROM exchange
-WHERE
-    exchange.answer -> 'data' ? 'port'
-    AND exchange.state IN ('held', 'committed')
-    AND EXISTS (
-        SELECT FROM run WHERE run.exchange_id = exchange.id AND run.state IN ('booked', 'running')
-    );
+-- Ports of exchanges that may still run on this node (null: without one): looked up from its live runs, which are few
+-- beside all exchanges that ever were.
+SELECT DISTINCT
+    (
+        SELECT (exchange.answer -> 'data' ->> 'port')::integer FROM exchange
+        WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
+    ) AS port
+FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live;
 
 -- keep_answers --
 UPDATE exchange
