@@ -98,6 +98,11 @@ class Reach:
         if identity in self._silences:
             self._put_off[identity] = self._silences[identity].ask_at
 
+    def came_to_wait(self, identity: str) -> None:
+        """A task has come to wait for its answer; if it gave one by now the task must learn it."""
+        if identity not in self._silences:
+            self._answered.add(identity)
+
     def next_opening(self) -> int | None:
         """When the next silent participant may be asked again; who may be now is not waited for."""
         now = self._clock.now()
