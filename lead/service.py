@@ -18,7 +18,7 @@ from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
 from lead.planning.agenda import Limits
 from lead.reconciliation import Comparable, Reconciler
-from lead.workers import Workers
+from lead.workers import POLL_S, Workers
 from node.clock import Clock
 from node.outbox import Outbox
 from node.store.database import Database, Notice
@@ -52,6 +52,7 @@ class Lead:
         workers: int,
         lease: int,
         rng: random.Random,
+        poll_s: float = POLL_S,
     ) -> None:
         """Nothing runs before :meth:`start`."""
         self._database = database
@@ -69,9 +70,17 @@ class Lead:
             rng=rng,
         )
         self._workers = Workers(
-            database, clock, planner, owner, size=workers, lease=lease, horizon=limits.horizon
+            database,
+            clock,
+            planner,
+            owner,
+            size=workers,
+            lease=lease,
+            horizon=limits.horizon,
+            poll_s=poll_s,
         )
-        self._outbox = Outbox(database, clock, (Kind.COMMIT, Kind.RELEASE), delivery.deliver)
+        kinds = (Kind.COMMIT, Kind.RELEASE)
+        self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
         self._reconciler = Reconciler(
             database, clock, limits.horizon, powers.others, powers.lose_run, powers.drop_run
         )

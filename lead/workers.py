@@ -38,6 +38,7 @@ class Workers:
         size: int,
         lease: int,
         horizon: int,
+        poll_s: float = POLL_S,
     ) -> None:
         """``owner`` names this process in the leases."""
         self._database = database
@@ -47,6 +48,7 @@ class Workers:
         self._size = size
         self._lease = lease
         self._horizon = horizon
+        self._poll_s = poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
         self._woken = asyncio.Event()
 
@@ -65,10 +67,10 @@ class Workers:
                     pause = await self.run_once()
                 except ParleyError as error:
                     log.warning("cannot plan", error=error.detail)
-                    pause = POLL_S
+                    pause = self._poll_s
                 except Exception:
                     log.exception("cannot plan")
-                    pause = POLL_S
+                    pause = self._poll_s
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), pause)
                 self._woken.clear()
@@ -80,7 +82,7 @@ class Workers:
         now = self._clock.now()
         idle = self._size - len(self._busy)
         if idle <= 0:
-            return POLL_S
+            return self._poll_s
         before = now + self._horizon + 1
         async with self._database.transaction() as connection:
             await planning.abort_stale(connection, now)
@@ -90,12 +92,12 @@ class Workers:
         for claimed in claims:
             self._start(claimed)
         if len(claims) == idle:
-            return POLL_S
+            return self._poll_s
         async with self._database.connection() as connection:
             due = await planning.next_due(connection, before)
         if due is None:
-            return POLL_S
-        return min(POLL_S, max(0.0, (due - self._clock.now()) / times.SECOND))
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (due - self._clock.now()) / times.SECOND))
 
     def _start(self, claimed: Claim) -> None:
         task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")

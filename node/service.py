@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.capabilities import Capabilities
-from node.client.peers import Peer, Peers
+from node.client.peers import Peer, Peers, Sign
 from node.clock import Clock
 from node.consent import Consent
 from node.ending import Ending
@@ -47,7 +48,7 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
-from node.outbox import Outbox
+from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
 from node.settings import Settings
@@ -76,16 +77,22 @@ def program_version() -> str:
         return "0"
 
 
+@dataclass(frozen=True)
+class Means:
+    """What a node works with that a simulation replaces."""
+
+    peers: Peers
+    launcher: type[Launcher] = Launcher
+    rng: random.Random = field(default_factory=random.Random)
+    new_id: Callable[[], UUID] = uuid4
+    poll_s: float = POLL_S
+
+
 class Node:
     """This host's node. Made by :func:`assemble`."""
 
     def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        database: Database,
-        key: NodeKey,
-        session: aiohttp.ClientSession,
+        self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
     ) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
         self.settings = settings
@@ -105,10 +112,10 @@ class Node:
         self.directory = Directory(database)
         self.capabilities = Capabilities()
         self.hub = Hub(clock)
-        self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
+        self.peers = means.peers
         self.lookout = Lookout(database, clock, self.directory, self.peers)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
+        self.time_line = TimeLine(database, clock, settings, self._needs_port, means.rng)
         self.consent = Consent(database, self.capabilities, key.identity)
         self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
         self.collector = Collector(database, clock, self.capabilities, key.identity)
@@ -119,13 +126,15 @@ class Node:
             capabilities=self.capabilities,
             directory=self.directory,
             introduce=self._introduce,
-            new_id=uuid4,
+            new_id=means.new_id,
             horizon=settings.horizon,
         )
-        self.launcher = Launcher(database, clock, self.capabilities, self.collector)
+        self.launcher = means.launcher(
+            database, clock, self.capabilities, self.collector, poll_s=means.poll_s
+        )
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END)
-        self.outbox = Outbox(database, clock, kinds, self._deliver)
+        self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
@@ -134,14 +143,6 @@ class Node:
             self.launcher.heard,
             self.outbox.heard,
         ]
-
-    def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
-        def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
-            created = self.clock.now() // times.SECOND
-            nonce = new_nonce(secrets.token_bytes)
-            return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
-
-        return signed
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -363,7 +364,19 @@ async def assemble(
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
     database = Database(dsn)
     await database.open()
-    return Node(settings, clock, database, key, session)
+    peers = Peers(session, signer(key, clock), settings.peer_timeout / times.SECOND)
+    return Node(settings, clock, database, key, Means(peers))
+
+
+def signer(key: NodeKey, clock: Clock) -> Sign:
+    """Signs requests with this key, each with a nonce of its own."""
+
+    def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
+        created = clock.now() // times.SECOND
+        nonce = new_nonce(secrets.token_bytes)
+        return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
+
+    return signed
 
 
 def prepare_directory(path: Path) -> None:

@@ -25,7 +25,7 @@ from lead.planner import Planner
 from lead.planning.agenda import Limits
 from lead.workers import Workers
 from node.booking import TimeLine
-from node.client.peers import Peer
+from node.client.peers import Peer, Peers
 from node.consent import stored
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -53,7 +53,7 @@ from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.outbox import Outbox
 from node.own import OwnNode
-from node.service import Node
+from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes, tasks
 from node.store.database import Database
@@ -313,7 +313,9 @@ class World:
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database = await self._lend(connections)
-        node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
+        key = NodeKey.generate()
+        means = Means(Peers(self._session, signer(key, clock), timeout_s=5))
+        node = _InProcess(settings, clock, database, key, means)
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
         made = Site(node, clock)
