@@ -82,7 +82,7 @@ class Means:
     """What a node works with that a simulation replaces."""
 
     peers: Peers
-    launcher: type[Launcher] = Launcher
+    launcher: Callable[..., Launcher] = Launcher
     rng: random.Random = field(default_factory=random.Random)
     new_id: Callable[[], UUID] = uuid4
     poll_s: float = POLL_S
