@@ -26,6 +26,7 @@ class SimulatedClock:
         self._offset = START
         self._drift_ppm = 0
         self._drifts_since = 0
+        self.stepped_at = 0
 
     def now(self) -> int:
         """This instant, as this node believes."""
@@ -40,6 +41,7 @@ class SimulatedClock:
     def step(self, by: int) -> None:
         """Jump by so many microseconds, back if negative."""
         self._offset += by
+        self.stepped_at = self._loop.now
 
     def drift(self, ppm: int) -> None:
         """Run too fast from now on, too slow if negative."""
@@ -51,6 +53,7 @@ class SimulatedClock:
         """Show true time again, and keep it."""
         self.drift(0)
         self._offset = START
+        self.stepped_at = self._loop.now
 
     async def sleep(self, seconds: float) -> None:
         """Wait; zero or less only lets others run."""

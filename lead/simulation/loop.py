@@ -69,6 +69,10 @@ class Process:
         self._fuse = self.steps + steps
         self._on_death = on_death
 
+    def snuff(self) -> None:
+        """Put the fuse out."""
+        self._fuse = None
+
     def step(self) -> None:
         """Count one step; at the end of the fuse it dies instead."""
         if self.steps == self._fuse and self._on_death is not None:
