@@ -54,7 +54,7 @@ from node.peers import Directory
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
-from node.store.database import Database, Notice
+from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from node.trust.keys import NodeKey
@@ -362,7 +362,7 @@ async def assemble(
     """Open the database and the key, and put a node together."""
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
-    database = Database(dsn)
+    database = PostgresDatabase(dsn)
     await database.open()
     peers = Peers(session, signer(key, clock), settings.peer_timeout / times.SECOND)
     return Node(settings, clock, database, key, Means(peers))

@@ -15,7 +15,7 @@ from node.client.peers import Peers
 from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes
-from node.store.database import Database
+from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from tests.clocks import ManualClock
 
@@ -33,7 +33,7 @@ async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> As
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         settings = Settings(name=name, listen=address, state_dir=directory)
-        database, key = Database(dsn), NodeKey.generate()
+        database, key = PostgresDatabase(dsn), NodeKey.generate()
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)

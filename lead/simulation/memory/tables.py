@@ -1,0 +1,169 @@
+"""The tables of one node, with their constraints and the indexes that keep every query quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+from uuid import UUID
+
+from lead.simulation.memory.exchangetable import Exchanges, Negotiations
+from lead.simulation.memory.indexes import Groups, Ordered
+from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.rows import (
+    AccessToken,
+    Decision,
+    Idempotency,
+    Letter,
+    Node,
+    Part,
+    Run,
+)
+from lead.simulation.memory.runtable import Runs
+from lead.simulation.memory.tasktable import Plannings, Tasks
+from node.store.database import BrokenKey, BrokenReference
+
+
+class Nodes(Table[str, Node]):
+    """The nodes known here."""
+
+    def key(self, row: Node) -> str:
+        """Its identity."""
+        return row.identity
+
+    def itself(self) -> Node | None:
+        """This node."""
+        return next((node for node in self.rows.values() if node.is_self), None)
+
+    def _check(self, row: Node) -> None:
+        for other in self.rows.values():
+            if other is not row and (other.name == row.name or (other.is_self and row.is_self)):
+                msg = f"a node {other.name} is there already"
+                raise BrokenKey(msg)
+
+
+class AccessTokens(Table[str, AccessToken]):
+    """The tokens of users."""
+
+    def key(self, row: AccessToken) -> str:
+        """Its digest."""
+        return row.digest
+
+
+class Idempotencies(Table[str, Idempotency]):
+    """POSTs already served."""
+
+    def key(self, row: Idempotency) -> str:
+        """Its own word for it."""
+        return row.key
+
+
+class Parts(Table[tuple[UUID, int], Part]):
+    """What the participants measured."""
+
+    def __init__(self, journal: Journal, runs: Runs) -> None:
+        """Parts go with their runs."""
+        super().__init__(journal)
+        self._runs = runs
+        self.by_run: Groups[UUID, Part] = Groups()
+
+    def key(self, row: Part) -> tuple[UUID, int]:
+        """Its run and place."""
+        return row.run_id, row.participant
+
+    def _check(self, row: Part) -> None:
+        if row.run_id not in self._runs.rows:
+            msg = f"there is no run {row.run_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Part) -> None:
+        self.by_run.add(row.run_id, row)
+
+    def _leave(self, row: Part) -> None:
+        self.by_run.remove(row.run_id, row)
+
+
+class Decisions(Table[int, Decision]):
+    """The planning attempts."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.ids = count(1)
+        self._decided: list[tuple[int, int, Decision]] = []
+
+    def key(self, row: Decision) -> int:
+        """Its number."""
+        return row.id
+
+    def over_before(self, instant: int) -> Iterator[Decision]:
+        """Those that deal with nothing later; each is handed out once, to be deleted."""
+        while self._decided and self._decided[0][0] < instant:
+            row = heappop(self._decided)[2]
+            if self.rows.get(row.id) is row:
+                yield row
+
+    def _enter(self, row: Decision) -> None:
+        over = row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
+        heappush(self._decided, (over, row.number, row))
+
+
+class Letters(Table[int, Letter]):
+    """The outbox."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.ids = count(1)
+        self.due: Ordered[Letter] = Ordered()
+
+    def key(self, row: Letter) -> int:
+        """Its number."""
+        return row.id
+
+    def _enter(self, row: Letter) -> None:
+        self.due.add(row.next_at, row)
+
+    def _leave(self, row: Letter) -> None:
+        self.due.remove(row.next_at, row)
+
+
+class Tables:
+    """All tables of one node, and the journal of the transaction that is changing them."""
+
+    def __init__(self) -> None:
+        """Empty, as after setting up."""
+        self.journal = journal = Journal()
+        self.nodes = Nodes(journal)
+        self.access_tokens = AccessTokens(journal)
+        self.idempotencies = Idempotencies(journal)
+        self.plannings = Plannings(journal)
+        self.tasks = Tasks(journal, self.plannings)
+        self.plannings.belong_to(self.tasks.rows)
+        self.negotiations = Negotiations(journal, self.tasks)
+        self.exchanges = Exchanges(journal, self.tasks)
+        self.runs = Runs(journal, self.exchanges)
+        self.parts = Parts(journal, self.runs)
+        self.decisions = Decisions(journal)
+        self.letters = Letters(journal)
+
+    def delete_run(self, run: Run) -> None:
+        """Away with a run and its parts."""
+        for part in self.parts.by_run.of(run.id):
+            self.parts.delete(part)
+        self.runs.delete(run)
+
+    def led_here(self, task: UUID) -> bool:
+        """Whether this node leads a task."""
+        found = self.tasks.rows.get(task)
+        leader = None if found is None else self.nodes.rows.get(found.lead)
+        return leader is not None and leader.is_self
+
+    def committed(self, exchange: UUID | None) -> bool:
+        """Whether there is such an exchange, and it is committed."""
+        found = None if exchange is None else self.exchanges.rows.get(exchange)
+        return found is not None and found.state == "committed"
+
+    def held(self, exchange: UUID | None) -> bool:
+        """Whether there is such an exchange, and it is held."""
+        return exchange in self.exchanges.held

@@ -1,0 +1,24 @@
+"""All named queries that have a twin, by their text."""
+
+from __future__ import annotations
+
+from lead.simulation.memory import bookings, nodes, outbox, planning, runs, tasks
+from lead.simulation.memory.statements import Statement
+
+FILES = tuple(module.TWINS for module in (bookings, nodes, outbox, planning, runs, tasks))
+
+_BY_TEXT: dict[str, Statement] = {
+    statement.text: statement for file in FILES for statement in file.statements.values()
+}
+
+
+def twin_of(query: str) -> Statement:
+    """The twin of a query, given as its text.
+
+    :raises LookupError: it has none.
+    """
+    found = _BY_TEXT.get(query)
+    if found is None:
+        msg = f"this query has no twin in lead/simulation/memory: {query}"
+        raise LookupError(msg)
+    return found
