@@ -95,9 +95,13 @@ class Workers:
             return self._poll_s
         async with self._database.connection() as connection:
             due = await planning.next_due(connection, before)
-        if due is None:
+            beyond = await planning.next_to_come(connection, before)
+        # One whose slots are too far away is due when the first of them comes near enough.
+        instants = [due, None if beyond is None else beyond - self._horizon]
+        soonest = min((at for at in instants if at is not None), default=None)
+        if soonest is None:
             return self._poll_s
-        return min(self._poll_s, max(0.0, (due - self._clock.now()) / times.SECOND))
+        return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
 
     def _start(self, claimed: Claim) -> None:
         task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")

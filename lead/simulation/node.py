@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic_settings import PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from lead.negotiation import Terms
 from lead.planning.agenda import Limits
@@ -47,9 +47,10 @@ class SimulatedSettings(Settings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[Any],  # noqa: ARG003 - pydantic's signature
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
         init_settings: PydanticBaseSettingsSource,
-        **_others: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What is given, not what the environment says."""
         return (init_settings,)
@@ -76,7 +77,7 @@ class SimulatedNode(Service):
         """Nobody comes with a token."""
 
     def _house_keeping(self) -> None:
-        keeping: list[Callable[[], Awaitable[None]]] = [self._keep_holds, self._tend, self._clean]
+        keeping = (self._keep_holds, self._tend, self._clean)
         self._loops += [asyncio.create_task(keep()) for keep in keeping]
 
     async def _keep_holds(self) -> None:

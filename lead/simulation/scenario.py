@@ -171,7 +171,7 @@ class Scenario(Document):
 
     @model_validator(mode="after")
     def _has_enough_nodes(self) -> Self:
-        sizes = [group.size for group in (*self.tasks, *self.arrivals)]
+        sizes = [group.size for group in self.tasks] + [group.size for group in self.arrivals]
         if max(sizes, default=1) > self.nodes.count:
             raise ValueError(f"a size of {max(sizes)} needs as many nodes; nodes.count is too low")
         return self

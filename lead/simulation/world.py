@@ -255,7 +255,7 @@ def simulate(
             finally:
                 for host in world.hosts:
                     host.crash()
-                await asyncio.sleep(0)
+                await asyncio.sleep(_STARTED / times.SECOND)  # until all that runs has ended
         return report
 
     return run(work)

@@ -35,6 +35,12 @@ async def next_due(connection: Connection, before: int) -> int | None:
     return found
 
 
+async def next_to_come(connection: Connection, since: int) -> int | None:
+    """The first slot from then on that is to be planned."""
+    found: int | None = await connection.fetchval(_SQL["next_to_come"], since)
+    return found
+
+
 async def waiting(connection: Connection, task: UUID, limit: int) -> list[tuple[int, int]]:
     """Slots that wait for time, earliest first: nominal start and attempt."""
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["waiting"], task, limit)]

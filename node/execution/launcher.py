@@ -131,7 +131,7 @@ class Launcher:
                 await self._mark(lost, "this node lost track of its part", RunState.FAILED)
         if following is None:
             return self._poll_s
-        return min(self._poll_s, max(0.0, (following - LOOKAHEAD - now) / times.SECOND))
+        return min(self._poll_s, (following - LOOKAHEAD + 1 - now) / times.SECOND)
 
     def _launch(self, run: DueRun) -> None:
         self._cancelled[run.id] = asyncio.Event()

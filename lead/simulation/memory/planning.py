@@ -108,6 +108,13 @@ def next_due(tables: Tables, before: int) -> Answer:
     return [(soonest,)]
 
 
+@TWINS.of("min")
+def next_to_come(tables: Tables, since: int) -> Answer:
+    """The first slot beyond those that are near enough to be planned."""
+    slots = [row.next_run_at for _, row in tables.plannings.due]
+    return [(min((at for at in slots if at is not None and at >= since), default=None),)]
+
+
 @TWINS.of("slot", "attempt")
 def waiting(tables: Tables, task: UUID, limit: int) -> Answer:
     """Slots that wait for time, earliest first."""

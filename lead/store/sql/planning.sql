@@ -23,6 +23,10 @@ RETURNING
 -- next_due --
 SELECT min(greatest(plan_at, lease_until)) FROM planning WHERE plan_at IS NOT NULL AND next_run_at < $1;
 
+-- next_to_come --
+-- The first slot beyond those that are near enough to be planned.
+SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1;
+
 -- waiting --
 SELECT slot, attempt FROM run WHERE task_id = $1 AND state = 'waiting' ORDER BY slot LIMIT $2;
 

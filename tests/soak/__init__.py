@@ -1,0 +1,1 @@
+"""Many simulated worlds, one for each seed, on all cores."""
