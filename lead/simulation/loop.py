@@ -69,6 +69,11 @@ class Process:
         self._fuse = self.steps + steps
         self._on_death = on_death
 
+    @property
+    def doomed(self) -> bool:
+        """Whether it will die soon."""
+        return self._fuse is not None
+
     def snuff(self) -> None:
         """Put the fuse out."""
         self._fuse = None
@@ -96,37 +101,39 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 """The process that the present task belongs to; none for the world's own tasks."""
 
 
-class _Step(asyncio.Handle):
-    """Something ready to be done, and in which process."""
+class _Step:
+    """Something to be done, now or at an instant, and in which process: what asyncio calls a handle.
 
-    __slots__ = ("process",)
+    Not derived from asyncio's own, which takes twice as long to make; a world has millions.
+    """
+
+    __slots__ = ("_at", "args", "callback", "context", "gone", "process")
 
     def __init__(
         self,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        loop: VirtualLoop,
         context: Context | None,
+        at: int,
     ) -> None:
-        super().__init__(callback, args, loop, context)
-        self.process = PROCESS.get() if context is None else context.get(PROCESS)
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.process = self.context.get(PROCESS)
+        self.gone = False
+        self._at = at
 
+    def when(self) -> float:
+        """At which second."""
+        return self._at / SECOND
 
-class _Timer(asyncio.TimerHandle):
-    """Something to be done later, and in which process."""
+    def cancel(self) -> None:
+        """It is not done any more; a timer stays where it is and is passed over."""
+        self.gone = True
 
-    __slots__ = ("process",)
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: VirtualLoop,
-        context: Context | None,
-    ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self.process = PROCESS.get() if context is None else context.get(PROCESS)
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.gone
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -136,8 +143,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """At instant 0, with nothing to do."""
         self.now = 0
         self.faults: list[str] = []
-        self._ready: deque[_Step | _Timer] = deque()
-        self._timers: list[tuple[int, int, _Timer]] = []
+        self._ready: deque[_Step] = deque()
+        self._timers: list[tuple[int, int, _Step]] = []
         self._order = 0
         self._stopping = False
         self._closed = False
@@ -155,9 +162,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Do it in the next step."""
-        step = _Step(callback, args, self, context)
+        step = _Step(callback, args, context, self.now)
         self._ready.append(step)
-        return step
+        return cast("asyncio.Handle", step)
 
     def call_at(
         self,
@@ -188,13 +195,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """Do it after some microseconds."""
         at = self.now + max(0, delay)
-        timer = _Timer(at / SECOND, callback, args, self, context)
+        timer = _Step(callback, args, context, at)
         self._order += 1
         heapq.heappush(self._timers, (at, self._order, timer))
-        return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays where it is and is passed over when its time comes."""
+        return cast("asyncio.TimerHandle", timer)
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
@@ -245,21 +249,25 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         while ready and not self._stopping:
             step = ready.popleft()
-            if step.cancelled():
+            if step.gone:
                 continue
             if step.process is not None and step.process.alive:
                 step.process.step()
-            step._run()  # noqa: SLF001 - what an event loop does with a handle
+            try:
+                step.context.run(step.callback, *step.args)
+            except Exception as error:
+                self.call_exception_handler({"message": "a callback failed", "exception": error})
             self._since += 1
             if self._since > STANDSTILL:
                 self._since = 0
-                raise TimeStandsStill(f"no time passes any more at {self.time():.6f} s: {step!r}")
+                where = f"at {self.time():.6f} s: {step.callback!r}"
+                raise TimeStandsStill(f"no time passes any more {where}")
         if not self._stopping:
             self._jump()
 
     def _jump(self) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].gone:
             heapq.heappop(timers)
         if not timers:
             raise NothingLeftToDo(f"nothing will ever happen again after {self.time():.6f} s")

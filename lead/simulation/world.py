@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,8 @@ from lead.simulation.clock import START
 from lead.simulation.faults import Fate, drawn, instants
 from lead.simulation.findings import findings
 from lead.simulation.history import History
-from lead.simulation.loop import VirtualLoop, run
+from lead.simulation.loop import PROCESS, VirtualLoop, run
+from lead.simulation.memory.database import Point
 from lead.simulation.network import Network, Service, Weather
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
@@ -28,6 +30,8 @@ from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
 _AGAIN = times.MINUTE
 """A user whose node is down tries again so much later."""
 _WATCH = times.MINUTE
+_OTHERS_COME = 0.05
+"""How often something else comes in between two statements."""
 _STARTED = times.MINUTE
 """How long everybody has to start before anything happens."""
 
@@ -69,7 +73,8 @@ class World:
             Weather(*terms.delay, terms.loss, terms.duplicates, terms.time_limit),
             rng,
         )
-        point = _pause if scenario.faults.crashes else None
+        luck = random.Random(f"{scenario.seed} pauses")
+        point = _pauses(luck) if scenario.faults.crashes else None
         self.hosts = [
             Host(f"n{number}", scenario, loop, self.network, self.history, point)
             for number in range(1, scenario.nodes.count + 1)
@@ -157,9 +162,18 @@ class World:
             await asyncio.sleep(_AGAIN / times.SECOND)
 
 
-async def _pause(_moment: str) -> None:
-    """Somewhere in a transaction: others may come in between, or the process may end here."""
-    await asyncio.sleep(0)
+def _pauses(luck: random.Random) -> Point:
+    """Somewhere in a transaction others may come in between, or the process may end.
+
+    Always in a process that is about to die, so that it can die anywhere; else now and then.
+    """
+
+    async def pause(_moment: str) -> None:
+        process = PROCESS.get()
+        if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
+            await asyncio.sleep(0)
+
+    return pause
 
 
 def wishes(scenario: Scenario) -> list[Wish]:
@@ -258,4 +272,7 @@ def simulate(
                 await asyncio.sleep(_STARTED / times.SECOND)  # until all that runs has ended
         return report
 
-    return run(work)
+    with warnings.catch_warnings():
+        # What a killed process had just begun is never awaited.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        return run(work)
