@@ -37,7 +37,7 @@ NAMES = (
 )
 """What is checked, for the report."""
 
-_STARTING = 5 * times.SECOND
+_STARTING = 15 * times.SECOND
 """What a node may take after a start, and between two looks, to drop an old hold."""
 _UNDER_WAY = 2 * times.MINUTE
 """What may be under way at any instant is over so much later."""

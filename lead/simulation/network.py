@@ -253,8 +253,10 @@ class Wire(Peer):
         lead = self._sender.identity
 
         async def hold(service: Service) -> HoldAnswer:
-            service.hold_served()
-            return await service.time_line.hold(exchange, lead, request)
+            try:
+                return await service.time_line.hold(exchange, lead, request)
+            finally:
+                service.hold_served()
 
         return await self._over("hold", hold)
 

@@ -34,7 +34,7 @@ from node.model.wire.nodes import NodeCard
 from node.own import OwnNode
 from node.service import Means
 from node.settings import Settings
-from node.store import bookings, nodes, runs
+from node.store import nodes, runs
 from node.trust.keys import NodeKey
 
 _LOOKS_AGAIN = times.SECOND
@@ -64,13 +64,12 @@ class SimulatedNode(Service):
         super().__init__(host.settings, host.clock, database, host.key, means)
         self.capabilities._which = _everything_installed  # noqa: SLF001 - as if all were installed
         self._world = host.world
-        self._holds_end: list[int] = []
+        self._tables = database.tables
         self._hold_made = asyncio.Event()
         self.own = _Own(self)
 
     def hold_served(self) -> None:
-        """A hold is being made here: it will run out."""
-        self._holds_end.append(self.clock.now() + self.settings.hold_life)
+        """A hold is made here: it will run out."""
         self._hold_made.set()
 
     async def _first_token(self, connection: Any) -> None:
@@ -81,30 +80,16 @@ class SimulatedNode(Service):
         self._loops += [asyncio.create_task(keep()) for keep in keeping]
 
     async def _keep_holds(self) -> None:
-        """Settle holds when they run out; after a start, also those made before it."""
-        await self._settle_until(self.clock.now() + self.settings.hold_life)
+        """Settle holds when they run out, and until none is left that has."""
+        held = self._tables.exchanges.held
         while True:
-            await self._hold_made.wait()
-            self._hold_made.clear()
-            while self._holds_end:
-                await self._settle_until(self._holds_end[0])
-                now = self.clock.now()
-                self._holds_end = [end for end in self._holds_end if end > now]
-
-    async def _settle_until(self, instant: int) -> None:
-        """Wait until then, and until no hold is left that has run out."""
-        left = True
-        while left or self.clock.now() < instant:
             await self._quietly(self.holds.run_once)()
-            left = await self._has_expired()
-            pause = _LOOKS_AGAIN if left else max(_LOOKS_AGAIN, instant - self.clock.now() + 1)
-            if left or self.clock.now() < instant:
-                await self.clock.sleep(pause / times.SECOND)
-        await self._quietly(self.holds.run_once)()
-
-    async def _has_expired(self) -> bool:
-        async with self.database.connection() as connection:
-            return bool(await bookings.expired_holds(connection, self.clock.now()))
+            if not held:
+                self._hold_made.clear()
+                await self._hold_made.wait()
+            now = self.clock.now()
+            ends = min((hold.expires_at for hold in held.values()), default=now)
+            await self.clock.sleep(max(_LOOKS_AGAIN, ends - now) / times.SECOND)
 
     async def _tend(self) -> None:
         while True:
@@ -132,8 +117,10 @@ class _Own(OwnNode):
 
     async def hold(self, exchange: UUID, request: Any) -> Any:
         """Book for now."""
-        self._node.hold_served()
-        return await super().hold(exchange, request)
+        try:
+            return await super().hold(exchange, request)
+        finally:
+            self._node.hold_served()
 
 
 class Host:
