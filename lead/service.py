@@ -17,7 +17,7 @@ from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
 from lead.planning.agenda import Limits
-from lead.reconciliation import Comparable, Reconciler
+from lead.reconciliation import EVERY_S, Comparable, Reconciler
 from lead.workers import POLL_S, Workers
 from node.clock import Clock
 from node.outbox import Outbox
@@ -53,6 +53,7 @@ class Lead:
         lease: int,
         rng: random.Random,
         poll_s: float = POLL_S,
+        compare_every_s: float = EVERY_S,
     ) -> None:
         """Nothing runs before :meth:`start`."""
         self._database = database
@@ -82,7 +83,13 @@ class Lead:
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
         self._reconciler = Reconciler(
-            database, clock, limits.horizon, powers.others, powers.lose_run, powers.drop_run
+            database,
+            clock,
+            limits.horizon,
+            powers.others,
+            powers.lose_run,
+            powers.drop_run,
+            every_s=compare_every_s,
         )
         self._loops: list[asyncio.Task[None]] = []
 

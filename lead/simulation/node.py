@@ -63,6 +63,7 @@ class SimulatedNode(Service):
         """Nothing runs before :meth:`start`."""
         super().__init__(host.settings, host.clock, database, host.key, means)
         self.capabilities._which = _everything_installed  # noqa: SLF001 - as if all were installed
+        self._host = host
         self._world = host.world
         self._tables = database.tables
         self._hold_made = asyncio.Event()
@@ -104,6 +105,7 @@ class SimulatedNode(Service):
 
     async def _purge(self) -> None:
         before = self.clock.now() - self._world.nodes.keep
+        self._host.harvest(before)
         async with self.database.transaction() as connection:
             await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
 
@@ -154,6 +156,8 @@ class Host:
         )
         self.broken: Callable[[SimulatedNode, Lead], None] | None = None
         """For tests: what makes this node's program a faulty one."""
+        self.harvest: Callable[[int], None] = _nothing
+        """Told before runs that ended before an instant are deleted."""
         self._loop = loop
         self._network = network
         self._history = history
@@ -222,6 +226,7 @@ class Host:
             lease=settings.lease,
             rng=self.rng,
             poll_s=poll_s,
+            compare_every_s=(self.world.nodes.compare or times.LONGEST) / times.SECOND,
         )
 
     def crash(self) -> None:
@@ -247,6 +252,10 @@ class Host:
 
 async def _awaited(action: Awaitable[Any]) -> Any:
     return await action
+
+
+def _nothing(_instant: int) -> None:
+    """Nobody asked for it."""
 
 
 def key_of(name: str) -> NodeKey:

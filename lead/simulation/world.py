@@ -81,6 +81,7 @@ class World:
         ]
         for host in self.hosts:
             host.broken = broken
+            host.harvest = partial(invariants.harvest, self, host)
         self.fate = Fate(self)
         self._progress = progress
         self._doing: dict[asyncio.Task[None], None] = {}
