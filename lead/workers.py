@@ -72,7 +72,8 @@ class Workers:
                     log.exception("cannot plan")
                     pause = self._poll_s
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
                 self._woken.clear()
         finally:
             await self._stop()

@@ -26,6 +26,8 @@ POLL_S = 5.0
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
 
+_SILENT = (("running",), ("merging",))
+
 Deliver = Callable[[Message], Awaitable[None]]
 
 log = structlog.get_logger()
@@ -53,8 +55,8 @@ class Outbox:
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
-        """Whatever changed may have left a message."""
-        if notice.kind in {"run", "task", "wake"}:
+        """Whatever ended may have left a message; what only begins leaves none."""
+        if notice.kind in {"run", "task", "wake"} and notice.words[-1:] not in _SILENT:
             self._woken.set()
 
     async def run(self) -> None:
@@ -77,7 +79,8 @@ class Outbox:
                 log.exception("outbox not read")
                 pause = self._poll_s
             try:
-                await asyncio.wait_for(self._woken.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
             finally:

@@ -9,6 +9,7 @@ import random
 import secrets
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ _OWNER = "owner"
 log = structlog.get_logger()
 
 
+@cache
 def program_version() -> str:
     """The installed version, for cards and descriptions."""
     try:

@@ -105,7 +105,8 @@ class Launcher:
                 except Exception:
                     log.exception("cannot look for runs")
                 try:
-                    await asyncio.wait_for(self._woken.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
                 except TimeoutError:
                     continue
         finally:
@@ -185,7 +186,8 @@ class Launcher:
         left = (instant - self._clock.now()) / times.SECOND
         if left > 0:
             try:
-                await asyncio.wait_for(cancelled.wait(), left)
+                async with asyncio.timeout(left):
+                    await cancelled.wait()
             except TimeoutError:
                 return True
         return not cancelled.is_set()
