@@ -64,6 +64,9 @@ async def check(world: World) -> None:
         for sentence in found:
             if sentence in still:
                 world.history.violated(sentence)
+    if world.history.repaired and not world.scenario.faults.forgotten_runs:
+        sentence = f"{world.history.repaired} differences were repaired although nothing was lost"
+        world.history.violated(sentence)
     for sentence in world.loop.faults:
         world.history.violated(f"nobody caught: {sentence}")
 
