@@ -22,7 +22,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test check bench chaos lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ check: $(DEVELOPMENT) ## what must hold before a commit: lint, format, types, la
 
 bench: $(DEVELOPMENT) ## benchmarks; each prints a ratio measured in one run
 	$(BIN)/python -m tests.bench
+
+chaos: $(DEVELOPMENT) ## 100,000 operations while nodes, leads and databases are killed; ARGS="--operations 5000" is shorter
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
 	$(PYTHON) -m venv $(LOCKER)

@@ -122,16 +122,25 @@ CREATE TABLE planning (
     plan_at timestamptz,
     planned_to timestamptz,
     failures integer NOT NULL DEFAULT 0,
+    waits_for text,
+    waits_until timestamptz,
     lease_owner text,
     lease_until timestamptz,
-    lease_epoch bigint NOT NULL DEFAULT 0
+    lease_epoch bigint NOT NULL DEFAULT 0,
+    added_at timestamptz NOT NULL
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE planning IS 'The lead''s agenda: one row for each task it leads and still plans.';
 COMMENT ON COLUMN planning.next_run_at IS 'Nominal start of the first slot without a run.';
-COMMENT ON COLUMN planning.plan_at IS 'When to plan next; null when there is nothing left to plan.';
+COMMENT ON COLUMN planning.plan_at IS
+'When to plan next; null when there is nothing left to plan. While it is leased: the end of the lease, or earlier if
+somebody wants it planned again.';
 COMMENT ON COLUMN planning.planned_to IS 'Every slot up to and including this one has been asked for.';
+COMMENT ON COLUMN planning.added_at IS 'When the task was created: of tasks due at the same time the older goes first.';
 COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; sets the pause.';
-CREATE INDEX planning_next ON planning (next_run_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
+COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
+CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
 -- Bookings and runs
@@ -220,6 +229,7 @@ CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
+CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -246,7 +256,9 @@ CREATE TABLE decision (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
     exchange_id uuid,
+    first_at timestamptz NOT NULL,
     decided_at timestamptz NOT NULL,
+    times integer NOT NULL DEFAULT 1,
     outcome text NOT NULL,
     sentence text NOT NULL,
     asked integer NOT NULL,
@@ -257,6 +269,8 @@ CREATE TABLE decision (
 );
 COMMENT ON TABLE decision IS
 'Every planning attempt: windows asked, what each participant offered, what stood in the way, the choice.';
+COMMENT ON COLUMN decision.times IS
+'How often it came out so in a row: first at first_at, last at decided_at; the trace is that of the last time.';
 COMMENT ON COLUMN decision.trace IS
 '{windows: [[start, end]], offers: [{node, free, free_displacing, obstacles, reason}], choices, refusals}.';
 CREATE INDEX decision_task ON decision (task_id, id);
@@ -297,7 +311,15 @@ SELECT
     run.attempt,
     run.started_at,
     run.finished_at,
-    run.reason,
+    CASE
+        WHEN run.state = 'waiting' AND planning.waits_for IS NOT NULL
+            THEN
+                format(
+                    '%s; asked again at %s', run.reason,
+                    to_char(planning.plan_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                )
+        ELSE run.reason
+    END AS reason,
     run.summary,
     run.result,
     run.displaced_by,
@@ -311,6 +333,7 @@ SELECT
 FROM run
 INNER JOIN task ON run.task_id = task.id
 LEFT JOIN exchange ON run.exchange_id = exchange.id
+LEFT JOIN planning ON run.task_id = planning.task_id AND run.state = 'waiting'
 LEFT JOIN node AS lead ON task.lead = lead.identity;
 COMMENT ON VIEW run_known IS
 'Every run this node knows, with its task and the names of its participants; the others build on it.';
@@ -374,7 +397,9 @@ SELECT
     decision.id AS decision_id,
     decision.task_id,
     task.test,
+    decision.first_at,
     decision.decided_at,
+    decision.times,
     decision.outcome,
     decision.sentence,
     decision.asked,

@@ -47,6 +47,15 @@ class UnplacedSlot:
 
 
 @dataclass(frozen=True)
+class WaitingSlot:
+    """A slot that waits: which one, which attempt it is, and what stood in its way."""
+
+    slot: int
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Decision:
     """One planning attempt, to be stored: the sentence for people and the trace behind it."""
 
@@ -62,9 +71,15 @@ class Decision:
 
 @dataclass(frozen=True)
 class Following:
-    """What the agenda says after a planning attempt."""
+    """What the agenda says after a planning attempt.
+
+    ``waits_for`` is the participant that does not answer, ``waits_until`` when the task is planned
+    even if that one is still silent.
+    """
 
     planned_to: int | None
     next_run_at: int | None
     plan_at: int | None
     failures: int
+    waits_for: str | None = None
+    waits_until: int | None = None

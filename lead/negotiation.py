@@ -17,6 +17,7 @@ from uuid import UUID
 from lead.model import Claim
 from lead.participants import Participant
 from lead.planning.agenda import Slot
+from lead.planning.agreement import agree
 from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import sentence, trace, why_unplaced
 from lead.store import planning
@@ -60,6 +61,7 @@ class Exchange:
     commit: CommitRequest | None = None
     runs: list[RunRequest] = field(default_factory=list)
     unknown_to: set[str] = field(default_factory=set)
+    beyond: bool = False
     outcome: str = "no time"
 
     @property
@@ -114,13 +116,26 @@ class Negotiator:
         return self._terms.hold_life
 
     async def exchange(
-        self, claimed: Claim, participants: Sequence[Participant], slots: Sequence[Slot]
+        self,
+        claimed: Claim,
+        participants: Sequence[Participant],
+        slots: Sequence[Slot],
+        within: int | None = None,
     ) -> Exchange:
-        """Ask for these slots and hold what was chosen; nothing is decided yet."""
+        """Ask for these slots and hold what was chosen; nothing is decided yet.
+
+        If a participant books less far ahead than a slot that ends ``within`` this horizon, nothing
+        is chosen: the slots are ``beyond``, and fewer are to be asked for.
+        """
         done = Exchange(slots)
         await self._propose(claimed, participants, done)
         if done.reasons:
             return done
+        if within is not None:
+            latest = min(proposal.horizon for proposal in done.proposals.values())
+            done.beyond = any(latest < slot.end <= within for slot in slots)
+            if done.beyond:
+                return done
         done.choices = choose(slots, done.offers, claimed.duration, _rng(claimed))
         chosen = {choice.slot.nominal for choice in done.choices}
         for index, slot in enumerate(slots):
@@ -187,42 +202,38 @@ class Negotiator:
             runs=tuple(requests.values()),
         )
         answers = await _all([participant.hold(done.id, request) for participant in participants])
-        self._agree(participants, answers, requests, done)
+        _agree(participants, answers, requests, done)
 
-    def _agree(
-        self,
-        participants: Sequence[Participant],
-        answers: Sequence[HoldAnswer | ParleyError],
-        requests: dict[int, RunRequest],
-        done: Exchange,
-    ) -> None:
-        """Keep what all hold; give every other choice its reason."""
-        refused: dict[UUID, str] = {}
-        data = {}
-        for place, (participant, answered) in enumerate(zip(participants, answers, strict=True)):
-            if isinstance(answered, ParleyError):
-                if isinstance(answered, NotFound):
-                    done.unknown_to.add(participant.identity)
-                done.refusals[participant.name] = answered.detail
-                refused |= {
-                    r.run: f"{participant.name}: {answered.detail}" for r in requests.values()
-                }
-                continue
-            data[str(place)] = answered.data
-            said = {r.run: r.reason for r in answered.refused}
-            refused |= {
-                r.run: f"{participant.name}: {said.get(r.run, 'it does not say that it holds it')}"
-                for r in requests.values()
-                if r.run not in answered.held
-            }
-        for nominal, request in requests.items():
-            if request.run in refused:
-                done.reasons[nominal] = refused[request.run]
-            else:
-                done.runs.append(request)
-        if done.runs:
-            done.commit = CommitRequest(runs=tuple(run.run for run in done.runs), data=data)
-            done.outcome = "booked" if not done.reasons else "partly booked"
+
+def _agree(
+    participants: Sequence[Participant],
+    answers: Sequence[HoldAnswer | ParleyError],
+    requests: dict[int, RunRequest],
+    done: Exchange,
+) -> None:
+    """Keep what all hold; give every other choice its reason."""
+    names = [participant.name for participant in participants]
+    agreed = agree([r.run for r in requests.values()], list(zip(names, answers, strict=True)))
+    done.unknown_to = {
+        participant.identity
+        for participant, answered in zip(participants, answers, strict=True)
+        if isinstance(answered, NotFound)
+    }
+    done.refusals |= agreed.failed
+    done.reasons |= {
+        nominal: agreed.refused[request.run]
+        for nominal, request in requests.items()
+        if request.run in agreed.refused
+    }
+    done.runs = [request for request in requests.values() if request.run not in agreed.refused]
+    done.outcome = "partly booked" if done.runs and done.reasons else agreed.outcome
+    if done.runs:
+        data = {
+            str(place): answered.data
+            for place, answered in enumerate(answers)
+            if isinstance(answered, HoldAnswer)
+        }
+        done.commit = CommitRequest(runs=agreed.held, data=data)
 
 
 def _run_request(claimed: Claim, choice: Choice) -> RunRequest:

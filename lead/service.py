@@ -17,6 +17,7 @@ from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
 from lead.planning.agenda import Limits
+from lead.reach import Reach
 from lead.reconciliation import EVERY_S, Comparable, Reconciler
 from lead.workers import POLL_S, Workers
 from node.clock import Clock
@@ -59,11 +60,13 @@ class Lead:
         self._database = database
         self._clock = clock
         delivery = Delivery(database, clock, powers.participant_of, powers.lose_run)
+        reach = Reach(clock, rng, workers)
         planner = Planner(
             database=database,
             clock=clock,
             limits=limits,
             negotiator=Negotiator(database, clock, terms),
+            reach=reach,
             delivery=delivery,
             participant_of=powers.participant_of,
             choose_tool=powers.choose_tool,
@@ -74,6 +77,7 @@ class Lead:
             database,
             clock,
             planner,
+            reach,
             owner,
             size=workers,
             lease=lease,

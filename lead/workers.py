@@ -13,6 +13,7 @@ import structlog
 
 from lead.model import Claim
 from lead.planner import Planner
+from lead.reach import Reach
 from lead.store import planning
 from node.clock import Clock
 from node.model import times
@@ -33,6 +34,7 @@ class Workers:
         database: Database,
         clock: Clock,
         planner: Planner,
+        reach: Reach,
         owner: str,
         *,
         size: int,
@@ -44,6 +46,7 @@ class Workers:
         self._database = database
         self._clock = clock
         self._planner = planner
+        self._reach = reach
         self._owner = owner
         self._size = size
         self._lease = lease
@@ -57,6 +60,9 @@ class Workers:
         if notice.kind == "wake" or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan"}
         ):
+            self._woken.set()
+        if notice.kind == "node" and notice.words == ("reached",):
+            self._reach.reached(notice.id)
             self._woken.set()
 
     async def run(self) -> None:
@@ -85,24 +91,40 @@ class Workers:
         if idle <= 0:
             return self._poll_s
         before = now + self._horizon + 1
-        async with self._database.transaction() as connection:
-            await planning.abort_stale(connection, now)
-            claims = await planning.claim(
-                connection, now, before, idle, self._owner, now + self._lease
-            )
+        await self._planner.spread()
+        claims = await self._claim(now, before, idle)
         for claimed in claims:
             self._start(claimed)
         if len(claims) == idle:
             return self._poll_s
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before)
+            due = await planning.next_due(connection, before, self._reach.shut())
             beyond = await planning.next_to_come(connection, before)
         # One whose slots are too far away is due when the first of them comes near enough.
-        instants = [due, None if beyond is None else beyond - self._horizon]
-        soonest = min((at for at in instants if at is not None), default=None)
-        if soonest is None:
+        near_at = None if beyond is None else beyond - self._horizon
+        instants = [at for at in (due, near_at, self._reach.next_opening()) if at is not None]
+        if not instants:
             return self._poll_s
-        return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
+        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+
+    async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
+        """What is due: first those who may now ask a silent or slow participant, then the rest."""
+        until = now + self._lease
+        claims: list[Claim] = []
+        async with self._database.transaction() as connection:
+            await planning.abort_stale(connection, now)
+            for participant, places in self._reach.openings():
+                count = min(places, idle - len(claims))
+                found = await planning.claim(
+                    connection, now, before, count, self._owner, until, only=participant
+                )
+                self._reach.taken(participant, count, len(found))
+                claims += found
+            shut = self._reach.shut()
+            claims += await planning.claim(
+                connection, now, before, idle - len(claims), self._owner, until, shut=shut
+            )
+        return claims
 
     def _start(self, claimed: Claim) -> None:
         task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")
@@ -114,16 +136,26 @@ class Workers:
         self._woken.set()
 
     async def _plan(self, claimed: Claim) -> None:
+        """Plan it; whatever goes wrong is stored with the task, which is planned again."""
+        patience = self._lease * 9 // 10
         try:
-            async with asyncio.timeout(self._lease / times.SECOND):
+            async with asyncio.timeout(patience / times.SECOND):
                 await self._planner.plan(claimed)
-        except (ParleyError, TimeoutError) as error:
-            # The lease runs out and the task is planned again; what was held is dropped by itself.
-            log.warning(
-                "planning broke off", task=str(claimed.task), error=str(error) or "too slow"
-            )
-        except Exception:
+        except ParleyError as error:
+            why = error.detail
+        except TimeoutError:
+            why = f"it took longer than {times.format_duration(patience)}"
+        except Exception as error:
             log.exception("planning failed", task=str(claimed.task))
+            why = f"a fault of this program: {error!r}"[:500]
+        else:
+            return
+        log.warning("planning broke off", task=str(claimed.task), error=why)
+        try:
+            await self._planner.broke_off(claimed, why)
+        except ParleyError as error:
+            # The lease runs out and the task is planned again; what was held is dropped by itself.
+            log.warning("not stored", task=str(claimed.task), error=error.detail)
 
     async def _stop(self) -> None:
         if self._busy:
@@ -134,4 +166,4 @@ class Workers:
         for _, claimed in left:
             with contextlib.suppress(ParleyError):
                 async with self._database.connection() as connection:
-                    await planning.give_back(connection, claimed)
+                    await planning.give_back(connection, claimed, self._clock.now())

@@ -16,9 +16,20 @@ from uuid import UUID
 import structlog
 
 from node.clock import Clock
+from node.gathering import Gathering
+from node.model.classes import blockers
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
-from node.model.timeline import Booking, Question, answer
+from node.model.timeline import (
+    Booking,
+    Free,
+    Occupation,
+    Question,
+    answer,
+    free_ranges,
+    obstacles,
+    trimmed,
+)
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
     CommitAnswer,
@@ -37,8 +48,14 @@ from node.model.wire.participants import (
 from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
 from node.store import bookings
-from node.store.bookings import ExpiredHold, HeldTask
+from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing
 from node.store.database import Connection, Database
+
+_EXPIRED_MAX = 200
+"""So many holds are settled at the same time."""
+
+_RUNS_AT_ONCE = 2048
+"""Most runs booked or decided in one transaction: it must not keep others waiting for long."""
 
 log = structlog.get_logger()
 
@@ -60,38 +77,60 @@ class TimeLine:
         self._settings = settings
         self._needs_port = needs_port
         self._rng = rng
+        self._proposals = Gathering(self._propose_all)
+        self._holds = Gathering(
+            self._hold_all,
+            weight=lambda hold: len(hold.request.runs),
+            weight_max=_RUNS_AT_ONCE,
+            apart=lambda hold: (hold.exchange, hold.request.task),
+        )
+        self._rulings = Gathering(
+            self._rule_all,
+            weight=lambda ruling: len(ruling.commit.runs) if ruling.commit else 1,
+            weight_max=_RUNS_AT_ONCE,
+            apart=lambda ruling: (ruling.exchange,),
+        )
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """The free ranges inside the windows, for both passes, and what stands in the way."""
+        return await self._proposals.ask(request)
+
+    async def _propose_all(self, requests: Sequence[ProposalRequest]) -> list[Proposal]:
         now = self._clock.now()
-        question = Question(
+        questions = [self._question(request, now) for request in requests]
+        asked = [
+            cut
+            for question in questions
+            if blockers(question.scheduling_class)
+            for window in question.windows
+            if (cut := trimmed(question, window))[0] < cut[1]
+        ]
+        fixed_before = now + self._settings.start_margin
+        async with self._database.connection() as connection:
+            found = await bookings.occupied(connection, asked, fixed_before) if asked else []
+            occupation = Occupation(found)
+            free = [free_ranges(question, occupation) for question in questions]
+            full = [
+                question.windows[index]
+                for question, each in zip(questions, free, strict=True)
+                for index in each.without
+            ]
+            there = []
+            if full:
+                there = await bookings.blocking_runs(connection, full, fixed_before)
+        return [
+            _proposal(question, each, obstacles(question, each.without, there), now)
+            for question, each in zip(questions, free, strict=True)
+        ]
+
+    def _question(self, request: ProposalRequest, now: int) -> Question:
+        return Question(
             windows=request.windows,
             scheduling_class=request.scheduling_class,
             duration=request.duration,
             priority=request.priority,
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
-        )
-        start = max(min(window[0] for window in request.windows), question.earliest)
-        end = min(max(window[1] for window in request.windows), question.latest)
-        found: list[Booking] = []
-        if start < end:
-            async with self._database.connection() as connection:
-                found = await bookings.blocking_runs(connection, start, end, question.earliest)
-        answered = answer(question, found)
-        return Proposal(
-            now=now,
-            horizon=question.latest,
-            free=tuple(answered.free),
-            free_displacing=(
-                None
-                if answered.free_displacing == answered.free
-                else tuple(answered.free_displacing)
-            ),
-            obstacles=tuple(_obstacle(index, booking) for index, booking in answered.obstacles),
-            reason=None
-            if answered.free_displacing
-            else _nothing_free(question, answered.obstacles),
         )
 
     async def hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
@@ -100,56 +139,73 @@ class TimeLine:
         :raises NotFound: the task was never made known here.
         :raises Conflict: it is over, led by somebody else, or the lease epoch is old.
         """
-        return await self._database.settle(
-            lambda connection: self._hold(connection, exchange, lead, request)
-        )
+        return await self._holds.ask(Hold(exchange, lead, request))
 
-    async def _hold(
-        self, connection: Connection, exchange: UUID, lead: str, request: HoldRequest
-    ) -> HoldAnswer:
+    async def _hold_all(self, holds: Sequence[Hold]) -> list[HoldAnswer | ParleyError]:
+        return await self._database.settle(lambda connection: self._hold_in(connection, holds))
+
+    async def _hold_in(
+        self, connection: Connection, holds: Sequence[Hold]
+    ) -> list[HoldAnswer | ParleyError]:
         now = self._clock.now()
-        task = await bookings.accept_epoch(connection, request.task, lead, request.lease_epoch)
-        if task is None:
-            standing = await bookings.task_standing(connection, request.task)
-            raise _not_bookable(request, lead, standing)
-        if not await bookings.open_exchange(connection, exchange, request, now):
-            return await _kept_answer(connection, exchange, request.task)
-        answered = await self._book(connection, exchange, task, request, now)
-        await bookings.keep_answer(
-            connection, exchange, request.tool, request.task, answered.model_dump(mode="json")
-        )
-        return answered
+        tasks = await bookings.accept_epochs(connection, holds)
+        accepted = [hold for hold in holds if hold.request.task in tasks]
+        opened = await bookings.open_exchanges(connection, accepted, now)
+        fresh = [(hold, tasks[hold.request.task]) for hold in accepted if hold.exchange in opened]
+        answers: dict[UUID, HoldAnswer | ParleyError] = {}
+        if fresh:
+            booked = await self._book(connection, fresh, now)
+            kept = {exchange: each.model_dump(mode="json") for exchange, each in booked.items()}
+            await bookings.keep_answers(connection, kept)
+            answers |= booked
+        if left := [hold for hold in holds if hold.exchange not in answers]:
+            answers |= await _kept_answers(connection, left, set(tasks))
+        return [answers[hold.exchange] for hold in holds]
 
     async def _book(
-        self,
-        connection: Connection,
-        exchange: UUID,
-        task: HeldTask,
-        request: HoldRequest,
-        now: int,
-    ) -> HoldAnswer:
-        earliest = now + self._settings.start_margin
+        self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], now: int
+    ) -> dict[UUID, HoldAnswer]:
         latest = now + self._settings.horizon
-        in_time = [run for run in request.runs if run.starts_at >= now and run.ends_at <= latest]
-        set_aside = 0
-        if any(run.displacing for run in in_time):
-            set_aside = await bookings.set_aside(connection, task, request, earliest, now)
+        wanted = [
+            (
+                hold,
+                task,
+                [r for r in hold.request.runs if r.starts_at >= now and r.ends_at <= latest],
+            )
+            for hold, task in fresh
+        ]
+        earliest = now + self._settings.start_margin
+        aside = await bookings.set_aside(connection, wanted, earliest, now)
+        led = [(run, task) for hold, task in fresh if task.led_here for run in hold.request.runs]
         waited = {}
-        if task.led_here:
-            waited = await bookings.take_waiting(connection, [run.run for run in request.runs])
-        held = await bookings.book(connection, exchange, task, request, in_time, now)
-        if left := {run: reason for run, reason in waited.items() if run not in held}:
-            await bookings.give_back_waiting(connection, request.task, task, request, left, now)
-        refused = [run for run in request.runs if run.run not in held]
-        if set_aside and refused:
-            lost = await bookings.restore(connection, [run.run for run in refused], now)
+        if led:
+            waited = await bookings.take_waiting(connection, [run.run for run, _ in led])
+        held = await bookings.book(connection, wanted, now)
+        if back := [
+            (run, task.task, waited[run.run])
+            for run, task in led
+            if run.run in waited and run.run not in held
+        ]:
+            await bookings.give_back_waiting(connection, back, now)
+        if vain := [run for run in aside if run not in held]:
+            lost = await bookings.restore(connection, vain, now)
             await bookings.tell_leads(connection, lost, now)
-        return HoldAnswer(
-            held=tuple(run.run for run in request.runs if run.run in held),
-            refused=await self._refusals(connection, task, request, refused, now),
-            data=await self._data(connection, task, request.tool) if held else {},
-            set_aside=set_aside,
-        )
+        data = await self._data(connection, fresh, held)
+        return {
+            hold.exchange: HoldAnswer(
+                held=tuple(run.run for run in hold.request.runs if run.run in held),
+                refused=await self._refusals(
+                    connection,
+                    task,
+                    hold.request,
+                    [run for run in hold.request.runs if run.run not in held],
+                    now,
+                ),
+                data=data.get(hold.exchange, {}),
+                set_aside=sum(aside[run.run] for run in hold.request.runs),
+            )
+            for hold, task in fresh
+        }
 
     async def _refusals(
         self,
@@ -161,18 +217,15 @@ class TimeLine:
     ) -> tuple[Refusal, ...]:
         if not refused:
             return ()
-        start = min(run.starts_at for run in refused)
-        end = max(run.ends_at for run in refused)
-        found = await bookings.blocking_runs(
-            connection, start, end, now + self._settings.start_margin
-        )
+        windows = [(run.starts_at, run.ends_at) for run in refused]
+        found = await bookings.blocking_runs(connection, windows, now + self._settings.start_margin)
         whatever = Question(
-            windows=[(run.starts_at, run.ends_at) for run in refused],
+            windows=windows,
             scheduling_class=task.scheduling_class,
             duration=task.duration,
             priority=-PRIORITY_MAX - 1,
             earliest=now,
-            latest=end,
+            latest=max(end for _, end in windows),
         )
         staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
         there = dict(answer(whatever, found).obstacles)
@@ -190,63 +243,69 @@ class TimeLine:
             for index, run in enumerate(refused)
         )
 
-    async def _data(self, connection: Connection, task: HeldTask, tool: str) -> dict[str, int]:
-        """What this participant adds: a port no other exchange uses, if its tool needs one."""
-        if not self._needs_port(task, tool):
+    async def _data(
+        self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], held: set[UUID]
+    ) -> dict[UUID, dict[str, int]]:
+        """What this participant adds: a port no other exchange uses, where its tool needs one."""
+        needing = [
+            hold.exchange
+            for hold, task in fresh
+            if self._needs_port(task, hold.request.tool)
+            and any(run.run in held for run in hold.request.runs)
+        ]
+        if not needing:
             return {}
         used = await bookings.ports_in_use(connection)
         every = range(self._settings.port_first, self._settings.port_last + 1)
         free = [port for port in every if port not in used]
-        return {"port": self._rng.choice(free or every)}
+        if len(free) < len(needing):
+            free = list(every)
+        ports = self._rng.sample(free, len(needing))
+        return {exchange: {"port": port} for exchange, port in zip(needing, ports, strict=True)}
 
-    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Keep these runs, drop the rest; what was set aside for the kept ones is displaced."""
-        return await self._database.settle(
-            lambda connection: self._commit(connection, exchange, request)
-        )
-
-    async def _commit(
-        self, connection: Connection, exchange: UUID, request: CommitRequest
+    async def commit(
+        self, exchange: UUID, request: CommitRequest, sender: str | None = None
     ) -> CommitAnswer:
-        now = self._clock.now()
-        found = await bookings.commit_exchange(connection, exchange, request.data, now)
-        if found is None:
-            known = await bookings.exchange_answer(connection, exchange)
-            return CommitAnswer(late=known is None or known[0] != "committed")
-        task, led_here = found
-        dropped = await bookings.drop_runs(
-            connection, exchange, request.runs, now, led_here=led_here
-        )
-        lost = await bookings.restore(connection, dropped, now)
-        lost += await bookings.displace(connection, exchange, now)
-        await bookings.tell_leads(connection, lost, now)
-        await bookings.notify(connection, "exchange", exchange, task, "committed")
-        return CommitAnswer()
+        """Keep these runs, drop the rest; what was set aside for the kept ones is displaced.
 
-    async def check_lead(self, exchange: UUID, sender: str, task: UUID | None = None) -> None:
-        """Only who leads the task of an exchange decides on it; ``task`` if it is not known yet.
-
-        :raises NotAllowed: somebody else asked.
+        :raises NotAllowed: another node than ``sender`` leads the task.
         """
-        async with self._database.connection() as connection:
-            lead = await bookings.lead_of_exchange(connection, exchange, task)
-        if lead is not None and lead != sender:
-            msg = f"exchange {exchange} is led by another node"
-            raise NotAllowed(msg)
+        return await self._rulings.ask(Ruling(exchange, None, request, sender))
 
-    async def release(self, exchange: UUID, task: UUID) -> None:
-        """Drop a hold; its time is free at once. Harmless if it is not held, or not yet."""
-        await self._database.settle(lambda connection: self._release(connection, exchange, task))
+    async def release(self, exchange: UUID, task: UUID, sender: str | None = None) -> CommitAnswer:
+        """Drop a hold; its time is free at once. Harmless if it is not held, or not yet.
 
-    async def _release(self, connection: Connection, exchange: UUID, task: UUID) -> None:
+        :raises NotAllowed: another node than ``sender`` leads the task.
+        """
+        return await self._rulings.ask(Ruling(exchange, task, None, sender))
+
+    async def _rule_all(self, rulings: Sequence[Ruling]) -> list[CommitAnswer | ParleyError]:
+        return await self._database.settle(lambda connection: self._rule_in(connection, rulings))
+
+    async def _rule_in(
+        self, connection: Connection, rulings: Sequence[Ruling]
+    ) -> list[CommitAnswer | ParleyError]:
         now = self._clock.now()
-        await bookings.refuse_exchange(connection, exchange, task, now)
-        found = await bookings.release_exchange(connection, exchange, now)
-        if found is None:
-            return
-        dropped = await bookings.drop_runs(connection, exchange, (), now, led_here=found[1])
+        if releases := [ruling for ruling in rulings if ruling.commit is None]:
+            await bookings.refuse(connection, releases, now)
+        decided = await bookings.decide(connection, rulings, now)
+        keep = [run for ruling in rulings if ruling.commit for run in ruling.commit.runs]
+        dropped = []
+        if led := [exchange for exchange, (_, led_here) in decided.items() if led_here]:
+            dropped += await bookings.drop_led_runs(connection, led, keep, now)
+        if others := [exchange for exchange, (_, led_here) in decided.items() if not led_here]:
+            dropped += await bookings.drop_runs(connection, others, keep)
         lost = await bookings.restore(connection, dropped, now)
+        committed = [r.exchange for r in rulings if r.commit and r.exchange in decided]
+        if committed:
+            lost += await bookings.displace(connection, committed, now)
         await bookings.tell_leads(connection, lost, now)
+        if committed:
+            notices = [("exchange", each, decided[each][0], "committed") for each in committed]
+            await bookings.notify_all(connection, notices)
+        left = [ruling for ruling in rulings if ruling.exchange not in decided]
+        why = await _why_not_decided(connection, left) if left else {}
+        return [why.get(ruling.exchange, CommitAnswer()) for ruling in rulings]
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As lead: what became of an exchange. What is unknown is aborted."""
@@ -292,10 +351,22 @@ class HoldKeeper:
         self._ask = ask
 
     async def run_once(self) -> int:
-        """Settle the holds whose life is over; how many were settled."""
-        async with self._database.connection() as connection:
-            expired = await bookings.expired_holds(connection, self._clock.now())
-        return sum(await asyncio.gather(*(self._settle(hold) for hold in expired)))
+        """Settle the holds whose life is over; how many were settled.
+
+        Where there are many, the next ones follow at once; a lead that gives no decision keeps
+        nobody's holds waiting but its own.
+        """
+        settled, silent = 0, set[str]()
+        while True:
+            async with self._database.connection() as connection:
+                expired = await bookings.expired_holds(
+                    connection, self._clock.now(), sorted(silent), _EXPIRED_MAX
+                )
+            done = await asyncio.gather(*(self._settle(hold) for hold in expired))
+            settled += sum(done)
+            silent |= {hold.lead for hold, was in zip(expired, done, strict=True) if not was}
+            if len(expired) < _EXPIRED_MAX:
+                return settled
 
     async def _settle(self, hold: ExpiredHold) -> bool:
         """Do what the lead has decided; one that gives no decision is waited for, up to a point."""
@@ -322,15 +393,62 @@ class HoldKeeper:
                 await bookings.notify(connection, "task", task, "plan")
 
 
-async def _kept_answer(connection: Connection, exchange: UUID, task: UUID) -> HoldAnswer:
-    known = await bookings.exchange_answer(connection, exchange)
-    if known is not None and known[2] != task:
-        msg = "this exchange is about another task; open another"
-        raise Conflict(msg)
-    if known is None or known[0] == "released":
-        msg = "this exchange has been released; open another"
-        raise Conflict(msg)
-    return HoldAnswer.model_validate(known[1])
+async def _kept_answers(
+    connection: Connection, holds: Sequence[Hold], accepted: set[UUID]
+) -> dict[UUID, HoldAnswer | ParleyError]:
+    """What was answered before to holds that come again, and why others cannot be booked."""
+    tasks = await bookings.task_standings(connection, [hold.request.task for hold in holds])
+    known = await bookings.exchange_standings(connection, [hold.exchange for hold in holds])
+    return {
+        hold.exchange: _kept_answer(hold, known.get(hold.exchange))
+        if hold.request.task in accepted
+        else _not_bookable(hold.request, hold.lead, tasks.get(hold.request.task))
+        for hold in holds
+    }
+
+
+def _kept_answer(hold: Hold, known: Standing | None) -> HoldAnswer | ParleyError:
+    if known is not None and known.task != hold.request.task:
+        return Conflict("this exchange is about another task; open another")
+    if known is None or known.state == "released":
+        return Conflict("this exchange has been released; open another")
+    return HoldAnswer.model_validate(known.answer)
+
+
+async def _why_not_decided(
+    connection: Connection, rulings: Sequence[Ruling]
+) -> dict[UUID, CommitAnswer | ParleyError]:
+    """What to say of exchanges that were not held."""
+    known = await bookings.exchange_standings(connection, [each.exchange for each in rulings])
+    tasks = await bookings.task_standings(connection, [r.task for r in rulings if r.task])
+    answers: dict[UUID, CommitAnswer | ParleyError] = {}
+    for ruling in rulings:
+        standing = known.get(ruling.exchange)
+        lead = standing.lead if standing else None
+        if lead is None and ruling.task in tasks:
+            lead = tasks[ruling.task][1]
+        if lead is not None and ruling.sender not in (None, lead):
+            said = f"exchange {ruling.exchange} is led by another node"
+            answers[ruling.exchange] = NotAllowed(said)
+        else:
+            late = standing is None or standing.state != "committed"
+            answers[ruling.exchange] = CommitAnswer(late=late)
+    return answers
+
+
+def _proposal(
+    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking]], now: int
+) -> Proposal:
+    return Proposal(
+        now=now,
+        horizon=question.latest,
+        free=tuple(free.free),
+        free_displacing=(
+            None if free.free_displacing == free.free else tuple(free.free_displacing)
+        ),
+        obstacles=tuple(_obstacle(index, booking) for index, booking in in_the_way),
+        reason=None if free.free_displacing else _nothing_free(question, in_the_way),
+    )
 
 
 def _not_bookable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from node.service import Node
 from node.store import outbox, runs
@@ -34,6 +34,11 @@ async def registry_of(node: Node) -> CollectorRegistry:
     for known in node.directory.all:
         if not known.is_self:
             reachable.labels(known.name).set(0 if known.unreachable_since else 1)
+    served = Counter(
+        "parley_requests", "Requests served, by who may call", ["access"], registry=registry
+    )
+    for access, count in node.served.items():
+        served.labels(access).inc(count)
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
     return registry

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import cache
@@ -103,6 +104,7 @@ class Node:
         self.started = clock.now()
         self.stopping = False
         self.openapi: dict[str, Any] = {}
+        self.served: Counter[str] = Counter()
         self.card = NodeCard(
             identity=key.identity,
             name=settings.name,

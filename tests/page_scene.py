@@ -233,7 +233,9 @@ def explanation_of(run: Run) -> Explanation:
     decision = Decision(
         id=17,
         task=run.task,
+        first_at=run.starts_at - times.HOUR,
         decided_at=run.starts_at - times.HOUR,
+        times=1,
         outcome="committed",
         sentence="72 of 72 windows placed; nothing stood in the way.",
         asked=72,

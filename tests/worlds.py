@@ -23,6 +23,7 @@ from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import Planner
 from lead.planning.agenda import Limits
+from lead.reach import Reach
 from lead.workers import Workers
 from node.booking import TimeLine
 from node.client.peers import Peer, Peers
@@ -108,21 +109,13 @@ class Wire:
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """As over HTTP."""
-
-        async def commit() -> CommitAnswer:
-            await self._time_line.check_lead(exchange, self._sender.identity)
-            return await self._time_line.commit(exchange, request)
-
-        return await self._call("commit", commit)
+        lead = self._sender.identity
+        return await self._call("commit", lambda: self._time_line.commit(exchange, request, lead))
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """As over HTTP."""
-
-        async def release() -> None:
-            await self._time_line.check_lead(exchange, self._sender.identity, task)
-            await self._time_line.release(exchange, task)
-
-        await self._call("release", release)
+        lead = self._sender.identity
+        await self._call("release", lambda: self._time_line.release(exchange, task, lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As over HTTP."""
@@ -176,6 +169,7 @@ class Site:
         self.database: Database = node.database
         settings = node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
+        self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
             database=node.database,
             clock=clock,
@@ -183,6 +177,7 @@ class Site:
             negotiator=Negotiator(
                 node.database, clock, Terms(settings.hold_life, settings.clock_limit)
             ),
+            reach=self.reach,
             delivery=self.delivery,
             participant_of=self._participant,
             choose_tool=self._choose_tool,
@@ -212,6 +207,7 @@ class Site:
             self.database,
             self.clock,
             self.planner,
+            self.reach,
             owner,
             size=settings.workers,
             lease=settings.lease,

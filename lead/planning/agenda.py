@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
+from lead.planning.silence import drawn_pause
 from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 
@@ -45,13 +46,18 @@ class Slot:
 
 @dataclass(frozen=True)
 class Agenda:
-    """What to ask for now (by start), what is too late, and the first slot left for later."""
+    """What to ask for now (by start), what is too late, and the first slot left for later.
+
+    ``beyond`` are slots that wait and whose windows are not within the horizon any more: they are
+    asked for when they come in again.
+    """
 
     slots: tuple[Slot, ...]
     too_late: tuple[Slot, ...]
     planned_to: int | None
     next_slot: int | None
     full: bool
+    beyond: tuple[Slot, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Standing:
     """Where the planning of a task is.
 
     Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
-    it may have ``remaining`` more runs (None: no limit).
+    it may have ``remaining`` more runs (None: no limit). Of those that wait the first are asked for
+    first, a batch at a time.
     """
 
     first_slot: int
@@ -76,7 +83,9 @@ def agenda(
     A slot whose window is over uses up no run of the task: another one takes its place.
     """
     soonest = now + limits.margin
-    waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
+    all_waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
+    entered = [slot for slot in all_waiting if _enters_at(slot, limits) <= now]
+    waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
     after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
     fresh = list(islice(_entered(recurrence, duration, limits, after, now), room))
@@ -85,7 +94,7 @@ def agenda(
         remaining += _late(waiting, duration, soonest)
         fresh = fresh[: remaining + _late(fresh, duration, soonest)]
         remaining -= len(fresh) - _late(fresh, duration, soonest)
-    known = {slot.nominal for slot in waiting}
+    known = {slot.nominal for slot in all_waiting}
     slots = waiting + [slot for slot in fresh if slot.nominal not in known]
     last = fresh[-1].nominal if fresh else after
     following = None if remaining == 0 else next_nominal(recurrence, last)
@@ -96,8 +105,12 @@ def agenda(
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
         planned_to=last if fresh else standing.planned_to,
         next_slot=following,
-        full=following is not None
-        and _enters_at(_slot(recurrence, duration, following, 1), limits) <= now,
+        full=len(entered) > len(waiting)
+        or (
+            following is not None
+            and _enters_at(_slot(recurrence, duration, following, 1), limits) <= now
+        ),
+        beyond=tuple(slot for slot in all_waiting if _enters_at(slot, limits) > now),
     )
 
 
@@ -140,16 +153,17 @@ def plan_next_at(
     None also while ``unplaced`` slots take up most of a batch: the others come after them, when
     they are tried again. Else a task that nobody has time for would be planned without a pause.
     """
-    if done.next_slot is None or (done.full and 2 * unplaced > limits.batch):
-        return None
+    again = min((_enters_at(slot, limits) for slot in done.beyond), default=None)
     if done.full:
-        return now
+        return again if 2 * unplaced > limits.batch else now
+    if done.next_slot is None:
+        return again
     enters = _enters_at(_slot(recurrence, duration, done.next_slot, 1), limits)
     following = next_nominal(recurrence, done.next_slot)
     refill = limits.horizon // REFILL_SHARE
     if following is not None and 2 * (following - done.next_slot) <= refill:
         enters += refill
-    return max(now, enters)
+    return max(now, enters if again is None else min(enters, again))
 
 
 def try_again_at(
@@ -162,7 +176,10 @@ def try_again_at(
     """
     if not waiting:
         return None
-    pause = min(PAUSE_MAX, PAUSE_FIRST << min(failures, 20))
-    soonest_end = min(slot.latest_start(duration) for slot in waiting)
-    drawn = now + pause // 2 + rng.randrange(pause // 2 + 1)
-    return max(now, min(drawn, soonest_end))
+    drawn = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, failures, rng)
+    return max(now, min(drawn, soonest_end(waiting, duration)))
+
+
+def soonest_end(waiting: Sequence[Slot], duration: int) -> int:
+    """When the first of these slots can start no more."""
+    return min(slot.latest_start(duration) for slot in waiting)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from lead.planning.agenda import Slot
-from node.model.spans import Span, clip, intersect, normalise, subtract
+from node.model import times
+from node.model.spans import Span, at_least, clip, intersect, normalise, subtract
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,15 @@ def choose(
 ) -> list[Choice]:
     """A start for each slot that all participants have time for, in the order of the slots.
 
-    The earliest common start, or with ``rng`` one drawn evenly from all common starts.
+    The earliest common start, or with ``rng`` one drawn evenly from all common whole seconds.
     """
-    quiet = _common([offer.free for offer in offers])
-    displacing = _common([offer.free_displacing for offer in offers])
+    quiet = common([offer.free for offer in offers])
+    displacing = common([offer.free_displacing for offer in offers])
     taken: list[Span] = []
     choices = []
     for slot in slots:
-        for common, displaces in ((quiet, False), (displacing, True)):
-            start = _start(common, slot, taken, duration, rng)
+        for ranges, displaces in ((quiet, False), (displacing, True)):
+            start = _start(ranges, slot, taken, duration, rng)
             if start is not None:
                 choices.append(Choice(slot, start, displaces))
                 insort(taken, (start, start + duration))
@@ -55,25 +56,26 @@ def choose(
     return choices
 
 
-def _common(sets: Sequence[Sequence[Span]]) -> list[Span]:
+def common(sets: Sequence[Sequence[Span]]) -> list[Span]:
+    """What all participants offer; ranges that only touch are one range of a participant."""
     return reduce(intersect, [normalise(spans) for spans in sets])
 
 
 def _start(
-    common: Sequence[Span],
+    ranges: Sequence[Span],
     slot: Slot,
     taken: Sequence[Span],
     duration: int,
     rng: random.Random | None,
 ) -> int | None:
-    first = max(0, bisect_right(common, (slot.start, slot.start)) - 1)
-    last = bisect_right(common, (slot.end, slot.end))
-    inside = clip(common[first:last], slot.start, slot.end)
+    first = max(0, bisect_right(ranges, (slot.start, slot.start)) - 1)
+    last = bisect_right(ranges, (slot.end, slot.end))
+    inside = clip(ranges[first:last], slot.start, slot.end)
     # Picks do not overlap: sorted by start, they are sorted by end too.
     before = bisect_left(taken, (slot.start, 0)) - 1
     if near := taken[max(0, before) : bisect_left(taken, (slot.end, 0))]:
         inside = subtract(inside, normalise(near))
-    fitting = [span for span in inside if span[1] - span[0] >= duration]
+    fitting = at_least(inside, duration)
     if not fitting:
         return None
     if rng is None:
@@ -82,11 +84,17 @@ def _start(
 
 
 def _drawn(fitting: Sequence[Span], duration: int, rng: random.Random) -> int:
-    """A start drawn evenly from all starts that fit, whichever range they lie in."""
-    rooms = [end - start - duration + 1 for start, end in fitting]
-    at = rng.randrange(sum(rooms))
-    for (start, _), room in zip(fitting, rooms, strict=True):
-        if at < room:
-            return start + at
-        at -= room
+    """A start drawn evenly from all that fit, whichever range they lie in."""
+    starts = [_to_draw(span, duration) for span in fitting]
+    at = rng.randrange(sum(map(len, starts)))
+    for some in starts:
+        if at < len(some):
+            return some[at]
+        at -= len(some)
     return fitting[-1][1] - duration
+
+
+def _to_draw(span: Span, duration: int) -> range:
+    """The whole seconds at which a run fits in; the first instant where there is none."""
+    first = -(-span[0] // times.SECOND) * times.SECOND
+    return range(first, span[1] - duration + 1, times.SECOND) or range(span[0], span[0] + 1)

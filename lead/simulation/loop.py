@@ -214,8 +214,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         process = PROCESS.get() if context is None else context.get(PROCESS)
         if process is not None:
             process.adopt(task)
-            if not process.alive:
-                task.cancel()
         return task
 
     def run_until_complete(self, future: Any) -> Any:
@@ -260,7 +258,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._since += 1
             if self._since > STANDSTILL:
                 self._since = 0
-                where = f"at {self.time():.6f} s: {step.callback!r}"
+                who = getattr(step.callback, "__self__", step.callback)
+                where = f"at {self.time():.6f} s: {who!r}"
                 raise TimeStandsStill(f"no time passes any more {where}")
         if not self._stopping:
             self._jump()

@@ -12,10 +12,10 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -24,20 +24,20 @@ from lead.simulation.loop import PROCESS, Process, VirtualLoop
 from node.client.peers import Peer, Peers
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
+from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
-    CommitAnswer,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
-    HoldAnswer,
-    HoldRequest,
+    ExchangeHold,
     Introduction,
     IntroductionAnswer,
     PartMessage,
-    Proposal,
     ProposalRequest,
+    Replies,
+    Ruling,
     RunEnd,
     TaskEnd,
 )
@@ -194,11 +194,38 @@ def _answer(waiting: asyncio.Future[T], outcome: T) -> None:
         waiting.set_result(outcome)
 
 
+def _answered(service: Service, item: Document, sender: str) -> Awaitable[Document]:
+    """What a node does with one of the questions in a message."""
+    time_line = service.time_line
+    match item:
+        case ProposalRequest():
+            return time_line.propose(item)
+        case ExchangeHold():
+            service.hold_served()
+            return time_line.hold(item.exchange, sender, item.hold)
+        case Ruling(commit=CommitRequest() as commit):
+            return time_line.commit(item.exchange, commit, sender)
+        case Ruling(release=UUID() as task):
+            return time_line.release(item.exchange, task, sender)
+        case _:
+            raise TypeError(f"nobody asks for {item!r}")
+
+
+def _told(answer: Document | BaseException) -> Document | ParleyError:
+    """An answer, or an error as it arrives at who asked."""
+    if isinstance(answer, ParleyError):
+        return error_of(problem_of(answer))
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
 class SimulatedPeers(Peers):
     """The other nodes, as one host reaches them over the simulated network."""
 
     def __init__(self, network: Network, here: Station, stations: dict[str, Station]) -> None:
         """``stations`` by identity."""
+        self._mail = {}
         self._network = network
         self._here = here
         self._stations = stations
@@ -244,41 +271,18 @@ class Wire(Peer):
         lead = self._sender.identity
         return await self._over("introduce", lambda s: s.consent.consider(lead, introduction))
 
-    async def propose(self, request: ProposalRequest) -> Proposal:
-        """As over HTTP."""
-        return await self._over("propose", lambda s: s.time_line.propose(request))
+    async def ask_together(
+        self, path: str, answered: type[Replies[Any]], items: Sequence[Any]
+    ) -> list[Any]:
+        """As over HTTP: several questions in one message, an answer or an error to each."""
+        sender = self._sender.identity
 
-    async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
-        """As over HTTP."""
-        lead = self._sender.identity
+        async def each(service: Service) -> list[Any]:
+            asked = (_answered(service, item, sender) for item in items)
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            return [_told(answer) for answer in answers]
 
-        async def hold(service: Service) -> HoldAnswer:
-            try:
-                return await service.time_line.hold(exchange, lead, request)
-            finally:
-                service.hold_served()
-
-        return await self._over("hold", hold)
-
-    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """As over HTTP."""
-        lead = self._sender.identity
-
-        async def commit(service: Service) -> CommitAnswer:
-            await service.time_line.check_lead(exchange, lead)
-            return await service.time_line.commit(exchange, request)
-
-        return await self._over("commit", commit)
-
-    async def release(self, exchange: UUID, task: UUID) -> None:
-        """As over HTTP."""
-        lead = self._sender.identity
-
-        async def release(service: Service) -> None:
-            await service.time_line.check_lead(exchange, lead, task)
-            await service.time_line.release(exchange, task)
-
-        await self._over("release", release)
+        return await self._over(path, each)
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As over HTTP."""

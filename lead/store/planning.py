@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.model import Claim, Decision, Following, UnplacedSlot
-from lead.planning.agenda import Slot
+from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, RunRequest
@@ -16,12 +15,26 @@ from node.store.database import Connection, Queries
 _SQL = Queries("lead.store", "planning")
 
 
-async def claim(
-    connection: Connection, now: int, before: int, limit: int, owner: str, lease_until: int
+async def claim(  # noqa: PLR0913 - what bounds it
+    connection: Connection,
+    now: int,
+    before: int,
+    limit: int,
+    owner: str,
+    lease_until: int,
+    *,
+    shut: Sequence[str] = (),
+    only: str | None = None,
 ) -> list[Claim]:
-    """Take the tasks due whose next run comes soonest, with a lease on each."""
-    rows = await connection.fetch(_SQL["claim"], now, before, limit, owner, lease_until)
-    return sorted((_claim(dict(row)) for row in rows), key=lambda found: found.next_run_at)
+    """Take the tasks due whose next run comes soonest, with a lease on each.
+
+    Not those that wait for a participant in ``shut``; or ``only`` those that wait for this one.
+    """
+    rows = await connection.fetch(
+        _SQL["claim"], now, before, limit, owner, lease_until, list(shut), only
+    )
+    found = [_claim(dict(row)) for row in rows]
+    return sorted(found, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
 
 
 def _claim(row: dict[str, Any]) -> Claim:
@@ -29,9 +42,9 @@ def _claim(row: dict[str, Any]) -> Claim:
     return Claim(task=row.pop("task_id"), scheduling_class=scheduling_class, **row)
 
 
-async def next_due(connection: Connection, before: int) -> int | None:
-    """When the next task is due to be planned."""
-    found: int | None = await connection.fetchval(_SQL["next_due"], before)
+async def next_due(connection: Connection, before: int, shut: Sequence[str]) -> int | None:
+    """When the next task is due that does not wait for a participant in ``shut``."""
+    found: int | None = await connection.fetchval(_SQL["next_due"], before, list(shut))
     return found
 
 
@@ -41,9 +54,10 @@ async def next_to_come(connection: Connection, since: int) -> int | None:
     return found
 
 
-async def waiting(connection: Connection, task: UUID, limit: int) -> list[tuple[int, int]]:
-    """Slots that wait for time, earliest first: nominal start and attempt."""
-    return [(row[0], row[1]) for row in await connection.fetch(_SQL["waiting"], task, limit)]
+async def waiting(connection: Connection, task: UUID, limit: int) -> list[WaitingSlot]:
+    """Slots that wait for time, the longest not asked for first."""
+    rows = await connection.fetch(_SQL["waiting"], task, limit)
+    return [WaitingSlot(row[0], row[1], row[2]) for row in rows]
 
 
 async def counted_runs(connection: Connection, task: UUID) -> int:
@@ -158,12 +172,10 @@ async def keep_decision(connection: Connection, task: UUID, decision: Decision, 
     )
 
 
-async def finish_claim(
-    connection: Connection, claimed: Claim, following: Following, asked: Sequence[Slot], now: int
-) -> bool:
+async def finish_claim(connection: Connection, claimed: Claim, following: Following) -> bool:
     """Give the task back with what is to be planned next; False if it is not ours any more.
 
-    A slot that waits and was not ``asked`` for came meanwhile: it is planned at once.
+    What was changed since the claim is kept: a wake-up, another place to plan from.
     """
     kept = await connection.fetchval(
         _SQL["finish_claim"],
@@ -173,17 +185,43 @@ async def finish_claim(
         following.next_run_at,
         following.plan_at,
         following.failures,
+        claimed.planned_to,
+        following.waits_for,
+        following.waits_until,
     )
-    if kept is None:
-        return False
-    nominals, attempts = [slot.nominal for slot in asked], [slot.attempt for slot in asked]
-    await connection.execute(_SQL["wake_if_waiting"], claimed.task, now, nominals, attempts)
-    return True
+    return kept is not None
 
 
-async def give_back(connection: Connection, claimed: Claim) -> None:
+async def break_off(connection: Connection, claimed: Claim, plan_at: int) -> bool:
+    """Give the task back without a word on its slots; False if it is not ours any more."""
+    kept = await connection.fetchval(_SQL["break_off"], claimed.task, claimed.lease_epoch, plan_at)
+    return kept is not None
+
+
+async def abort_broken_off(connection: Connection, claimed: Claim, now: int) -> list[UUID]:
+    """Abort what was negotiated under this claim and not decided; the exchanges."""
+    rows = await connection.fetch(_SQL["abort_broken_off"], claimed.task, claimed.lease_epoch, now)
+    return [row[0] for row in rows]
+
+
+async def turn_away(connection: Connection, claimed: Claim, participant: str, now: int) -> None:
+    """Give the task back, to wait until this participant has room for its questions."""
+    await connection.execute(_SQL["turn_away"], claimed.task, claimed.lease_epoch, now, participant)
+
+
+async def put_off(connection: Connection, participant: str, ask_at: int) -> None:
+    """The tasks that wait for this participant wait until it is asked again."""
+    await connection.execute(_SQL["put_off"], participant, ask_at)
+
+
+async def wake_all(connection: Connection, participant: str, now: int) -> None:
+    """The tasks that wait for this participant are planned now."""
+    await connection.execute(_SQL["wake_all"], participant, now)
+
+
+async def give_back(connection: Connection, claimed: Claim, now: int) -> None:
     """Let others have the task at once."""
-    await connection.execute(_SQL["give_back"], claimed.task, claimed.lease_epoch)
+    await connection.execute(_SQL["give_back"], claimed.task, claimed.lease_epoch, now)
 
 
 async def abort_stale(connection: Connection, now: int) -> None:
@@ -192,10 +230,18 @@ async def abort_stale(connection: Connection, now: int) -> None:
 
 
 async def set_participants(
-    connection: Connection, task: UUID, participants: list[dict[str, Any]], tool: str, duration: int
-) -> None:
-    """What the participants answered, and the tool and duration that follow."""
-    await connection.execute(_SQL["set_participants"], task, participants, tool, duration)
+    connection: Connection, claimed: Claim, participants: list[dict[str, Any]]
+) -> bool:
+    """What the participants answered, and tool and duration that follow; False: lease lost."""
+    kept = await connection.fetchval(
+        _SQL["set_participants"],
+        claimed.task,
+        participants,
+        claimed.tool or "",
+        claimed.duration,
+        claimed.lease_epoch,
+    )
+    return kept is not None
 
 
 async def digests(

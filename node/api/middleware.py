@@ -60,6 +60,7 @@ def guarded(route: Route) -> Handler:
     """The route's handler behind its access rule and its body limit."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        request.app[NODE].served[route.access] += 1
         await _read_body(request, PEER_BODY_MAX if route.access is Access.PEER else BODY_MAX)
         match route.access:
             case Access.PEER:

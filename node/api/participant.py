@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Iterable
+
+import orjson
 from aiohttp import web
 
 from node.api import reading, replies
 from node.api.routing import NODE, SENDER, Access, Handler, Route
-from node.model.errors import NotAllowed
+from node.booking import TimeLine
+from node.model.errors import NotAllowed, ParleyError
 from node.model.wire.fields import Document
 from node.model.wire.participants import (
     CommitAnswer,
-    CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
+    ExchangeHold,
     HoldAnswer,
-    HoldRequest,
     Introduction,
     IntroductionAnswer,
     PartMessage,
     Proposal,
     ProposalRequest,
+    Replies,
+    Ruling,
     RunEnd,
     TaskEnd,
+    Together,
 )
+from node.model.wire.problems import problem_of
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
@@ -37,33 +45,47 @@ async def introduce(request: web.Request) -> web.StreamResponse:
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
-    """POST: free ranges in the windows."""
-    asked = reading.document(request, ProposalRequest)
-    return replies.one(await request.app[NODE].time_line.propose(asked))
+    """POST: free ranges in the windows of each question."""
+    asked = reading.quick(request, Together[ProposalRequest])
+    time_line = request.app[NODE].time_line
+    return await _each(time_line.propose(item) for item in asked.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
-    """PUT: book for now."""
-    asked = reading.document(request, HoldRequest)
-    exchange = reading.identifier(request)
-    return replies.one(await request.app[NODE].time_line.hold(exchange, request[SENDER], asked))
+    """POST: book for now, exchange by exchange."""
+    asked = reading.quick(request, Together[ExchangeHold])
+    time_line, sender = request.app[NODE].time_line, request[SENDER]
+    return await _each(time_line.hold(item.exchange, sender, item.hold) for item in asked.items)
 
 
-async def commit(request: web.Request) -> web.StreamResponse:
-    """POST: the lead has decided; keep these runs."""
-    node, exchange = request.app[NODE], reading.identifier(request)
-    asked = reading.document(request, CommitRequest)
-    await node.time_line.check_lead(exchange, request[SENDER])
-    return replies.one(await node.time_line.commit(exchange, asked))
+async def rule(request: web.Request) -> web.StreamResponse:
+    """POST: the lead has decided: keep these runs of an exchange, or drop it."""
+    asked = reading.document(request, Together[Ruling])
+    time_line, sender = request.app[NODE].time_line, request[SENDER]
+    return await _each(_ruled(time_line, item, sender) for item in asked.items)
 
 
-async def release(request: web.Request) -> web.StreamResponse:
-    """DELETE: the lead drops the hold."""
-    node, exchange = request.app[NODE], reading.identifier(request)
-    task = reading.identifier(request, "task")
-    await node.time_line.check_lead(exchange, request[SENDER], task)
-    await node.time_line.release(exchange, task)
-    return web.Response(status=204)
+async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnswer:
+    if ruling.release is not None:
+        return await time_line.release(ruling.exchange, ruling.release, sender)
+    if ruling.commit is None:
+        msg = "a ruling is either a commit or a release"
+        raise NotAllowed(msg)
+    return await time_line.commit(ruling.exchange, ruling.commit, sender)
+
+
+async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
+    """What became of each, the errors included."""
+    told = await asyncio.gather(*answers, return_exceptions=True)
+    replied = []
+    for answer in told:
+        if isinstance(answer, ParleyError):
+            replied.append({"problem": problem_of(answer).model_dump(mode="json")})
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            replied.append({"answer": answer.model_dump(mode="json")})
+    return web.Response(body=orjson.dumps({"items": replied}), content_type="application/json")
 
 
 async def decision(request: web.Request) -> web.StreamResponse:
@@ -120,10 +142,16 @@ def _route(
 
 ROUTES = (
     _route("PUT", "tasks/{id}", introduce, "Make a task known", Introduction, IntroductionAnswer),
-    _route("POST", "proposals", propose, "Ask for free ranges", ProposalRequest, Proposal),
-    _route("PUT", "exchanges/{id}", hold, "Hold runs", HoldRequest, HoldAnswer),
-    _route("POST", "exchanges/{id}/commit", commit, "Commit runs", CommitRequest, CommitAnswer),
-    _route("DELETE", "exchanges/{id}/{task}", release, "Release a hold"),
+    _route(
+        "POST",
+        "proposals",
+        propose,
+        "Ask for free ranges",
+        Together[ProposalRequest],
+        Replies[Proposal],
+    ),
+    _route("POST", "holds", hold, "Hold runs", Together[ExchangeHold], Replies[HoldAnswer]),
+    _route("POST", "rulings", rule, "Commit or release", Together[Ruling], Replies[CommitAnswer]),
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
     _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),

@@ -9,6 +9,7 @@ from aiohttp import web
 from node.api import reading, replies, runs
 from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
+from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.tasks import Participant, Schedule, Task, TaskDocument, TestChoice
@@ -133,6 +134,8 @@ async def explain(request: web.Request) -> web.StreamResponse:
         decisions = await runs.decisions(connection, task.id, None, reading.limit(request))
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
+    if not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
+        sentence += f"; planned again at {times.to_the_second(task.plan_at)}"
     return replies.one(
         Explanation(
             task=task.id,

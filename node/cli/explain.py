@@ -74,10 +74,14 @@ def decision_lines(decision: Record) -> list[str]:
     """One planning attempt: what was asked, offered, in the way, and chosen."""
     trace = decision["trace"]
     count = f"{decision['placed']} of {decision['asked']} runs placed"
+    often = ""
+    if decision["times"] > 1:
+        often = f", {decision['times']} times since {local(decision['first_at'])}"
     lines = [
-        f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}",
+        f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}{often}",
         f"  {printable(decision['sentence'])}",
     ]
+    lines += [f"  before   {printable(why)}" for why in _items(trace.get("before"))[:_SPANS_SHOWN]]
     if windows := _spans(trace.get("windows")):
         lines.append(f"  asked    {_listed(windows)}")
     for offer in _objects(trace.get("offers")):

@@ -7,23 +7,32 @@ parsed like anything from outside: a wrong answer is :class:`PeerAnswered`, none
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 import aiohttp
-import orjson
 from pydantic import ValidationError
 
-from node.model.errors import NotAuthenticated, NotFound, PeerAnswered, PeerUnreachable
+from node.gathering import Gathering
+from node.model.errors import (
+    NotAuthenticated,
+    NotFound,
+    ParleyError,
+    PeerAnswered,
+    PeerUnreachable,
+)
 from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
+    TOGETHER_MAX,
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
+    ExchangeHold,
     HoldAnswer,
     HoldRequest,
     Introduction,
@@ -31,6 +40,8 @@ from node.model.wire.participants import (
     PartMessage,
     Proposal,
     ProposalRequest,
+    Replies,
+    Ruling,
     RunEnd,
     TaskEnd,
 )
@@ -42,6 +53,9 @@ Sign = Callable[[str, str, bytes, str], dict[str, str]]
 Answer = TypeVar("Answer", bound=Document)
 
 _ANSWER_BYTES_MAX = 8_000_000
+_WEIGHT_MAX = 2048
+"""Most windows or runs in one message."""
+_MESSAGES_AT_ONCE = 2
 
 
 class Peers:
@@ -52,6 +66,14 @@ class Peers:
         self._session = session
         self._sign = sign
         self._timeout_s = timeout_s
+        self._mail: dict[str, Mail] = {}
+
+    def mail_to(self, peer: Peer) -> Mail:
+        """Where what is asked of this node is gathered."""
+        mail = self._mail.get(peer.identity)
+        if mail is None or mail.url != peer.url:
+            mail = self._mail[peer.identity] = Mail(peer)
+        return mail
 
     async def card(self, url: str) -> NodeCard:
         """What the node at this URL says of itself; not signed, since it is not known yet.
@@ -68,7 +90,14 @@ class Peers:
 
     async def send(self, peer: Peer, method: str, path: str, document: Document | None) -> bytes:
         """One signed request; the answer's bytes. Signed anew once if the signature was stale."""
-        body = b"" if document is None else orjson.dumps(document.model_dump(mode="json"))
+        body = b"" if document is None else document.model_dump_json().encode()
+        return await self._signed(peer, method, path, body)
+
+    async def post(self, peer: Peer, path: str, body: bytes) -> bytes:
+        """The same with a body that is ready to go."""
+        return await self._signed(peer, "POST", path, body)
+
+    async def _signed(self, peer: Peer, method: str, path: str, body: bytes) -> bytes:
         url = f"{peer.url}/v1/participant/{path}"
         try:
             return await self._exchange(
@@ -106,6 +135,35 @@ class Peers:
         raise PeerAnswered(msg)
 
 
+class Mail:
+    """What goes to one other node in batches: many tasks are planned with it at the same time."""
+
+    def __init__(self, peer: Peer) -> None:
+        """Nothing is sent before it is asked for."""
+        self.url = peer.url
+        self.proposals: Gathering[ProposalRequest, Proposal] = Gathering(
+            partial(peer.ask_together, "proposals", Replies[Proposal]),
+            weight=lambda asked: len(asked.windows),
+            weight_max=_WEIGHT_MAX,
+            items_max=TOGETHER_MAX,
+            at_once=_MESSAGES_AT_ONCE,
+        )
+        self.holds: Gathering[ExchangeHold, HoldAnswer] = Gathering(
+            partial(peer.ask_together, "holds", Replies[HoldAnswer]),
+            weight=lambda asked: len(asked.hold.runs),
+            weight_max=_WEIGHT_MAX,
+            items_max=TOGETHER_MAX,
+            at_once=_MESSAGES_AT_ONCE,
+        )
+        self.rulings: Gathering[Ruling, CommitAnswer] = Gathering(
+            partial(peer.ask_together, "rulings", Replies[CommitAnswer]),
+            weight=lambda asked: len(asked.commit.runs) if asked.commit else 1,
+            weight_max=_WEIGHT_MAX,
+            items_max=TOGETHER_MAX,
+            at_once=_MESSAGES_AT_ONCE,
+        )
+
+
 class Peer:
     """One other node: what a lead asks of its participants, and participants of their lead."""
 
@@ -129,19 +187,36 @@ class Peer:
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask for free ranges."""
-        return await self._ask(Proposal, "POST", "proposals", request)
+        return await self._peers.mail_to(self).proposals.ask(request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book for now."""
-        return await self._ask(HoldAnswer, "PUT", f"exchanges/{exchange}", request)
+        asked = ExchangeHold(exchange=exchange, hold=request)
+        return await self._peers.mail_to(self).holds.ask(asked)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """Keep these runs."""
-        return await self._ask(CommitAnswer, "POST", f"exchanges/{exchange}/commit", request)
+        ruling = Ruling(exchange=exchange, commit=request)
+        return await self._peers.mail_to(self).rulings.ask(ruling)
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """Drop all runs of a hold."""
-        await self._peers.send(self, "DELETE", f"exchanges/{exchange}/{task}", None)
+        ruling = Ruling(exchange=exchange, release=task)
+        await self._peers.mail_to(self).rulings.ask(ruling)
+
+    async def ask_together(
+        self, path: str, answered: type[Replies[Answer]], items: Sequence[Document]
+    ) -> list[Answer | ParleyError]:
+        """Several questions in one message: for each its answer, or the error."""
+        body = b'{"items":[' + b",".join(i.model_dump_json().encode() for i in items) + b"]}"
+        told = _parsed(answered, await self._peers.post(self, path, body), self.name)
+        if len(told.items) != len(items):
+            msg = f"{self.name} answered {len(told.items)} of {len(items)} questions"
+            raise PeerAnswered(msg)
+        return [
+            reply.answer if reply.answer is not None else _refused(reply.problem, self.name)
+            for reply in told.items
+        ]
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """Ask the lead what became of an exchange; what it does not know is aborted."""
@@ -178,9 +253,15 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
+def _refused(problem: Problem | None, name: str) -> ParleyError:
+    if problem is None:
+        return PeerAnswered(f"{name} gave neither an answer nor a reason")
+    return error_of(problem)
+
+
 def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:
     try:
-        return kind.model_validate(orjson.loads(body))
-    except (orjson.JSONDecodeError, ValidationError) as error:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
         msg = f"{name} gave an answer that cannot be read: {str(error).splitlines()[0]}"
         raise PeerAnswered(msg) from error

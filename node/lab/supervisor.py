@@ -130,6 +130,10 @@ class Lab:
             self._stopping = asyncio.create_task(self._undo.aclose(), name="stop lab")
         await asyncio.shield(self._stopping)
 
+    def pid(self, name: str) -> int:
+        """The process of a node."""
+        return self._running[name].pid
+
     async def kill(self, name: str) -> None:
         """Kill a node outright, as a power cut would; nobody is told that it died."""
         running = self._forget(name)

@@ -14,6 +14,7 @@ forgotten because a short one inside it ends earlier.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,16 @@ class Booking:
     starts_at: int
     ends_at: int
     fixed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Time that runs of one class and priority occupy; ``fixed`` as for :class:`Booking`."""
+
+    scheduling_class: SchedulingClass
+    priority: int
+    fixed: bool
+    spans: Sequence[Span]
 
 
 @dataclass(frozen=True)
@@ -63,21 +74,79 @@ class Answer:
     obstacles: list[tuple[int, Booking]]
 
 
+class Occupation:
+    """What occupies time, for any number of questions: what blocks alike is merged once."""
+
+    def __init__(self, occupied: Sequence[Occupied]) -> None:
+        """In any order, overlapping or not."""
+        self._occupied = occupied
+        self._merged: dict[frozenset[int], list[Span]] = {}
+
+    def blocking(self, scheduling_class: SchedulingClass, priority: int | None) -> list[Span]:
+        """A span set: what a run of this class must avoid; with ``priority``, what stays."""
+        conflicting = blockers(scheduling_class)
+        which = frozenset(
+            index
+            for index, each in enumerate(self._occupied)
+            if each.scheduling_class in conflicting
+            and (priority is None or not _gives_way(each, priority))
+        )
+        if which not in self._merged:
+            spans = chain.from_iterable(self._occupied[index].spans for index in which)
+            self._merged[which] = normalise(spans)
+        return self._merged[which]
+
+
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
-    conflicting = blockers(question.scheduling_class)
-    blocking = [b for b in bookings if b.scheduling_class in conflicting]
-    lasting = [b for b in blocking if b.fixed or b.priority >= question.priority]
-    free = _free(question, normalise((b.starts_at, b.ends_at) for b in blocking))
-    if len(lasting) == len(blocking):
-        displacing = free
-    else:
-        displacing = _free(question, normalise((b.starts_at, b.ends_at) for b in lasting))
-    return Answer(
+    grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
+    for b in bookings:
+        grouped[b.scheduling_class, b.priority, b.fixed].append((b.starts_at, b.ends_at))
+    occupation = Occupation([Occupied(*kind, spans) for kind, spans in grouped.items()])
+    found = free_ranges(question, occupation)
+    return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
+
+
+@dataclass(frozen=True)
+class Free:
+    """Free ranges of both passes, and the windows that have none even in pass 2."""
+
+    free: list[Span]
+    free_displacing: list[Span]
+    without: list[int]
+
+
+def free_ranges(question: Question, occupation: Occupation) -> Free:
+    """The free ranges, given what occupies time in any window."""
+    every = occupation.blocking(question.scheduling_class, None)
+    lasting = occupation.blocking(question.scheduling_class, question.priority)
+    free = _free(question, every)
+    displacing = free if lasting is every else _free(question, lasting)
+    return Free(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
-        _obstacles(question, displacing, lasting),
+        [
+            index
+            for index, (window, ranges) in enumerate(zip(question.windows, displacing, strict=True))
+            if not ranges and (cut := trimmed(question, window))[0] < cut[1]
+        ],
     )
+
+
+def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:
+    """What gives way to a run that starts then; the query ``set_aside`` takes the same runs."""
+    conflicting = blockers(question.scheduling_class)
+    return [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting
+        and _gives_way(booking, question.priority)
+        and _overlap(start, start + question.duration, booking) > 0
+    ]
+
+
+def _gives_way(booking: Booking | Occupied, priority: int) -> bool:
+    return not booking.fixed and booking.priority < priority
 
 
 def trimmed(question: Question, window: Span) -> Span:
@@ -108,18 +177,22 @@ def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
     return by_window
 
 
-def _obstacles(
-    question: Question, free: list[list[Span]], lasting: list[Booking]
+def obstacles(
+    question: Question, without: Sequence[int], bookings: Sequence[Booking]
 ) -> list[tuple[int, Booking]]:
-    """For each window with nothing free even in pass 2, the booking that blocks longest."""
+    """For each of these windows, the booking that blocks longest, among those that stay."""
+    conflicting = blockers(question.scheduling_class)
+    lasting = [
+        booking
+        for booking in bookings
+        if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
+    ]
     ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
     starts = [booking.starts_at for booking in ordered]
     reach = list(accumulate((booking.ends_at for booking in ordered), max))
     found = []
-    for index, (window, ranges) in enumerate(zip(question.windows, free, strict=True)):
-        start, end = trimmed(question, window)
-        if ranges or start >= end:
-            continue
+    for index in without:
+        start, end = trimmed(question, question.windows[index])
         nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
         if nearby:
             found.append((index, max(nearby, key=partial(_overlap, start, end))))

@@ -6,23 +6,27 @@ statement that changes it.
 
 from __future__ import annotations
 
+import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from node.model import times
-from node.model.classes import SchedulingClass, blockers
-from node.model.timeline import Booking
-from node.model.wire.participants import HoldRequest, RunRequest
+from node.model.classes import SchedulingClass
+from node.model.spans import Span
+from node.model.timeline import Booking, Occupied
+from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
-from node.store.database import Connection, Queries, Record
+from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
 
 LIFE_MAX = 10 * times.MINUTE
 """No hold lives longer without a word of its lead, whatever the lead asks for."""
 
 _SQL = Queries("node.store", "bookings")
 
+_BLOCKING = {SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}
 _DROPPED_PAUSE = 5 * times.SECOND
 """How soon after its hold was dropped a slot is asked for again, at the latest."""
 
@@ -31,13 +35,45 @@ _DROPPED_PAUSE = 5 * times.SECOND
 class HeldTask:
     """What a hold needs to know of its task."""
 
+    task: UUID
     participant: int
     scheduling_class: SchedulingClass
     spec: dict[str, Any]
     test: str
-    tool: str | None
     duration: int
     led_here: bool
+
+
+@dataclass(frozen=True)
+class Hold:
+    """One exchange to hold: asked by ``lead``."""
+
+    exchange: UUID
+    lead: str
+    request: HoldRequest
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What becomes of one exchange: these runs are kept (``commit``), or none (release).
+
+    ``sender`` says so and must lead the task; None is this node itself, about a hold that ran out.
+    """
+
+    exchange: UUID
+    task: UUID | None
+    commit: CommitRequest | None
+    sender: str | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an exchange stands."""
+
+    state: str
+    answer: dict[str, Any]
+    task: UUID
+    lead: str
 
 
 @dataclass(frozen=True)
@@ -62,104 +98,139 @@ class ExpiredHold:
     expires_at: int
 
 
+async def occupied(
+    connection: Connection, windows: Sequence[Span], fixed_before: int
+) -> list[Occupied]:
+    """What occupies time in these windows; runs that start before ``fixed_before`` stay."""
+    rows = await connection.fetch(
+        _SQL["occupied"],
+        [start for start, _ in windows],
+        [end for _, end in windows],
+        fixed_before,
+    )
+    return [Occupied(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3])) for r in rows]
+
+
+def unpack_spans(sent: bytes) -> list[Span]:
+    """Starts and ends in turn, as Postgres sends instants: 8 bytes each, µs since its own epoch."""
+    instants = [each + POSTGRES_EPOCH for each in struct.unpack(f">{len(sent) // 8}q", sent)]
+    return list(zip(instants[::2], instants[1::2], strict=True))
+
+
 async def blocking_runs(
-    connection: Connection, start: int, end: int, fixed_before: int
+    connection: Connection, windows: Sequence[Span], fixed_before: int
 ) -> list[Booking]:
-    """What occupies time in [start, end); those starting before ``fixed_before`` stay."""
-    rows = await connection.fetch(_SQL["blocking_runs"], start, end, fixed_before)
+    """The runs that occupy time in these windows; those starting before ``fixed_before`` stay."""
+    rows = await connection.fetch(
+        _SQL["blocking_runs"],
+        [start for start, _ in windows],
+        [end for _, end in windows],
+        fixed_before,
+    )
     return [
         Booking(row[0], row[1], row[2], SchedulingClass(row[3]), row[4], row[5], row[6], row[7])
         for row in rows
     ]
 
 
-async def accept_epoch(
-    connection: Connection, task: UUID, lead: str, epoch: int
-) -> HeldTask | None:
-    """Lock the task for this booking; None if it is not active, not theirs, or the epoch is old."""
-    row = await connection.fetchrow(_SQL["accept_epoch"], task, lead, epoch)
-    if row is None:
-        return None
-    return HeldTask(
-        row["participant"],
-        SchedulingClass(row["scheduling_class"]),
-        row["spec"],
-        row["test"],
-        row["tool"],
-        row["duration"],
-        bool(row["led_here"]),
+async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[UUID, HeldTask]:
+    """Lock their tasks for these holds, each of another task; those that are active, theirs, new.
+
+    By task. The tool is the one the lead has chosen.
+    """
+    rows = await connection.fetch(
+        _SQL["accept_epochs"],
+        [hold.request.task for hold in holds],
+        [hold.lead for hold in holds],
+        [hold.request.lease_epoch for hold in holds],
+        [hold.request.tool for hold in holds],
     )
+    return {
+        row["id"]: HeldTask(
+            row["id"],
+            row["participant"],
+            SchedulingClass(row["scheduling_class"]),
+            row["spec"],
+            row["test"],
+            row["duration"],
+            bool(row["led_here"]),
+        )
+        for row in rows
+    }
 
 
-async def task_standing(connection: Connection, task: UUID) -> tuple[str, str, int] | None:
-    """State, lead and highest epoch of a task; None if it is unknown."""
-    row = await connection.fetchrow(_SQL["task_standing"], task)
-    return None if row is None else (row[0], row[1], row[2])
+async def task_standings(
+    connection: Connection, tasks: Sequence[UUID]
+) -> dict[UUID, tuple[str, str, int]]:
+    """State, lead and highest epoch of those of these tasks that are known."""
+    rows = await connection.fetch(_SQL["task_standings"], list(tasks))
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
-async def exchange_answer(
-    connection: Connection, exchange: UUID
-) -> tuple[str, dict[str, Any], UUID] | None:
-    """State, kept answer and task of an exchange; None if it is unknown."""
-    row = await connection.fetchrow(_SQL["exchange_answer"], exchange)
-    return None if row is None else (row[0], row[1], row[2])
+async def exchange_standings(
+    connection: Connection, exchanges: Sequence[UUID]
+) -> dict[UUID, Standing]:
+    """How those of these exchanges stand that are known."""
+    rows = await connection.fetch(_SQL["exchange_standings"], list(exchanges))
+    return {row[0]: Standing(row[1], row[2], row[3], row[4]) for row in rows}
 
 
-async def open_exchange(
-    connection: Connection, exchange: UUID, request: HoldRequest, now: int
-) -> bool:
-    """Write the exchange; False if it is there already."""
-    made = await connection.fetchval(
-        _SQL["open_exchange"],
-        exchange,
-        request.task,
-        request.lease_epoch,
+async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int) -> set[UUID]:
+    """Write the exchanges; those of them that were not there already."""
+    rows = await connection.fetch(
+        _SQL["open_exchanges"],
+        [hold.exchange for hold in holds],
+        [hold.request.task for hold in holds],
+        [hold.request.lease_epoch for hold in holds],
         now,
-        now + min(request.life, LIFE_MAX),
+        [min(hold.request.life, LIFE_MAX) for hold in holds],
     )
-    return made is not None
+    return {row[0] for row in rows}
+
+
+Wanted = Sequence[tuple[Hold, HeldTask, Sequence[RunRequest]]]
+"""Holds with their tasks, and those of their runs that are in time."""
 
 
 async def set_aside(
-    connection: Connection, task: HeldTask, request: HoldRequest, earliest: int, now: int
-) -> int:
-    """Set aside what must give way to those runs that may displace; how many."""
-    displacing = [run for run in request.runs if run.displacing]
+    connection: Connection, wanted: Wanted, earliest: int, now: int
+) -> Counter[UUID]:
+    """Set aside what must give way to those runs that may displace; how many for each of them."""
+    displacing = [
+        (run.run, run.starts_at, run.ends_at, task.scheduling_class, hold.request.priority)
+        for hold, task, runs in wanted
+        for run in runs
+        if run.displacing and task.scheduling_class in _BLOCKING
+    ]
+    if not displacing:
+        return Counter()
     rows = await connection.fetch(
         _SQL["set_aside"],
-        [run.run for run in displacing],
-        [run.starts_at for run in displacing],
-        [run.ends_at for run in displacing],
-        sorted(blockers(task.scheduling_class)),
-        request.priority,
+        *(list(column) for column in zip(*displacing, strict=True)),
         earliest,
         now,
     )
-    return len(rows)
+    return Counter(row[0] for row in rows)
 
 
-async def book(
-    connection: Connection,
-    exchange: UUID,
-    task: HeldTask,
-    request: HoldRequest,
-    runs: Sequence[RunRequest],
-    now: int,
-) -> set[UUID]:
+async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
     """Book what is free; the ids that were booked."""
+    flat = [
+        (number, run.run, run.slot, run.attempt, run.starts_at, run.ends_at)
+        for number, (_, _, runs) in enumerate(wanted, 1)
+        for run in runs
+    ]
+    if not flat:
+        return set()
     rows = await connection.fetch(
         _SQL["book"],
-        request.task,
-        exchange,
-        task.participant,
-        task.scheduling_class,
-        request.priority,
         now,
-        [run.run for run in runs],
-        [run.slot for run in runs],
-        [run.attempt for run in runs],
-        [run.starts_at for run in runs],
-        [run.ends_at for run in runs],
+        *(list(column) for column in zip(*flat, strict=True)),
+        [hold.exchange for hold, _, _ in wanted],
+        [hold.request.task for hold, _, _ in wanted],
+        [task.participant for _, task, _ in wanted],
+        [task.scheduling_class for _, task, _ in wanted],
+        [hold.request.priority for hold, _, _ in wanted],
     )
     return {row[0] for row in rows}
 
@@ -169,12 +240,9 @@ async def ports_in_use(connection: Connection) -> set[int]:
     return {row[0] for row in await connection.fetch(_SQL["ports_in_use"])}
 
 
-async def keep_answer(
-    connection: Connection, exchange: UUID, tool: str, task: UUID, answer: dict[str, Any]
-) -> None:
-    """Keep what is answered, so that a repeat of the request gets the same."""
-    await connection.execute(_SQL["set_tool"], task, tool)
-    await connection.execute(_SQL["keep_answer"], exchange, answer)
+async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:
+    """Keep what is answered, by exchange, so that a repeat of the request gets the same."""
+    await connection.execute(_SQL["keep_answers"], list(answers), list(answers.values()))
 
 
 async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
@@ -192,9 +260,11 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
     return lost
 
 
-async def displace(connection: Connection, exchange: UUID, now: int) -> list[Displacement]:
-    """Make final what was set aside for the runs that an exchange keeps."""
-    lost = _displacements(await connection.fetch(_SQL["displace"], exchange, now))
+async def displace(
+    connection: Connection, exchanges: Sequence[UUID], now: int
+) -> list[Displacement]:
+    """Make final what was set aside for the runs that these exchanges keep."""
+    lost = _displacements(await connection.fetch(_SQL["displace"], list(exchanges), now))
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
@@ -205,37 +275,47 @@ def _displacements(rows: Sequence[Record]) -> list[Displacement]:
     ]
 
 
-async def commit_exchange(
-    connection: Connection, exchange: UUID, data: dict[str, Any], now: int
-) -> tuple[UUID, bool] | None:
-    """Held becomes committed; the task, and whether it is led here. None if it was not held."""
-    row = await connection.fetchrow(_SQL["commit_exchange"], exchange, data, now)
-    return None if row is None else (row[0], row[1])
+async def decide(
+    connection: Connection, rulings: Sequence[Ruling], now: int
+) -> dict[UUID, tuple[UUID, bool]]:
+    """Held becomes committed or released; the task and whether it is led here, of those held."""
+    rows = await connection.fetch(
+        _SQL["decide_exchanges"],
+        [ruling.exchange for ruling in rulings],
+        [ruling.commit is not None for ruling in rulings],
+        [{} if ruling.commit is None else ruling.commit.data for ruling in rulings],
+        [ruling.sender for ruling in rulings],
+        now,
+    )
+    return {row[0]: (row[1], row[2]) for row in rows}
 
 
-async def release_exchange(
-    connection: Connection, exchange: UUID, now: int
-) -> tuple[UUID, bool] | None:
-    """Held becomes released; the task, and whether it is led here. None if it was not held."""
-    row = await connection.fetchrow(_SQL["release_exchange"], exchange, now)
-    return None if row is None else (row[0], row[1])
-
-
-async def refuse_exchange(connection: Connection, exchange: UUID, task: UUID, now: int) -> None:
-    """Remember a release that came before its hold."""
-    await connection.execute(_SQL["refuse_exchange"], exchange, task, now)
+async def refuse(connection: Connection, releases: Sequence[Ruling], now: int) -> None:
+    """Remember releases that came before their holds."""
+    await connection.execute(
+        _SQL["refuse_exchanges"],
+        [ruling.exchange for ruling in releases],
+        [ruling.task for ruling in releases],
+        [ruling.sender for ruling in releases],
+        now,
+    )
 
 
 async def drop_runs(
-    connection: Connection, exchange: UUID, keep: Sequence[UUID], now: int, *, led_here: bool
+    connection: Connection, exchanges: Sequence[UUID], keep: Sequence[UUID]
 ) -> list[UUID]:
-    """Drop the exchange's runs but these (at their lead they wait on); their ids."""
-    if led_here:
-        rows = await connection.fetch(_SQL["drop_led_runs"], exchange, list(keep), now)
-    else:
-        rows = await connection.fetch(_SQL["drop_runs"], exchange, list(keep))
+    """Drop the runs of these exchanges but those; their ids."""
+    rows = await connection.fetch(_SQL["drop_runs"], list(exchanges), list(keep))
+    return [row[0] for row in rows]
+
+
+async def drop_led_runs(
+    connection: Connection, exchanges: Sequence[UUID], keep: Sequence[UUID], now: int
+) -> list[UUID]:
+    """At their lead they wait on; their ids."""
+    rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), list(keep), now)
     dropped = [row[0] for row in rows]
-    if led_here and dropped:
+    if dropped:
         await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE)
     return dropped
 
@@ -247,27 +327,17 @@ async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUI
 
 
 async def give_back_waiting(
-    connection: Connection,
-    task: UUID,
-    held: HeldTask,
-    request: HoldRequest,
-    reasons: dict[UUID, str],
-    now: int,
+    connection: Connection, waiting: Sequence[tuple[RunRequest, UUID, str]], now: int
 ) -> None:
-    """Those that could not be booked wait on."""
-    waiting = [run for run in request.runs if run.run in reasons]
+    """Those that could not be booked wait on: each with its task and its reason."""
     await connection.execute(
         _SQL["give_back_waiting"],
-        task,
-        held.participant,
-        held.scheduling_class,
-        request.priority,
-        held.duration,
         now,
-        [run.run for run in waiting],
-        [run.slot for run in waiting],
-        [run.attempt for run in waiting],
-        [reasons[run.run] for run in waiting],
+        [run.run for run, _, _ in waiting],
+        [task for _, task, _ in waiting],
+        [run.slot for run, _, _ in waiting],
+        [run.attempt for run, _, _ in waiting],
+        [reason for _, _, reason in waiting],
     )
 
 
@@ -284,9 +354,11 @@ async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
     return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
 
 
-async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
-    """Holds whose life is over, oldest first."""
-    rows = await connection.fetch(_SQL["expired_holds"], now)
+async def expired_holds(
+    connection: Connection, now: int, silent: Sequence[str], limit: int
+) -> list[ExpiredHold]:
+    """Holds whose life is over, oldest first, but for those of ``silent`` leads."""
+    rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
     return [
         ExpiredHold(row["id"], row["task_id"], row["lead"], row["held_at"], row["expires_at"])
         for row in rows
@@ -295,7 +367,13 @@ async def expired_holds(connection: Connection, now: int) -> list[ExpiredHold]:
 
 async def notify(connection: Connection, *words: object) -> None:
     """Tell every process of this node, when the transaction commits."""
-    await connection.execute(_SQL["notify"], " ".join(str(word) for word in words))
+    await notify_all(connection, [words])
+
+
+async def notify_all(connection: Connection, notices: Sequence[Sequence[object]]) -> None:
+    """Several notices at once."""
+    said = [" ".join(str(word) for word in words) for words in notices]
+    await connection.execute(_SQL["notify"], said)
 
 
 async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: int) -> None:
@@ -314,12 +392,6 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
 async def is_being_decided(connection: Connection, run: UUID) -> bool:
     """Whether this node leads an open negotiation about a run."""
     return bool(await connection.fetchval(_SQL["is_being_decided"], run))
-
-
-async def lead_of_exchange(connection: Connection, exchange: UUID, task: UUID | None) -> str | None:
-    """Who may decide on an exchange, or if it is unknown, on this task; None if that is, too."""
-    found: str | None = await connection.fetchval(_SQL["lead_of_exchange"], exchange, task)
-    return found
 
 
 async def runs_to_come(

@@ -27,7 +27,7 @@ from node.model.errors import DatabaseUnavailable, SchemaMismatch
 
 SCHEMA_VERSION = 1
 CHANNEL = "parley"
-_POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
+POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642
 _MONTH_DAYS = 30
 _ATTEMPTS = 6
@@ -177,7 +177,12 @@ class PostgresDatabase(Database):
         """Connect, and set up an empty database; refuse one of another version."""
         try:
             self._pool = await asyncpg.create_pool(
-                self._dsn, min_size=1, max_size=self._size, init=_prepare, command_timeout=60
+                self._dsn,
+                min_size=1,
+                max_size=self._size,
+                init=_prepare,
+                reset=_nothing_to_reset,
+                command_timeout=60,
             )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             msg = (
@@ -246,12 +251,16 @@ class PostgresDatabase(Database):
             connection.terminate()
 
 
+async def _nothing_to_reset(_: PostgresConnection) -> None:
+    """Nobody sets anything on a connection of the pool: a round trip after each use is saved."""
+
+
 async def _prepare(connection: PostgresConnection) -> None:
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
-        encoder=lambda instant: (instant - _POSTGRES_EPOCH,),
-        decoder=lambda value: value[0] + _POSTGRES_EPOCH,
+        encoder=lambda instant: (instant - POSTGRES_EPOCH,),
+        decoder=lambda value: value[0] + POSTGRES_EPOCH,
         format="tuple",
     )
     await connection.set_type_codec(

@@ -150,10 +150,11 @@ function decisionOf(decision, now) {
   const decided = Date.parse(decision.decided_at);
   const slots = [decision.first_slot, decision.last_slot].filter(Boolean).map(Date.parse);
   const reach = slots.length ? `, nominal starts ${[...new Set(slots.map((slot) => momentOf(slot, now)))].join(" to ")}` : "";
+  const often = decision.times > 1 ? `, ${decision.times} times since ${momentOf(Date.parse(decision.first_at), now)}` : "";
   return element(
     "li",
     {},
-    element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now)),
+    element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now), often),
     element("p", {}, decision.sentence),
     element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} runs placed${reach}`),
     folded("Windows, offers and obstacles", tree(decision.trace)),

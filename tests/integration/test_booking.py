@@ -100,7 +100,7 @@ async def test_another_lead_is_refused(booker: Booker) -> None:
         await time_line.hold(exchange, stranger.identity, request)
     await booker.hold(request, exchange)
     with pytest.raises(NotAllowed, match="led by another node"):
-        await time_line.check_lead(exchange, stranger.identity)
+        await time_line.commit(exchange, commit_request(request), stranger.identity)
 
 
 async def test_a_task_that_is_over_is_refused(booker: Booker) -> None:
@@ -162,7 +162,7 @@ async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: Booker) ->
     stranger = await booker.world.site("c")
     task, exchange = await booker.task(), uuid4()
     with pytest.raises(NotAllowed, match="led by another node"):
-        await booker.site.node.time_line.check_lead(exchange, stranger.identity, task.task)
+        await booker.site.node.time_line.release(exchange, task.task, stranger.identity)
     assert (await booker.hold(hold_request(task, [HOUR]), exchange)).held
 
 

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from node import booking
 from node.model import times
 from node.model.errors import NotAllowed, PeerUnreachable
 from node.model.wire.participants import (
@@ -156,3 +157,22 @@ async def test_nothing_is_held_beyond_the_horizon(booker: Booker) -> None:
     [refused] = answered.refused
     assert "beyond this node's horizon" in refused.reason
     assert len(answered.held) == 1
+
+
+async def test_more_holds_than_are_settled_at_once_are_settled_at_once(
+    booker: Booker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look settles every hold that ran out, also behind those of a lead that says nothing."""
+    monkeypatch.setattr(booking, "_EXPIRED_MAX", 2)
+    silent = await booker.world.site("c")
+    task = introduction([silent, booker.site])
+    await booker.site.keep(task, silent)
+    for number in range(5):
+        hold = hold_request(task, [HOUR + number * REACH])
+        await booker.site.node.time_line.hold(uuid4(), silent.identity, hold)
+    for number in range(5):
+        await booker.hold(hold_request(await booker.task(), [HOUR + (5 + number) * REACH]))
+    booker.world.cut = {frozenset("bc")}
+    booker.world.clock.advance(HOLD_LIFE)
+    assert await booker.site.node.holds.run_once() == 5
+    assert list((await booker.site.states()).values()) == ["held"] * 5

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
+import pytest
+
+from lead.store import planning
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
@@ -136,3 +140,25 @@ async def test_an_answer_that_names_no_run_holds_none(world: World) -> None:
     await world.settle()
     assert await a.state(run) == "waiting"
     assert "b: " in (await a.reason(run) or "")
+
+
+async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task cancelled while its planning writes down what waits leaves nothing waiting."""
+    a, b, _ = await world.three()
+    task, run = await _led(a, a, b)
+    await book_everywhere(introduction([b], duration=2 * DURATION), b, [b], [HOUR])
+    keep, cancelling = planning.keep_unplaced, list[asyncio.Task[None]]()
+
+    async def keep_while_cancelled(*values: Any) -> None:
+        await keep(*values)
+        cancelling.append(asyncio.create_task(a.node.ending.cancel_task(task.task)))
+        waiting = "SELECT FROM pg_locks WHERE NOT granted"
+        while not await a.rows(waiting):
+            await asyncio.wait(cancelling, timeout=0.01)
+
+    monkeypatch.setattr(planning, "keep_unplaced", keep_while_cancelled)
+    await a.plan()
+    await asyncio.gather(*cancelling)
+    assert await a.state(run) == "cancelled"

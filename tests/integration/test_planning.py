@@ -136,7 +136,8 @@ async def test_a_silent_participant_makes_the_runs_wait(world: World) -> None:
     await a.plan()
     assert set((await a.states()).values()) == {"waiting"}
     run = run_id(TaskId(task.task), HOUR, 1)
-    assert await a.reason(run) == "b cannot be reached: the wire is cut"
+    since = "b cannot be reached since 2026-12-01T00:00:00Z"
+    assert await a.reason(run) == f"{since}: the wire is cut"
     [decision] = await _decisions(a)
     assert (decision["outcome"], decision["placed"]) == ("unreachable", 0)
     agenda = await _agenda(a, task)
@@ -302,6 +303,7 @@ async def test_a_worker_that_lost_its_lease_decides_nothing(world: World) -> Non
         if call == ("a", "b", "hold") and phase == "answered":
             world.watch = None
             await a.execute("UPDATE planning SET lease_epoch = lease_epoch + 1, lease_until = NULL")
+            await a.execute("UPDATE planning SET plan_at = $1", START)
 
     world.watch = overtake
     await a.plan()

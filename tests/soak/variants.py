@@ -19,7 +19,7 @@ from lead.simulation.node import SimulatedNode
 def check_then_insert(node: SimulatedNode, _lead: Lead) -> None:
     """No constraint in the database: what a proposal said is believed when it is booked."""
     tables = node._tables
-    tables.runs.in_the_way = lambda _run: False  # type: ignore[method-assign]
+    tables.runs.in_the_way = lambda run: False  # type: ignore[method-assign]
 
 
 def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:

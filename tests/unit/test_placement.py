@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lead.planning.agenda import Slot
 from lead.planning.placement import Choice, Offer, choose
 from node.model.spans import Span, normalise
+from node.model.times import SECOND
 
 LAST = 40
 DURATIONS = st.integers(1, 6)
@@ -166,26 +167,51 @@ class Loaded(random.Random):
         return self.number
 
 
+HALF = SECOND // 2
+
+
+def in_halves(offer: Offer) -> Offer:
+    """The same offer on a grid of half seconds."""
+    free = [(start * HALF, end * HALF) for start, end in offer.free]
+    return Offer(offer.name, free, free)
+
+
 @patient
 @given(offers(), DURATIONS)
-def test_each_possible_start_is_one_number_of_the_draw(offer: Offer, duration: int) -> None:
-    """One number is drawn of as many as there are starts, and each number is another start."""
-    asked = slot(0, LAST)
-    for number, start in enumerate(
-        expected := possible(asked, [offer], duration, [], displacing=False)
-    ):
+def test_each_whole_second_is_one_number_of_the_draw(offer: Offer, duration: int) -> None:
+    """A number is drawn of all whole seconds that fit, and of the start of a range without any."""
+    expected: list[int] = []
+    for start, end in ranges_of(offer, displacing=False):
+        fitting = range(start, end - duration + 1)
+        expected += [at for at in fitting if at % 2 == 0] or list(fitting[:1])
+    asked, halves = slot(0, LAST * HALF), [in_halves(offer)]
+    for number, start in enumerate(expected):
         rng = Loaded(number)
-        assert choose([asked], [offer], duration, rng)[0].starts_at == start
+        assert choose([asked], halves, duration * HALF, rng)[0].starts_at == start * HALF
         assert rng.of == len(expected)
 
 
 def test_the_draw_is_even_over_all_ranges() -> None:
     """A start in a short range is as likely as one in a long range."""
-    offer = Offer("node", [(0, 3), (10, 19)], [(0, 3), (10, 19)])
-    rng = random.Random(1)
-    drawn = Counter(choose([slot(0, 20)], [offer], 2, rng)[0].starts_at for _ in range(10_000))
+    free = [(0, 3 * SECOND), (10 * SECOND, 19 * SECOND)]
+    offer, asked, rng = Offer("node", free, free), slot(0, 20 * SECOND), random.Random(1)
+    picks = [choose([asked], [offer], 2 * SECOND, rng)[0].starts_at for _ in range(10_000)]
+    drawn = Counter(start // SECOND for start in picks)
     assert set(drawn) == {0, 1, *range(10, 18)}
     assert all(900 < count < 1100 for count in drawn.values())
+
+
+def test_less_than_a_second_to_spare_is_no_fault() -> None:
+    """A range without a whole second that fits is drawn at its start, even if it just fits."""
+    free = [(5, 5 + 2 * SECOND)]
+    for spare in (0, SECOND // 2):
+        chosen = choose(
+            [slot(0, LAST * SECOND)],
+            [Offer("node", free, free)],
+            2 * SECOND - spare,
+            random.Random(1),
+        )
+        assert [choice.starts_at for choice in chosen] == [5]
 
 
 @pytest.mark.parametrize("rng", [None, random.Random(3)])

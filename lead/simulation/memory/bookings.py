@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,10 +11,10 @@ from uuid import UUID
 from lead.simulation.memory.rows import Exchange, Negotiation, Planning, Run, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
+from node.model.spans import normalise
+from node.store.database import POSTGRES_EPOCH
 
 TWINS = Twins("node.store", "bookings")
-
-_EXPIRED_MAX = 200
 
 
 def least(*instants: int | None) -> int | None:
@@ -21,14 +22,49 @@ def least(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
+def greatest(*instants: int | None) -> int | None:
+    """The latest; null does not count (as in SQL)."""
+    return max((instant for instant in instants if instant is not None), default=None)
+
+
 def lane(scheduling_class: str) -> str | None:
     """The lane that a run of this class takes."""
     return scheduling_class if scheduling_class in {"exclusive", "normal"} else None
 
 
+@TWINS.of("scheduling_class", "priority", "fixed", "spans")
+def occupied(
+    tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
+) -> Answer:
+    """What occupies time in these windows, each span once, by class, priority and fixedness."""
+    spans: dict[tuple[str, int, bool], dict[tuple[int, int], None]] = {}
+    for run in _touching(tables, starts, ends):
+        fixed = run.state == "running" or run.starts_at < fixed_before
+        of_kind = spans.setdefault((run.scheduling_class, run.priority, fixed), {})
+        of_kind[run.starts_at, run.ends_at] = None
+    return [(*kind, _sent(of_kind)) for kind, of_kind in spans.items()]
+
+
+def _sent(spans: Iterable[tuple[int, int]]) -> bytes:
+    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
+    instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
+    return struct.pack(f">{len(instants)}q", *instants)
+
+
+def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[Run]:
+    found = {
+        run.number: run
+        for start, end in normalise(zip(starts, ends, strict=True))
+        for run in tables.runs.touching(start, end)
+    }
+    return found.values()
+
+
 @TWINS.of("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed")
-def blocking_runs(tables: Tables, start: int, end: int, fixed_before: int) -> Answer:
-    """What occupies time in the span asked for."""
+def blocking_runs(
+    tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
+) -> Answer:
+    """What occupies time in these windows, run by run."""
     tasks = tables.tasks.rows
     return [
         (
@@ -41,128 +77,145 @@ def blocking_runs(tables: Tables, start: int, end: int, fixed_before: int) -> An
             run.ends_at,
             run.state == "running" or run.starts_at < fixed_before,
         )
-        for run in tables.runs.touching(start, end)
+        for run in _touching(tables, starts, ends)
     ]
 
 
-@TWINS.of("participant", "scheduling_class", "spec", "test", "tool", "duration", "led_here")
-def accept_epoch(tables: Tables, task: UUID, lead: str, epoch: int) -> Answer:
-    """Lock the task, if it is active, led by who asks, and the epoch not older than known."""
-    row = tables.tasks.rows.get(task)
-    if row is None or row.lead != lead or row.state != "active" or row.lease_epoch > epoch:
-        return ()
-    if row.lease_epoch != epoch:
-        tables.tasks.change(row, lease_epoch=epoch)
-    leader = tables.nodes.rows.get(lead)
-    led_here = None if leader is None else leader.is_self
-    return [
-        (
-            row.participant,
-            row.scheduling_class,
-            unpack(row.spec),
-            row.test,
-            row.tool,
-            row.duration,
-            led_here,
-        )
-    ]
-
-
-@TWINS.of("state", "lead", "lease_epoch")
-def task_standing(tables: Tables, task: UUID) -> Answer:
-    """Why accept_epoch found nothing."""
-    row = tables.tasks.rows.get(task)
-    return () if row is None else [(row.state, row.lead, row.lease_epoch)]
-
-
-@TWINS.of("state", "answer", "task_id")
-def exchange_answer(tables: Tables, exchange: UUID) -> Answer:
-    """An exchange."""
-    row = tables.exchanges.rows.get(exchange)
-    return () if row is None else [(row.state, unpack(row.answer), row.task_id)]
-
-
-@TWINS.of("id")
-def open_exchange(
-    tables: Tables, exchange: UUID, task: UUID, epoch: int, now: int, expires_at: int
+@TWINS.of("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here")
+def accept_epochs(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    leads: Sequence[str],
+    epochs: Sequence[int],
+    tools: Sequence[str],
 ) -> Answer:
-    """Write the exchange, unless it is there."""
-    if exchange in tables.exchanges.rows:
-        return ()
-    tables.exchanges.insert(Exchange(exchange, task, epoch, now, expires_at))
-    return [(exchange,)]
+    """Lock the tasks that are active, led by who asks, and whose epoch is not older than known."""
+    accepted = []
+    for task, lead, epoch, tool in zip(tasks, leads, epochs, tools, strict=True):
+        row = tables.tasks.rows.get(task)
+        if row is None or row.lead != lead or row.state != "active" or row.lease_epoch > epoch:
+            continue
+        tables.tasks.change(row, lease_epoch=epoch, tool=tool)
+        leader = tables.nodes.rows.get(lead)
+        accepted.append(
+            (
+                row.id,
+                row.participant,
+                row.scheduling_class,
+                unpack(row.spec),
+                row.test,
+                row.duration,
+                None if leader is None else leader.is_self,
+            )
+        )
+    return accepted
 
 
-@TWINS.of()
-def set_tool(tables: Tables, task: UUID, tool: str) -> Answer:
-    """Keep the tool of a task."""
-    row = tables.tasks.rows.get(task)
-    if row is not None and row.tool != tool:
-        tables.tasks.change(row, tool=tool)
-    return ()
+@TWINS.of("id", "state", "lead", "lease_epoch")
+def task_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
+    """Why accept_epochs did not find one."""
+    rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
+    return [(row.id, row.state, row.lead, row.lease_epoch) for row in rows if row is not None]
+
+
+@TWINS.of("id", "state", "answer", "task_id", "lead")
+def exchange_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
+    """How exchanges stand."""
+    rows = (tables.exchanges.rows.get(exchange) for exchange in dict.fromkeys(asked))
+    tasks = tables.tasks.rows
+    return [
+        (row.id, row.state, unpack(row.answer), row.task_id, tasks[row.task_id].lead)
+        for row in rows
+        if row is not None
+    ]
 
 
 @TWINS.of("id")
+def open_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID],
+    epochs: Sequence[int],
+    now: int,
+    lives: Sequence[int],
+) -> Answer:
+    """Write the exchanges that are not there."""
+    opened = []
+    for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lives, strict=True):
+        if exchange not in tables.exchanges.rows:
+            tables.exchanges.insert(Exchange(exchange, task, epoch, now, now + life))
+            opened.append((exchange,))
+    return opened
+
+
+@TWINS.of("displaced_by")
 def set_aside(
     tables: Tables,
     runs: Sequence[UUID],
     starts: Sequence[int],
     ends: Sequence[int],
     classes: Sequence[str],
-    priority: int,
+    priorities: Sequence[int],
     earliest: int,
     now: int,
 ) -> Answer:
     """Runs of strictly lower priority give way; each remembers for whom."""
     victims: dict[UUID, tuple[Run, UUID]] = {}
-    for wanted, start, end in zip(runs, starts, ends, strict=True):
+    wanted = sorted(
+        zip(priorities, starts, ends, classes, runs, strict=True),
+        key=lambda run: (-run[0], run[1]),
+    )
+    for priority, start, end, scheduling_class, displacing in wanted:
         for run in tables.runs.touching(start, end):
             gives_way = run.state == "booked" and run.priority < priority
-            if gives_way and run.starts_at >= earliest and run.scheduling_class in classes:
-                victims.setdefault(run.id, (run, wanted))
-    for run, wanted in victims.values():
-        tables.runs.change(run, state="set-aside", displaced_by=wanted, changed_at=now)
-    return [(run,) for run in victims]
+            conflicts = "exclusive" in {scheduling_class, run.scheduling_class}
+            if gives_way and conflicts and run.starts_at >= earliest:
+                victims.setdefault(run.id, (run, displacing))
+    for run, displacing in victims.values():
+        tables.runs.change(run, state="set-aside", displaced_by=displacing, changed_at=now)
+    return [(displacing,) for _, displacing in victims.values()]
 
 
 @TWINS.of("id")
 def book(
     tables: Tables,
-    task: UUID,
-    exchange: UUID,
-    participant: int | None,
-    scheduling_class: str,
-    priority: int,
     now: int,
+    numbers: Sequence[int],
     runs: Sequence[UUID],
     slots: Sequence[int],
     attempts: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID],
+    participants: Sequence[int | None],
+    classes: Sequence[str],
+    priorities: Sequence[int],
 ) -> Answer:
-    """Book what is free, in start order."""
+    """Book what is free: in start order, and of those that start together the highest first."""
     booked: list[tuple[UUID]] = []
-    name = str(scheduling_class)
+    names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
-        zip(starts, range(len(runs)), runs, slots, attempts, ends, strict=True),
-        key=lambda run: run[:2],
+        zip(starts, numbers, runs, slots, attempts, ends, strict=True),
+        key=lambda run: (run[0], -priorities[run[1] - 1]),
     )
-    for starts_at, _, run, slot, attempt, ends_at in wanted:
+    for starts_at, number, run, slot, attempt, ends_at in wanted:
+        of = number - 1
         made = Run(
             run,
-            task,
-            exchange,
+            tasks[of],
+            exchanges[of],
             slot,
             attempt,
-            participant,
-            name,
-            priority,
+            participants[of],
+            names[of],
+            priorities[of],
             starts_at,
             ends_at,
             "booked",
             now,
             now,
-            lane(name),
+            lane(names[of]),
         )
         if tables.runs.offer(made):
             booked.append((run,))
@@ -179,12 +232,15 @@ def ports_in_use(tables: Tables) -> Answer:
 
 
 @TWINS.of()
-def keep_answer(tables: Tables, exchange: UUID, answer: dict[str, Any]) -> Answer:
-    """Keep what was answered to a hold."""
-    row = tables.exchanges.rows.get(exchange)
-    if row is not None:
-        port = (answer.get("data") or {}).get("port")
-        tables.exchanges.change(row, answer=pack(answer), port=port)
+def keep_answers(
+    tables: Tables, exchanges: Sequence[UUID], answers: Sequence[dict[str, Any]]
+) -> Answer:
+    """Keep what was answered to holds."""
+    for exchange, answer in zip(exchanges, answers, strict=True):
+        row = tables.exchanges.rows.get(exchange)
+        if row is not None:
+            port = (answer.get("data") or {}).get("port")
+            tables.exchanges.change(row, answer=pack(answer), port=port)
     return ()
 
 
@@ -226,10 +282,10 @@ def _displaced(tables: Tables, run: Run) -> tuple[Any, ...]:
 
 
 @TWINS.of(*_DISPLACED)
-def displace(tables: Tables, exchange: UUID, now: int) -> Answer:
-    """What was set aside for the runs of this exchange is lost to them."""
+def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
+    """What was set aside for the runs of these exchanges is lost to them."""
     answered = []
-    for winner in tables.runs.by_exchange.of(exchange):
+    for winner in _of_exchanges(tables, exchanges):
         test = tables.tasks.rows[winner.task_id].test
         for run in tables.runs.set_aside_for.of(winner.id):
             why = (
@@ -241,57 +297,77 @@ def displace(tables: Tables, exchange: UUID, now: int) -> Answer:
     return answered
 
 
-@TWINS.of("task_id", "led_here")
-def commit_exchange(tables: Tables, exchange: UUID, data: dict[str, Any], now: int) -> Answer:
-    """Held becomes committed."""
-    row = tables.exchanges.held.get(exchange)
-    if row is None:
-        return ()
-    tables.exchanges.change(row, state="committed", data=pack(data), decided_at=now)
-    return [(row.task_id, tables.led_here(row.task_id))]
+def _of_exchanges(tables: Tables, exchanges: Sequence[UUID]) -> list[Run]:
+    known = dict.fromkeys(exchanges)
+    return [run for exchange in known for run in tables.runs.by_exchange.of(exchange)]
 
 
-@TWINS.of("task_id", "led_here")
-def release_exchange(tables: Tables, exchange: UUID, now: int) -> Answer:
-    """Held becomes released."""
-    row = tables.exchanges.held.get(exchange)
-    if row is None:
-        return ()
-    tables.exchanges.change(row, state="released", decided_at=now)
-    return [(row.task_id, tables.led_here(row.task_id))]
+@TWINS.of("id", "task_id", "led_here")
+def decide_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    commits: Sequence[bool],
+    datas: Sequence[dict[str, Any]],
+    senders: Sequence[str | None],
+    now: int,
+) -> Answer:
+    """What is held is committed or released, if its task is led by who says so."""
+    decided = []
+    for exchange, commit, data, sender in zip(exchanges, commits, datas, senders, strict=True):
+        row = tables.exchanges.held.get(exchange)
+        if row is None or sender not in {None, tables.tasks.rows[row.task_id].lead}:
+            continue
+        if commit:
+            tables.exchanges.change(row, state="committed", data=pack(data), decided_at=now)
+        else:
+            tables.exchanges.change(row, state="released", decided_at=now)
+        decided.append((row.id, row.task_id, tables.led_here(row.task_id)))
+    return decided
 
 
 @TWINS.of()
-def refuse_exchange(tables: Tables, exchange: UUID, task: UUID, now: int) -> Answer:
+def refuse_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID | None],
+    senders: Sequence[str | None],
+    now: int,
+) -> Answer:
     """A release that overtook its hold."""
-    if task in tables.tasks.rows and exchange not in tables.exchanges.rows:
-        refused = Exchange(exchange, task, 0, now, now, state="released", decided_at=now)
-        tables.exchanges.insert(refused)
+    for exchange, task, sender in zip(exchanges, tasks, senders, strict=True):
+        known = None if task is None else tables.tasks.rows.get(task)
+        if known is None or sender not in {None, known.lead}:
+            continue
+        if exchange not in tables.exchanges.rows:
+            refused = Exchange(exchange, known.id, 0, now, now, state="released", decided_at=now)
+            tables.exchanges.insert(refused)
     return ()
 
 
-def _to_drop(tables: Tables, exchange: UUID, keep: Sequence[UUID]) -> list[Run]:
+def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID]) -> list[Run]:
     kept = set(keep)
     return [
         run
-        for run in tables.runs.by_exchange.of(exchange)
+        for run in _of_exchanges(tables, exchanges)
         if run.state in {"booked", "set-aside"} and run.id not in kept
     ]
 
 
 @TWINS.of("id")
-def drop_runs(tables: Tables, exchange: UUID, keep: Sequence[UUID]) -> Answer:
+def drop_runs(tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID]) -> Answer:
     """A participant forgets what was never committed."""
-    dropped = _to_drop(tables, exchange, keep)
+    dropped = _to_drop(tables, exchanges, keep)
     for run in dropped:
         tables.delete_run(run)
     return [(run.id,) for run in dropped]
 
 
 @TWINS.of("id")
-def drop_led_runs(tables: Tables, exchange: UUID, keep: Sequence[UUID], now: int) -> Answer:
+def drop_led_runs(
+    tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID], now: int
+) -> Answer:
     """At the lead the slots wait to be asked for again."""
-    dropped = _to_drop(tables, exchange, keep)
+    dropped = _to_drop(tables, exchanges, keep)
     for run in dropped:
         tables.runs.change(
             run,
@@ -344,41 +420,39 @@ def take_waiting(tables: Tables, runs: Sequence[UUID]) -> Answer:
 @TWINS.of()
 def give_back_waiting(
     tables: Tables,
-    task: UUID,
-    participant: int | None,
-    scheduling_class: str,
-    priority: int,
-    duration: int,
     now: int,
     runs: Sequence[UUID],
+    tasks: Sequence[UUID],
     slots: Sequence[int],
     attempts: Sequence[int],
     reasons: Sequence[str],
 ) -> Answer:
     """What of them could not be booked waits on."""
-    name = str(scheduling_class)
-    for run, slot, attempt, reason in zip(runs, slots, attempts, reasons, strict=True):
+    wanted = zip(runs, tasks, slots, attempts, reasons, strict=True)
+    for run, task_id, slot, attempt, reason in wanted:
         there = tables.runs.rows.get(run)
-        if there is None:
+        task = tables.tasks.rows.get(task_id)
+        if there is not None:
+            if there.state == "waiting" and task is not None:
+                tables.runs.change(there, reason=reason, changed_at=now)
+        elif task is not None:
             made = Run(
                 run,
-                task,
+                task_id,
                 None,
                 slot,
                 attempt,
-                participant,
-                name,
-                priority,
+                task.participant,
+                task.scheduling_class,
+                task.priority,
                 slot,
-                slot + duration,
+                slot + task.duration,
                 "waiting",
                 now,
                 now,
                 reason=reason,
             )
             tables.runs.insert(made)
-        elif there.state == "waiting":
-            tables.runs.change(there, reason=reason, changed_at=now)
     return ()
 
 
@@ -394,22 +468,27 @@ def wake_waiting(tables: Tables, task: UUID, now: int) -> Answer:
 
 
 @TWINS.of("id", "task_id", "expires_at", "held_at", "lead")
-def expired_holds(tables: Tables, now: int) -> Answer:
-    """Holds whose life is over, oldest first."""
-    expired = [row for row in tables.exchanges.held.values() if row.expires_at <= now]
-    expired.sort(key=lambda row: (row.expires_at, row.number))
+def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -> Answer:
+    """Holds whose life is over, oldest first; not of the leads that have just said nothing."""
     tasks = tables.tasks.rows
+    expired = [
+        row
+        for row in tables.exchanges.held.values()
+        if row.expires_at <= now and tasks[row.task_id].lead not in silent
+    ]
+    expired.sort(key=lambda row: (row.expires_at, row.number))
     return [
         (row.id, row.task_id, row.expires_at, row.held_at, tasks[row.task_id].lead)
-        for row in expired[:_EXPIRED_MAX]
+        for row in expired[:limit]
     ]
 
 
 @TWINS.of("pg_notify")
-def notify(tables: Tables, payload: str) -> Answer:
+def notify(tables: Tables, said: Sequence[str]) -> Answer:
     """Tell every process of this node, when the transaction commits."""
-    tables.journal.tell(payload)
-    return [("",)]
+    for payload in said:
+        tables.journal.tell(payload)
+    return [(None,)] * len(said)
 
 
 @TWINS.of("state", "commit_message")
@@ -428,14 +507,6 @@ def is_being_decided(tables: Tables, run: UUID) -> Answer:
     """Whether an open negotiation is about this run."""
     negotiations: Iterable[Negotiation] = tables.negotiations.open.values()
     return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
-
-
-@TWINS.of("lead")
-def lead_of_exchange(tables: Tables, exchange: UUID, task: UUID | None) -> Answer:
-    """Who may decide on an exchange."""
-    row = tables.exchanges.rows.get(exchange)
-    known = tables.tasks.rows.get(row.task_id if row is not None else task)  # type: ignore[arg-type]
-    return () if known is None else [(known.lead,)]
 
 
 @TWINS.of("id", "state", "runs")

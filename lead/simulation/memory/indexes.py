@@ -115,6 +115,11 @@ class Groups(Generic[K, R]):
         group = self._groups.get(key)
         return [] if group is None else list(group.values())
 
+    def newest(self, key: K) -> R | None:
+        """The one that was inserted last."""
+        group = self._groups.get(key)
+        return None if group is None else group[max(group)]
+
     def __contains__(self, key: K) -> bool:
         """Whether there is anything in this group."""
         return key in self._groups

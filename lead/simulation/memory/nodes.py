@@ -127,4 +127,4 @@ def has_token(tables: Tables, digest: str) -> Answer:
 def notify(tables: Tables, payload: str) -> Answer:
     """Tell every process of this node, when the transaction commits."""
     tables.journal.tell(payload)
-    return [("",)]
+    return [(None,)]

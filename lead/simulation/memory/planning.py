@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.bookings import committed_runs, wake
+from lead.simulation.memory.bookings import committed_runs, greatest, least
 from lead.simulation.memory.rows import (
     Decision,
     Exchange,
@@ -20,11 +20,9 @@ from lead.simulation.memory.rows import (
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.tasks import nodes_of
-from node.model import times
 
 TWINS = Twins("lead.store", "planning")
 
-_ABORTED_PAUSE = 5 * times.SECOND
 _DIGESTS_MAX = 1000
 _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
 
@@ -52,22 +50,39 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "created_at",
 )
 def claim(
-    tables: Tables, now: int, before: int, limit: int, owner: str, lease_until: int
+    tables: Tables,
+    now: int,
+    before: int,
+    limit: int,
+    owner: str,
+    lease_until: int,
+    shut: Sequence[str],
+    only: str | None,
 ) -> Answer:
     """The tasks due whose next run comes soonest, with a lease on each."""
     due = [
-        (row.next_run_at, row.number, row)
+        (row.next_run_at, row.added_at, row.number, row)
         for row in tables.plannings.due.before(now + 1)
         if row.next_run_at is not None
         and row.next_run_at < before
         and (row.lease_until is None or row.lease_until <= now)
+        and (row.waits_for not in shut or _waited(row, now))
+        and only in {None, row.waits_for}
     ]
-    claimed = [row for _, _, row in sorted(due)[:limit]]
+    claimed = [row for *_, row in sorted(due)[:limit]]
     for row in claimed:
         tables.plannings.change(
-            row, lease_owner=owner, lease_until=lease_until, lease_epoch=row.lease_epoch + 1
+            row,
+            lease_owner=owner,
+            lease_until=lease_until,
+            plan_at=lease_until,
+            lease_epoch=row.lease_epoch + 1,
         )
     return [_claimed(row, tables.tasks.rows[row.task_id]) for row in claimed]
+
+
+def _waited(row: Planning, now: int) -> bool:
+    return row.waits_until is not None and row.waits_until <= now
 
 
 def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
@@ -96,15 +111,18 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
 
 
 @TWINS.of("min")
-def next_due(tables: Tables, before: int) -> Answer:
+def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     """When the next task is due to be planned."""
     soonest: int | None = None
     for plan_at, row in tables.plannings.due:
         if soonest is not None and plan_at >= soonest:
             break
-        if row.next_run_at is not None and row.next_run_at < before:
-            at = plan_at if row.lease_until is None else max(plan_at, row.lease_until)
-            soonest = at if soonest is None else min(soonest, at)
+        if row.waits_for not in shut and _runs_before(row, before):
+            soonest = least(soonest, greatest(plan_at, row.lease_until))
+    for node in dict.fromkeys(shut):
+        for row in tables.plannings.waiting_for.of(node):
+            if row.plan_at is not None and _runs_before(row, before):
+                soonest = least(soonest, greatest(row.waits_until, row.lease_until))
     return [(soonest,)]
 
 
@@ -115,11 +133,16 @@ def next_to_come(tables: Tables, since: int) -> Answer:
     return [(min((at for at in slots if at is not None and at >= since), default=None),)]
 
 
-@TWINS.of("slot", "attempt")
+def _runs_before(row: Planning, before: int) -> bool:
+    return row.next_run_at is not None and row.next_run_at < before
+
+
+@TWINS.of("slot", "attempt", "reason")
 def waiting(tables: Tables, task: UUID, limit: int) -> Answer:
-    """Slots that wait for time, earliest first."""
-    rows = sorted(tables.runs.waiting.of(task), key=lambda run: (run.slot, run.number))
-    return [(run.slot, run.attempt) for run in rows[:limit]]
+    """Slots that wait for time, those that were not asked for longest first."""
+    rows = tables.runs.waiting.of(task)
+    rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
+    return [(run.slot, run.attempt, run.reason) for run in rows[:limit]]
 
 
 @TWINS.of("count")
@@ -316,11 +339,26 @@ def keep_decision(
     last_slot: int | None,
     trace: dict[str, Any],
 ) -> Answer:
-    """Store a planning attempt."""
+    """Store a planning attempt; the same outcome again, for the same reason, is counted."""
+    newest = tables.decisions.by_task.newest(task)
+    again = newest is not None and (newest.outcome, newest.sentence) == (outcome, sentence)
+    if newest is not None and again and newest.placed == placed == 0:
+        tables.decisions.change(
+            newest,
+            times=newest.times + 1,
+            decided_at=now,
+            exchange_id=exchange,
+            asked=asked,
+            trace=pack(trace),
+            first_slot=least(newest.first_slot, first_slot),
+            last_slot=greatest(newest.last_slot, last_slot),
+        )
+        return ()
     made = Decision(
         next(tables.decisions.ids),
         task,
         exchange,
+        now,
         now,
         outcome,
         sentence,
@@ -334,6 +372,13 @@ def keep_decision(
     return ()
 
 
+def _leased(tables: Tables, task: UUID, epoch: int) -> Planning | None:
+    row = tables.plannings.rows.get(task)
+    if row is None or row.lease_epoch != epoch or row.lease_until is None:
+        return None
+    return row
+
+
 @TWINS.of("task_id")
 def finish_claim(
     tables: Tables,
@@ -343,59 +388,107 @@ def finish_claim(
     next_run_at: int | None,
     plan_at: int | None,
     failures: int,
+    planned_to_before: int | None,
+    waits_for: str | None,
+    waits_until: int | None,
 ) -> Answer:
-    """Give the task back with what is to be planned next."""
-    row = tables.plannings.rows.get(task)
-    if row is None or row.lease_epoch != epoch:
+    """Give the task back with what is to be planned next; what changed since the claim stays."""
+    row = _leased(tables, task, epoch)
+    if row is None or (plan_at is not None and tables.tasks.rows[task].state != "active"):
         return ()
-    if plan_at is not None and tables.tasks.rows[task].state != "active":
-        return ()
+    if row.plan_at is not None and row.lease_until is not None and row.plan_at < row.lease_until:
+        plan_at, next_run_at = least(row.plan_at, plan_at), least(row.next_run_at, next_run_at)
     tables.plannings.change(
         row,
-        planned_to=planned_to,
+        planned_to=planned_to if row.planned_to == planned_to_before else row.planned_to,
         next_run_at=next_run_at,
         plan_at=plan_at,
         failures=failures,
+        waits_for=waits_for,
+        waits_until=waits_until,
         lease_owner=None,
         lease_until=None,
     )
     return [(task,)]
 
 
-@TWINS.of()
-def wake_if_waiting(
-    tables: Tables, task: UUID, now: int, slots: Sequence[int], attempts: Sequence[int]
-) -> Answer:
-    """A slot that came to wait while the task was being planned is not forgotten."""
-    row = tables.plannings.rows.get(task)
+@TWINS.of("task_id")
+def break_off(tables: Tables, task: UUID, epoch: int, plan_at: int) -> Answer:
+    """What came of it is not known: it is planned again."""
+    row = _leased(tables, task, epoch)
     if row is None:
         return ()
-    asked = set(zip(slots, attempts, strict=True))
-    found = [(run.slot, now) for run in tables.runs.waiting.of(task) if _new(run, asked)]
-    for exchange in tables.exchanges.held.values():
-        negotiation = tables.negotiations.rows.get(exchange.id)
-        if negotiation is None or negotiation.state != "aborted":
-            continue
-        found += [
-            (run.slot, now + _ABORTED_PAUSE)
-            for run in tables.runs.by_exchange.of(exchange.id)
-            if run.task_id == task and run.state in {"booked", "set-aside"} and _new(run, asked)
-        ]
-    if found:
-        wake(tables, row, min(at for _, at in found), min(slot for slot, _ in found))
+    tables.plannings.change(
+        row,
+        plan_at=least(row.plan_at, plan_at),
+        failures=row.failures + 1,
+        lease_owner=None,
+        lease_until=None,
+    )
+    return [(task,)]
+
+
+@TWINS.of("id")
+def abort_broken_off(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
+    """Whoever asks for the decision on what was being negotiated hears that there is none."""
+    found = [
+        row
+        for row in tables.negotiations.by_task.of(task)
+        if row.state == "open" and row.lease_epoch == epoch
+    ]
+    for row in found:
+        tables.negotiations.change(row, state="aborted", decided_at=now)
+    return [(row.id,) for row in found]
+
+
+@TWINS.of()
+def turn_away(tables: Tables, task: UUID, epoch: int, plan_at: int, node: str) -> Answer:
+    """Its turn comes when the participant has room for it."""
+    row = _leased(tables, task, epoch)
+    if row is not None:
+        tables.plannings.change(
+            row,
+            plan_at=least(row.plan_at, plan_at),
+            waits_for=node,
+            waits_until=None,
+            lease_owner=None,
+            lease_until=None,
+        )
     return ()
 
 
-def _new(run: Run, asked: set[tuple[int, int]]) -> bool:
-    return (run.slot, run.attempt) not in asked
+@TWINS.of()
+def put_off(tables: Tables, node: str, plan_at: int) -> Answer:
+    """Those that wait for a participant are planned when it is asked again."""
+    for row in tables.plannings.waiting_for.of(node):
+        if row.plan_at is None or row.lease_until is not None:
+            continue
+        if row.waits_until is None:
+            tables.plannings.change(row, waits_for=None)
+        else:
+            tables.plannings.change(row, plan_at=min(plan_at, row.waits_until))
+    return ()
 
 
 @TWINS.of()
-def give_back(tables: Tables, task: UUID, epoch: int) -> Answer:
+def wake_all(tables: Tables, node: str, now: int) -> Answer:
+    """It has answered: those that wait for it are planned now."""
+    for row in tables.plannings.waiting_for.of(node):
+        if row.plan_at is not None:
+            tables.plannings.change(
+                row, plan_at=min(row.plan_at, now), waits_for=None, waits_until=None
+            )
+    return ()
+
+
+@TWINS.of()
+def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
     """Let others have the task at once."""
     row = tables.plannings.rows.get(task)
     if row is not None and row.lease_epoch == epoch:
-        tables.plannings.change(row, lease_owner=None, lease_until=None)
+        tables.plannings.change(
+            row, plan_at=least(row.plan_at, now), lease_owner=None, lease_until=None
+        )
     return ()
 
 
@@ -408,21 +501,27 @@ def abort_stale(tables: Tables, now: int) -> Answer:
     return ()
 
 
-@TWINS.of()
+@TWINS.of("id")
 def set_participants(
-    tables: Tables, task: UUID, participants: list[dict[str, Any]], tool: str, duration: int
+    tables: Tables,
+    task: UUID,
+    participants: list[dict[str, Any]],
+    tool: str,
+    duration: int,
+    epoch: int,
 ) -> Answer:
-    """What the participants answered."""
-    row = tables.tasks.rows.get(task)
-    if row is not None:
-        tables.tasks.change(
-            row,
-            participants=pack(participants),
-            nodes=nodes_of(participants),
-            tool=tool,
-            duration=duration,
-        )
-    return ()
+    """What the participants answered, unless the lease was lost."""
+    row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+    if row is None or agenda is None or agenda.lease_epoch != epoch:
+        return ()
+    tables.tasks.change(
+        row,
+        participants=pack(participants),
+        nodes=nodes_of(participants),
+        tool=tool,
+        duration=duration,
+    )
+    return [(task,)]
 
 
 @TWINS.of("id", "state", "runs")
@@ -456,4 +555,4 @@ def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
 def notify_planned(tables: Tables, payload: str) -> Answer:
     """Tell whoever watches the task that a planning attempt was made."""
     tables.journal.tell(payload)
-    return [("",)]
+    return [(None,)]

@@ -111,8 +111,11 @@ class Planning(Row):
     task_id: UUID
     next_run_at: int | None
     plan_at: int | None
+    added_at: int
     planned_to: int | None = None
     failures: int = 0
+    waits_for: str | None = None
+    waits_until: int | None = None
     lease_owner: str | None = None
     lease_until: int | None = None
     lease_epoch: int = 0
@@ -200,6 +203,7 @@ class Decision(Row):
     id: int
     task_id: UUID
     exchange_id: UUID | None
+    first_at: int
     decided_at: int
     outcome: str
     sentence: str
@@ -208,6 +212,7 @@ class Decision(Row):
     first_slot: int | None
     last_slot: int | None
     trace: Packed
+    times: int = 1
 
 
 @dataclass(slots=True, eq=False)

@@ -11,6 +11,7 @@ from lead.simulation.memory.exchangetable import Exchanges
 from lead.simulation.memory.indexes import Groups, Lane, Ordered
 from lead.simulation.memory.journal import Journal, Table
 from lead.simulation.memory.rows import Run
+from lead.simulation.memory.tasktable import Tasks
 from node.store.database import BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference
 
 OPEN = frozenset({"waiting", "booked", "set-aside", "running", "merging"})
@@ -24,9 +25,10 @@ _Heap = list[tuple[int, int, Run]]
 class Runs(Table[UUID, Run]):
     """Every run this node leads or takes part in."""
 
-    def __init__(self, journal: Journal, exchanges: Exchanges) -> None:
+    def __init__(self, journal: Journal, tasks: Tasks, exchanges: Exchanges) -> None:
         """``exchanges`` keeps count of the live runs of each."""
         super().__init__(journal)
+        self._tasks = tasks
         self._exchanges = exchanges
         self._slots: dict[tuple[UUID, int, int], Run] = {}
         self._over: tuple[_Heap, _Heap] = ([], [])
@@ -120,6 +122,9 @@ class Runs(Table[UUID, Run]):
     def _check_values(self, row: Run) -> None:
         if row.exchange_id is not None and row.exchange_id not in self._exchanges.rows:
             msg = f"there is no exchange {row.exchange_id}"
+            raise BrokenReference(msg)
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
         if row.starts_at >= row.ends_at or (row.reason is None and row.state in _REASONED):
             msg = f"a run that is {row.state} must have a reason, and end after its start"

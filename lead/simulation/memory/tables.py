@@ -86,11 +86,13 @@ class Parts(Table[tuple[UUID, int], Part]):
 class Decisions(Table[int, Decision]):
     """The planning attempts."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, tasks: Tasks) -> None:
         """Empty."""
         super().__init__(journal)
+        self._tasks = tasks
         self.ids = count(1)
-        self._decided: list[tuple[int, int, Decision]] = []
+        self.by_task: Groups[UUID, Decision] = Groups()
+        self._over: list[tuple[int, int, Decision]] = []
 
     def key(self, row: Decision) -> int:
         """Its number."""
@@ -98,14 +100,26 @@ class Decisions(Table[int, Decision]):
 
     def over_before(self, instant: int) -> Iterator[Decision]:
         """Those that deal with nothing later; each is handed out once, to be deleted."""
-        while self._decided and self._decided[0][0] < instant:
-            row = heappop(self._decided)[2]
-            if self.rows.get(row.id) is row:
+        while self._over and self._over[0][0] < instant:
+            at, _, row = heappop(self._over)
+            if self.rows.get(row.id) is row and at == _over(row):
                 yield row
 
+    def _check(self, row: Decision) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
     def _enter(self, row: Decision) -> None:
-        over = row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
-        heappush(self._decided, (over, row.number, row))
+        self.by_task.add(row.task_id, row)
+        heappush(self._over, (_over(row), row.number, row))
+
+    def _leave(self, row: Decision) -> None:
+        self.by_task.remove(row.task_id, row)
+
+
+def _over(row: Decision) -> int:
+    return row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
 
 
 class Letters(Table[int, Letter]):
@@ -142,9 +156,9 @@ class Tables:
         self.plannings.belong_to(self.tasks.rows)
         self.negotiations = Negotiations(journal, self.tasks)
         self.exchanges = Exchanges(journal, self.tasks)
-        self.runs = Runs(journal, self.exchanges)
+        self.runs = Runs(journal, self.tasks, self.exchanges)
         self.parts = Parts(journal, self.runs)
-        self.decisions = Decisions(journal)
+        self.decisions = Decisions(journal, self.tasks)
         self.letters = Letters(journal)
 
     def delete_run(self, run: Run) -> None:

@@ -80,7 +80,9 @@ def upsert_task(
 @TWINS.of()
 def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
     """Put a task on the lead's agenda."""
-    tables.plannings.insert(Planning(task, next_run_at, plan_at))
+    row = tables.tasks.rows.get(task)
+    if row is not None:
+        tables.plannings.insert(Planning(task, next_run_at, plan_at, row.created_at))
     return ()
 
 

@@ -18,6 +18,7 @@ class Plannings(Table[UUID, Planning]):
         super().__init__(journal)
         self.due: Ordered[Planning] = Ordered()
         self.idle: dict[UUID, Planning] = {}
+        self.waiting_for: Groups[str, Planning] = Groups()
         self._tasks: dict[UUID, Task] = {}
 
     def belong_to(self, tasks: dict[UUID, Task]) -> None:
@@ -42,12 +43,16 @@ class Plannings(Table[UUID, Planning]):
             raise BrokenReference(msg)
 
     def _enter(self, row: Planning) -> None:
+        if row.waits_for is not None:
+            self.waiting_for.add(row.waits_for, row)
         if row.plan_at is not None:
             self.due.add(row.plan_at, row)
         elif self._tasks[row.task_id].state == "active":
             self.idle[row.task_id] = row
 
     def _leave(self, row: Planning) -> None:
+        if row.waits_for is not None:
+            self.waiting_for.remove(row.waits_for, row)
         if row.plan_at is not None:
             self.due.remove(row.plan_at, row)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lead.simulation.memory import bookings, nodes, outbox, planning, runs, tasks
 from lead.simulation.memory.statements import Statement
+from node.store.database import Queries
 
 FILES = tuple(module.TWINS for module in (bookings, nodes, outbox, planning, runs, tasks))
 
@@ -19,6 +20,14 @@ def twin_of(query: str) -> Statement:
     """
     found = _BY_TEXT.get(query)
     if found is None:
-        msg = f"this query has no twin in lead/simulation/memory: {query}"
+        msg = f"{_name_of(query)} has no twin in lead/simulation/memory"
         raise LookupError(msg)
     return found
+
+
+def _name_of(query: str) -> str:
+    for file in FILES:
+        for name, text in Queries(file.package, file.file).items():
+            if text == query:
+                return f"{file.file}.{name}"
+    return query

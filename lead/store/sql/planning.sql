@@ -1,17 +1,22 @@
 -- claim --
--- The tasks whose next run comes soonest, among those due to be planned. The lease keeps other
--- workers away; its epoch makes a worker that lost it harmless.
+-- The tasks whose next run comes soonest, among those due to be planned; of equal ones those that were added earlier.
+-- The lease keeps other workers away; its epoch makes a worker that lost it harmless. While it lasts, plan_at is its end:
+-- an earlier one is somebody's who wants the task to be planned again. Those that wait for a
+-- participant in the list are left alone, or ($7) only those that wait for this one are taken.
 WITH due AS (
     SELECT task_id
     FROM planning
-    WHERE plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
-    ORDER BY next_run_at
+    WHERE
+        plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
+        AND (waits_for IS NULL OR waits_for <> ALL($6::text []) OR waits_until <= $1)
+        AND ($7::text IS NULL OR waits_for = $7)
+    ORDER BY next_run_at, added_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 )
 
 UPDATE planning
-SET lease_owner = $4, lease_until = $5, lease_epoch = planning.lease_epoch + 1
+SET lease_owner = $4, lease_until = $5, plan_at = $5, lease_epoch = planning.lease_epoch + 1
 FROM due, task
 WHERE planning.task_id = due.task_id AND task.id = due.task_id
 RETURNING
@@ -21,14 +26,18 @@ RETURNING
     task.reference, task.created_at;
 
 -- next_due --
-SELECT min(greatest(plan_at, lease_until)) FROM planning WHERE plan_at IS NOT NULL AND next_run_at < $1;
+-- A task that waits for a participant in the list is due when it can wait no longer.
+SELECT min(greatest(CASE WHEN waits_for = ANY($2::text []) THEN waits_until ELSE plan_at END, lease_until))
+FROM planning
+WHERE plan_at IS NOT NULL AND next_run_at < $1;
 
 -- next_to_come --
 -- The first slot beyond those that are near enough to be planned.
 SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1;
 
 -- waiting --
-SELECT slot, attempt FROM run WHERE task_id = $1 AND state = 'waiting' ORDER BY slot LIMIT $2;
+-- Those that were not asked for longest come first, so that each has its turn where there are many.
+SELECT slot, attempt, reason FROM run WHERE task_id = $1 AND state = 'waiting' ORDER BY changed_at, slot LIMIT $2;
 
 -- counted_runs --
 -- Runs that use up the task's max_runs.
@@ -111,61 +120,95 @@ WHERE
     );
 
 -- keep_decision --
-INSERT INTO decision (
-    task_id, exchange_id, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace
+-- The same outcome again, for the same reason, is counted and not stored anew; the trace is that of the last time.
+WITH newest AS (
+    SELECT id, outcome, sentence, placed FROM decision WHERE task_id = $1 ORDER BY id DESC LIMIT 1
+),
+
+counted AS (
+    UPDATE decision
+    SET
+        times = decision.times + 1, decided_at = $3, exchange_id = $2, asked = $6, trace = $10,
+        first_slot = least(decision.first_slot, $8), last_slot = greatest(decision.last_slot, $9)
+    FROM newest
+    WHERE decision.id = newest.id AND newest.outcome = $4 AND newest.sentence = $5 AND newest.placed = 0 AND $7 = 0
+    RETURNING decision.id
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+
+INSERT INTO decision (
+    task_id, exchange_id, first_at, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace
+)
+SELECT $1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10
+WHERE NOT EXISTS (SELECT FROM counted);
 
 -- finish_claim --
--- Give the task back. What woke it meanwhile (a displaced run, an edit) is kept: its plan_at is then earlier.
+-- Give the task back. What changed since the claim stays: an earlier plan_at is a wake-up, another planned_to an edit.
+-- A cancel under way is waited for: it must see the slots that are going to wait, or keep them from being written.
 UPDATE planning
 SET
-    planned_to = $3, next_run_at = $4, plan_at = $5::timestamptz, failures = $6, lease_owner = NULL, lease_until = NULL
-FROM task
+    planned_to = CASE WHEN planning.planned_to IS DISTINCT FROM $7::timestamptz THEN planning.planned_to ELSE $3::timestamptz END,
+    next_run_at = CASE
+        WHEN planning.plan_at < planning.lease_until THEN least(planning.next_run_at, $4::timestamptz)
+        ELSE $4::timestamptz
+    END,
+    plan_at = CASE
+        WHEN planning.plan_at < planning.lease_until THEN least(planning.plan_at, $5::timestamptz)
+        ELSE $5::timestamptz
+    END,
+    failures = $6, waits_for = $8, waits_until = $9, lease_owner = NULL, lease_until = NULL
+FROM (SELECT state FROM task WHERE id = $1 FOR SHARE) AS task
 WHERE
-    planning.task_id = $1 AND planning.lease_epoch = $2
-    AND task.id = $1 AND (task.state = 'active' OR $5::timestamptz IS NULL)
+    planning.task_id = $1 AND planning.lease_epoch = $2 AND planning.lease_until IS NOT NULL
+    AND (task.state = 'active' OR $5::timestamptz IS NULL)
 RETURNING planning.task_id;
 
--- wake_if_waiting --
--- A slot that came to wait while the task was being planned must not be forgotten; nor one that comes to wait as soon
--- as the release of an aborted exchange, still on its way, reaches this node.
+-- break_off --
+-- What came of it is not known: nothing is said of its slots, and it is planned again.
 UPDATE planning
-SET plan_at = least(planning.plan_at, waiting.wake_at), next_run_at = least(planning.next_run_at, waiting.slot)
-FROM (
-    SELECT
-        min(run.slot) AS slot,
-        min(CASE WHEN run.state = 'waiting' THEN $2::timestamptz ELSE $2::timestamptz + interval '5 seconds' END) AS wake_at
-    FROM run
-    WHERE
-        run.task_id = $1
-        AND (
-            run.state = 'waiting'
-            OR (
-                run.state IN ('booked', 'set-aside')
-                AND EXISTS (
-                    SELECT FROM exchange INNER JOIN negotiation ON exchange.id = negotiation.id
-                    WHERE exchange.id = run.exchange_id AND exchange.state = 'held' AND negotiation.state = 'aborted'
-                )
-            )
-        )
-        AND NOT EXISTS (
-            SELECT FROM unnest($3::timestamptz [], $4::smallint []) AS asked (slot, attempt)
-            WHERE asked.slot = run.slot AND asked.attempt = run.attempt
-        )
-) AS waiting
-WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL;
+SET plan_at = least(planning.plan_at, $3), failures = failures + 1, lease_owner = NULL, lease_until = NULL
+WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL
+RETURNING task_id;
+
+-- abort_broken_off --
+UPDATE negotiation SET state = 'aborted', decided_at = $3
+WHERE task_id = $1 AND lease_epoch = $2 AND state = 'open'
+RETURNING id;
+
+-- turn_away --
+-- Its turn comes when the participant has room for it.
+UPDATE planning
+SET plan_at = least(plan_at, $3), waits_for = $4, waits_until = NULL, lease_owner = NULL, lease_until = NULL
+WHERE task_id = $1 AND lease_epoch = $2 AND lease_until IS NOT NULL;
+
+-- put_off --
+-- Those that wait for a participant are planned when it is asked again, or when they can wait no longer; those that
+-- were only turned away are planned now, to learn what they wait for.
+UPDATE planning
+SET
+    plan_at = CASE WHEN waits_until IS NULL THEN plan_at ELSE least($2::timestamptz, waits_until) END,
+    waits_for = CASE WHEN waits_until IS NOT NULL THEN waits_for END
+WHERE waits_for = $1 AND plan_at IS NOT NULL AND lease_until IS NULL;
+
+-- wake_all --
+-- It has answered: those that wait for it are planned now.
+UPDATE planning SET plan_at = least(plan_at, $2), waits_for = NULL, waits_until = NULL
+WHERE waits_for = $1 AND plan_at IS NOT NULL;
 
 -- give_back --
 -- A worker that is stopped lets others have the task at once.
-UPDATE planning SET lease_owner = NULL, lease_until = NULL WHERE task_id = $1 AND lease_epoch = $2;
+UPDATE planning SET plan_at = least(plan_at, $3), lease_owner = NULL, lease_until = NULL
+WHERE task_id = $1 AND lease_epoch = $2;
 
 -- abort_stale --
 -- Negotiations of workers that are gone.
 UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' AND expires_at <= $1;
 
 -- set_participants --
-UPDATE task SET participants = $2, tool = $3, duration = $4 WHERE id = $1;
+-- Not by a worker that lost its lease.
+UPDATE task SET participants = $2, tool = $3, duration = $4
+FROM planning
+WHERE task.id = $1 AND planning.task_id = task.id AND planning.lease_epoch = $5
+RETURNING task.id;
 
 -- digests --
 -- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be

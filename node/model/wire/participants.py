@@ -6,7 +6,7 @@ batches of hundreds of windows travel in each message and nobody reads them by e
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from pydantic import Field, model_validator
@@ -14,10 +14,14 @@ from pydantic import Field, model_validator
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document
+from node.model.wire.problems import Problem
 from node.model.wire.tasks import PARTICIPANTS_MAX, PRIORITY_MAX, Participant, Schedule
 
 BATCH_MAX = 512
 """Most runs in one exchange."""
+
+TOGETHER_MAX = 64
+"""Most questions of one kind in one message."""
 
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
@@ -128,7 +132,7 @@ class HoldRequest(Document):
 
     task: UUID
     lease_epoch: Epoch
-    tool: str
+    tool: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")]
     priority: Priority
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
@@ -162,6 +166,53 @@ class CommitAnswer(Document):
     """``late``: the hold had already been dropped and nothing is booked."""
 
     late: bool = False
+
+
+class ExchangeHold(Document):
+    """One exchange to hold."""
+
+    exchange: UUID
+    hold: HoldRequest
+
+
+class Ruling(Document):
+    """The lead's decision on one exchange: commit these runs, or release all of them.
+
+    A release names its task: it may come before the hold, and is remembered.
+    """
+
+    exchange: UUID
+    commit: CommitRequest | None = None
+    release: UUID | None = Field(None, description="The task whose exchange is released.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.commit is None) == (self.release is None):
+            msg = "is either a commit or a release"
+            raise ValueError(msg)
+        return self
+
+
+One = TypeVar("One", bound=Document)
+
+
+class Together(Document, Generic[One]):
+    """Several questions of one kind in one message; each is answered for itself, in order."""
+
+    items: Annotated[tuple[One, ...], Field(min_length=1, max_length=TOGETHER_MAX)]
+
+
+class Reply(Document, Generic[One]):
+    """The answer to one of them, or why there is none."""
+
+    answer: One | None = None
+    problem: Problem | None = None
+
+
+class Replies(Document, Generic[One]):
+    """The answers to several questions, in their order."""
+
+    items: tuple[Reply[One], ...]
 
 
 class DecisionAnswer(Document):

@@ -59,11 +59,13 @@ class Run(Document):
 
 
 class Decision(Document):
-    """One planning attempt."""
+    """One planning attempt, or several in a row with the same outcome for the same reason."""
 
     id: int
     task: UUID
-    decided_at: Instant
+    decided_at: Instant = Field(description="The last time.")
+    first_at: Instant = Field(description="The first time; differs if it was more than once.")
+    times: int = Field(description="How often in a row; the trace is that of the last time.")
     outcome: str
     sentence: str
     asked: int

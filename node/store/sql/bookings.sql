@@ -1,5 +1,32 @@
+-- occupied --
+-- What occupies time in these windows, as one string of instants for each class and priority: start and end of each
+-- span in turn, eight bytes each, as Postgres sends them. Runs of a campaign share their times: each is sent once.
+-- Background runs are not in the index and not read.
+SELECT
+    span.scheduling_class::text,
+    span.priority,
+    span.fixed,
+    string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
+FROM (
+    SELECT DISTINCT
+        run.scheduling_class,
+        run.priority,
+        run.starts_at,
+        run.ends_at,
+        (run.state = 'running' OR run.starts_at < $3) AS fixed
+    FROM run
+    WHERE
+        run.during && (
+            SELECT range_agg(tstzrange(asked.starts_at, asked.ends_at))
+            FROM unnest($1::timestamptz [], $2::timestamptz []) AS asked (starts_at, ends_at)
+        )
+        AND run.lane IS NOT NULL
+        AND run.state IN ('booked', 'running')
+) AS span
+GROUP BY span.scheduling_class, span.priority, span.fixed;
+
 -- blocking_runs --
--- What occupies time in the span asked for; background runs are not in the index and not read.
+-- What occupies time in these windows, run by run.
 SELECT
     run.id,
     run.task_id,
@@ -12,38 +39,53 @@ SELECT
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
-    run.during && tstzrange($1, $2)
+    run.during && (
+        SELECT range_agg(tstzrange(asked.starts_at, asked.ends_at))
+        FROM unnest($1::timestamptz [], $2::timestamptz []) AS asked (starts_at, ends_at)
+    )
     AND run.lane IS NOT NULL
     AND run.state IN ('booked', 'running');
 
--- accept_epoch --
--- The task must be active and led by who asks; an older epoch than seen belongs to a worker that lost its lease.
+-- accept_epochs --
+-- The tasks must be active and led by who asks; an older epoch than seen belongs to a worker that lost its lease.
+WITH asked AS (
+    SELECT asked.id, asked.lead, asked.epoch, asked.tool
+    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text []) AS asked (id, lead, epoch, tool)
+    INNER JOIN task ON asked.id = task.id
+    ORDER BY asked.id
+    FOR UPDATE OF task
+)
+
 UPDATE task
-SET lease_epoch = $3
-WHERE id = $1 AND lead = $2 AND state = 'active' AND lease_epoch <= $3
-RETURNING participant, scheduling_class::text, spec, test, tool, duration, (SELECT is_self FROM node WHERE identity = $2) AS led_here;
+SET lease_epoch = asked.epoch, tool = asked.tool
+FROM asked
+WHERE task.id = asked.id AND task.lead = asked.lead AND task.state = 'active' AND task.lease_epoch <= asked.epoch
+RETURNING
+    task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
+    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here;
 
--- task_standing --
--- Why accept_epoch found nothing.
-SELECT state::text, lead, lease_epoch FROM task WHERE id = $1;
+-- task_standings --
+-- Why accept_epochs did not find one.
+SELECT id, state::text, lead, lease_epoch FROM task WHERE id = ANY($1::uuid []);
 
--- exchange_answer --
-SELECT state::text, answer, task_id FROM exchange WHERE id = $1;
+-- exchange_standings --
+SELECT exchange.id, exchange.state::text, exchange.answer, exchange.task_id, task.lead
+FROM exchange INNER JOIN task ON exchange.task_id = task.id
+WHERE exchange.id = ANY($1::uuid []);
 
--- open_exchange --
+-- open_exchanges --
 INSERT INTO exchange (id, task_id, lease_epoch, held_at, expires_at)
-VALUES ($1, $2, $3, $4, $5)
+SELECT asked.id, asked.task_id, asked.epoch, $4::timestamptz, $4::timestamptz + asked.life
+FROM unnest($1::uuid [], $2::uuid [], $3::bigint [], $5::interval []) AS asked (id, task_id, epoch, life)
 ON CONFLICT (id) DO NOTHING
 RETURNING id;
-
--- set_tool --
-UPDATE task SET tool = $2 WHERE id = $1 AND tool IS DISTINCT FROM $2;
 
 -- set_aside --
 -- Runs of strictly lower priority give way: never running ones, never those about to start. Each remembers for whom.
 WITH wanted AS (
-    SELECT id, starts_at, ends_at
-    FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS wanted (id, starts_at, ends_at)
+    SELECT id, starts_at, ends_at, scheduling_class, priority
+    FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [])
+        AS wanted (id, starts_at, ends_at, scheduling_class, priority)
 ),
 
 victim AS (
@@ -53,17 +95,17 @@ victim AS (
     WHERE
         run.state = 'booked'
         AND run.lane IS NOT NULL
-        AND run.scheduling_class = ANY($4::scheduling_class [])
-        AND run.priority < $5
+        AND (wanted.scheduling_class = 'exclusive' OR run.scheduling_class = 'exclusive')
+        AND run.priority < wanted.priority
         AND run.starts_at >= $6
-    ORDER BY run.id
+    ORDER BY run.id, wanted.priority DESC, wanted.starts_at
 )
 
 UPDATE run
 SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $7
 FROM victim
 WHERE run.id = victim.id AND run.state = 'booked'
-RETURNING run.id;
+RETURNING run.displaced_by;
 
 -- book --
 -- In start order: concurrent batches then wait for each other in one direction and cannot dead-lock.
@@ -72,20 +114,25 @@ INSERT INTO run (
     starts_at, ends_at, lane, state, created_at, changed_at
 )
 SELECT
-    wanted.id, $1, $2, wanted.slot, wanted.attempt, $3, $4::scheduling_class, $5,
-    wanted.starts_at, wanted.ends_at,
-    CASE $4::scheduling_class
+    wanted.id, wanted.task_id, wanted.exchange_id, wanted.slot, wanted.attempt, wanted.participant,
+    wanted.scheduling_class, wanted.priority, wanted.starts_at, wanted.ends_at,
+    CASE wanted.scheduling_class
         WHEN 'exclusive' THEN int8range(NULL, NULL)
         WHEN 'normal' THEN int8range(number, number, '[]')
     END,
-    'booked', $6, $6
+    'booked', $1, $1
 FROM (
     SELECT
-        wanted.*,
-        CASE WHEN $4::scheduling_class = 'normal' THEN nextval('lane') END AS number
-    FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::timestamptz [], $11::timestamptz [])
-        AS wanted (id, slot, attempt, starts_at, ends_at)
-    ORDER BY wanted.starts_at
+        wanted.id, wanted.slot, wanted.attempt, wanted.starts_at, wanted.ends_at,
+        exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority,
+        exchange.scheduling_class::scheduling_class AS scheduling_class,
+        CASE WHEN exchange.scheduling_class = 'normal' THEN nextval('lane') END AS number
+    FROM unnest($2::integer [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::timestamptz [], $7::timestamptz [])
+        AS wanted (number, id, slot, attempt, starts_at, ends_at)
+    INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer []) WITH ORDINALITY
+        AS exchange (id, task_id, participant, scheduling_class, priority, number)
+        ON wanted.number = exchange.number
+    ORDER BY wanted.starts_at, exchange.priority DESC
 ) AS wanted
 ON CONFLICT DO NOTHING
 RETURNING id;
@@ -101,8 +148,11 @@ WHERE
         SELECT FROM run WHERE run.exchange_id = exchange.id AND run.state IN ('booked', 'running')
     );
 
--- keep_answer --
-UPDATE exchange SET answer = $2 WHERE id = $1;
+-- keep_answers --
+UPDATE exchange
+SET answer = answered.answer
+FROM unnest($1::uuid [], $2::jsonb []) AS answered (id, answer)
+WHERE exchange.id = answered.id;
 
 -- restore_set_aside --
 -- Runs set aside for these get their time back where it is still free and still to come.
@@ -144,41 +194,42 @@ SET
     )
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-WHERE run.displaced_by = winner.id AND winner.exchange_id = $1 AND run.state = 'set-aside'
+WHERE run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
 RETURNING run.id, run.task_id, run.reason, run.displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
 
--- commit_exchange --
+-- decide_exchanges --
+-- The lead has spoken, or nobody has in time: what is held is committed (with the data of all) or released. Decided
+-- only if its task is led by who says so; null is this node itself, for a hold that has run out.
 UPDATE exchange
-SET state = 'committed', data = $2, decided_at = $3
-WHERE id = $1 AND state = 'held'
+SET
+    state = CASE WHEN said.commits THEN 'committed' ELSE 'released' END::exchange_state,
+    data = CASE WHEN said.commits THEN said.data ELSE exchange.data END,
+    decided_at = $5
+FROM unnest($1::uuid [], $2::boolean [], $3::jsonb [], $4::text []) AS said (id, commits, data, sender), task
+WHERE
+    exchange.id = said.id
+    AND exchange.state = 'held'
+    AND task.id = exchange.task_id
+    AND (said.sender IS NULL OR said.sender = task.lead)
 RETURNING
-    task_id,
-    EXISTS (
-        SELECT FROM task INNER JOIN node ON task.lead = node.identity
-        WHERE task.id = exchange.task_id AND node.is_self
-    ) AS led_here;
+    exchange.id, exchange.task_id,
+    EXISTS (SELECT FROM node WHERE node.identity = task.lead AND node.is_self) AS led_here;
 
--- release_exchange --
-UPDATE exchange
-SET state = 'released', decided_at = $2
-WHERE id = $1 AND state = 'held'
-RETURNING
-    task_id,
-    EXISTS (
-        SELECT FROM task INNER JOIN node ON task.lead = node.identity
-        WHERE task.id = exchange.task_id AND node.is_self
-    ) AS led_here;
-
--- refuse_exchange --
+-- refuse_exchanges --
 -- A release that overtook its hold: the hold must find it released. Unknown tasks cannot be held anyway.
 INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)
-SELECT $1, id, 'released', 0, $3, $3, $3 FROM task WHERE id = $2
+SELECT said.id, task.id, 'released', 0, $4, $4, $4
+FROM unnest($1::uuid [], $2::uuid [], $3::text []) AS said (id, task_id, sender)
+INNER JOIN task ON said.task_id = task.id
+WHERE said.sender IS NULL OR said.sender = task.lead
 ON CONFLICT (id) DO NOTHING;
 
 -- drop_runs --
 -- Never committed, so nobody was promised anything: a participant forgets them. One that another hold has
 -- set aside goes too: it must not come back when that one is released.
-DELETE FROM run WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid [])) RETURNING id;
+DELETE FROM run
+WHERE exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
+RETURNING id;
 
 -- drop_led_runs --
 -- At the lead the slot is not lost with the hold: it waits to be asked for again.
@@ -187,14 +238,15 @@ SET
     state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $3, starts_at = slot,
     ends_at = slot + (ends_at - starts_at),
     reason = coalesce(reason, 'was not booked by all participants; is being tried again')
-WHERE exchange_id = $1 AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
+WHERE exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
 RETURNING id;
 
 -- wake_dropped --
 -- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
--- be planned again, but not at once, so that the pauses between failed attempts stay pauses.
+-- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
+-- the pause is set already.
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, dropped.slot)
+SET plan_at = CASE WHEN failures = 0 THEN least(plan_at, $2) ELSE coalesce(plan_at, $2) END, next_run_at = least(next_run_at, dropped.slot)
 FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
 INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;
@@ -210,9 +262,11 @@ INSERT INTO run (
     created_at, changed_at
 )
 SELECT
-    wanted.id, $1, wanted.slot, wanted.attempt, $2, $3::scheduling_class, $4, wanted.slot,
-    wanted.slot + $5::interval, 'waiting', wanted.reason, $6, $6
-FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text []) AS wanted (id, slot, attempt, reason)
+    wanted.id, task.id, wanted.slot, wanted.attempt, task.participant, task.scheduling_class, task.priority,
+    wanted.slot, wanted.slot + task.duration, 'waiting', wanted.reason, $1, $1
+FROM unnest($2::uuid [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::text [])
+    AS wanted (id, task_id, slot, attempt, reason)
+INNER JOIN task ON wanted.task_id = task.id
 ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, changed_at = excluded.changed_at
 WHERE run.state = 'waiting';
 
@@ -225,15 +279,16 @@ WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
 RETURNING planning.task_id;
 
 -- expired_holds --
+-- Not of the leads that have just given no decision.
 SELECT exchange.id, exchange.task_id, exchange.expires_at, exchange.held_at, task.lead
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
-WHERE exchange.state = 'held' AND exchange.expires_at <= $1
+WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])
 ORDER BY exchange.expires_at
-LIMIT 200;
+LIMIT $3;
 
 -- notify --
-SELECT pg_notify('parley', $1);
+SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
 
 -- decision --
 -- The lead's word on an exchange. One that has run out while still open is aborted by the question.
@@ -245,13 +300,6 @@ RETURNING state::text, commit_message;
 -- is_being_decided --
 -- At the lead: a run that its participants may hold already and that has no row here yet.
 SELECT EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids));
-
--- lead_of_exchange --
--- An exchange that is not known yet belongs to whoever leads the task it is said to be for.
-SELECT task.lead FROM exchange INNER JOIN task ON exchange.task_id = task.id WHERE exchange.id = $1
-UNION ALL
-SELECT task.lead FROM task
-WHERE task.id = $2 AND NOT EXISTS (SELECT FROM exchange WHERE exchange.id = $1);
 
 -- runs_to_come --
 -- What this node has booked for the tasks of one lead; compared with what the lead has.

@@ -171,7 +171,7 @@ ORDER BY run_known.starts_at, run_known.run_id
 LIMIT $9;
 
 -- decisions --
-SELECT id, task_id, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace
+SELECT id, task_id, first_at, decided_at, times, outcome, sentence, asked, placed, first_slot, last_slot, trace
 FROM decision
 WHERE task_id = $1 AND ($2::timestamptz IS NULL OR (first_slot <= $2 AND last_slot >= $2))
 ORDER BY id DESC

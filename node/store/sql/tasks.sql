@@ -13,7 +13,8 @@ WHERE task.lead = excluded.lead
 RETURNING id;
 
 -- open_planning --
-INSERT INTO planning (task_id, next_run_at, plan_at) VALUES ($1, $2, $3);
+INSERT INTO planning (task_id, next_run_at, plan_at, added_at)
+SELECT id, $2::timestamptz, $3::timestamptz, created_at FROM task WHERE id = $1;
 
 -- keep_idempotency --
 INSERT INTO idempotency (key, request_digest, task_id, created_at) VALUES ($1, $2, $3, $4)

@@ -24,6 +24,7 @@ async def test_explain(parley: Any, node: Any) -> None:
     offer = {"node": "b", "free": [], "obstacles": [obstacle], "reason": "busy all the time"}
     decision = {
         "id": 1, "task": TASK, "decided_at": "2026-12-01T10:00:00Z", "outcome": "nothing placed",
+        "first_at": "2026-12-01T10:00:00Z", "times": 1,
         "sentence": "b has no time", "asked": 1, "placed": 0, "first_slot": None,
         "last_slot": None, "trace": {"windows": [[hour, hour + 300_000_000]], "offers": [offer]},
     }  # fmt: skip

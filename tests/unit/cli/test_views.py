@@ -83,7 +83,9 @@ def test_lanes_keep_within_the_frame() -> None:
 def test_an_explanation_survives_an_unknown_trace() -> None:
     """What is not understood in a trace is passed over, never a crash."""
     decision = {
+        "first_at": "2026-12-01T09:00:00Z",
         "decided_at": "2026-12-01T10:00:00Z",
+        "times": 7,
         "outcome": "placed",
         "sentence": "ok",
         "asked": 2,
@@ -97,6 +99,7 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
             ],
             "choices": [[0, 5_000_000, True], [2, 3], {"strange": 1}],
             "refusals": {"b": "busy"},
+            "before": ["displaced by a run of higher priority"],
         },
     }
     explanation = {
@@ -112,6 +115,8 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
     assert "5 s after its nominal start, displacing lower priorities" in text
     assert "  refused  b: busy" in text
     assert "free   everything" in text
+    assert "placed, 2 of 2 runs placed, 7 times since 2026-12-01 " in text
+    assert "  before   displaced by a run of higher priority" in text
 
 
 def test_pieces_of_tables() -> None:

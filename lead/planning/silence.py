@@ -1,0 +1,59 @@
+"""When a participant that does not answer is asked again. Pure.
+
+A silence begins with the first question that got no answer and ends with the next answer. While it
+lasts there is one question now and then: the pause doubles with each that is not answered, and is
+drawn between half of it and all of it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from node.model import times
+from node.model.times import to_the_second
+
+PAUSE_FIRST = times.SECOND
+PAUSE_MAX = 5 * times.MINUTE
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A participant has not answered since an instant; it is asked again at another one."""
+
+    name: str
+    since: int
+    cause: str
+    failures: int
+    failed_at: int
+    ask_at: int
+
+    def in_words(self) -> str:
+        """For the reasons of what waits for it: the same words as long as the silence lasts."""
+        since = to_the_second(self.since)
+        away = f"{self.name} cannot be reached: "
+        if self.cause.startswith(away):
+            return f"{self.name} cannot be reached since {since}: {self.cause.removeprefix(away)}"
+        return f"{self.name} gives no sensible answer since {since}: {self.cause}"
+
+
+def unanswered(
+    before: Silence | None, name: str, cause: str, asked_at: int, now: int, rng: random.Random
+) -> Silence:
+    """The silence after a question asked at ``asked_at`` got no answer.
+
+    Questions that were on their way together count once.
+    """
+    if before is None:
+        ask_at = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, 0, rng)
+        return Silence(name, asked_at, cause, 1, now, ask_at)
+    if asked_at <= before.failed_at:
+        return before
+    ask_at = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, before.failures, rng)
+    return Silence(name, before.since, before.cause, before.failures + 1, now, ask_at)
+
+
+def drawn_pause(first: int, most: int, failures: int, rng: random.Random) -> int:
+    """``first`` doubled with each failure, at most ``most``; from half of that to all of it."""
+    pause = min(most, first << min(failures, 20))
+    return pause // 2 + rng.randrange(pause // 2 + 1)

@@ -1,0 +1,254 @@
+"""Which participants answer: one object that all workers of a process share.
+
+It keeps two things from hurting tasks that have nothing to do with them. A participant that does
+not answer is asked by one question now and then (``planning/silence.py``); the tasks that need it
+wait without asking. And of one that answers slowly, only a share of the workers waits at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+from uuid import UUID
+
+from lead.participants import Participant
+from lead.planning.silence import Silence, unanswered
+from node.clock import Clock
+from node.model.errors import ParleyError, RequestError
+from node.model.wire.participants import (
+    CommitAnswer,
+    CommitRequest,
+    HoldAnswer,
+    HoldRequest,
+    Introduction,
+    IntroductionAnswer,
+    Proposal,
+    ProposalRequest,
+)
+
+SHARE = 4
+"""A quarter of the workers may wait for the same participant."""
+
+T = TypeVar("T")
+
+
+class Reach:
+    """What is known of the participants' answers."""
+
+    def __init__(self, clock: Clock, rng: random.Random, workers: int) -> None:
+        """Everybody answers until found silent."""
+        self._clock = clock
+        self._rng = rng
+        self._share = max(1, workers // SHARE)
+        self._silences: dict[str, Silence] = {}
+        self._horizons: dict[str, int] = {}
+        self._asking: Counter[str] = Counter()
+        self._crowded: set[str] = set()
+        self._answered: set[str] = set()
+        self._put_off: dict[str, int] = {}
+
+    def visit(self, others: Iterable[str]) -> Visit:
+        """Ask for the way to these participants, to plan one task."""
+        wanted = list(dict.fromkeys(others))
+        now = self._clock.now()
+        silent = [
+            self._silences[other]
+            for other in wanted
+            if other in self._silences and not self._places(other, now)
+        ]
+        if silent:
+            return Visit(self, (), max(silent, key=lambda silence: silence.ask_at), None)
+        full = next((other for other in wanted if not self._places(other, now)), None)
+        if full is not None:
+            self._crowded.add(full)
+            return Visit(self, (), None, full)
+        self._asking.update(wanted)
+        return Visit(self, wanted, None, None)
+
+    def silence_among(self, participants: Iterable[str]) -> tuple[str, Silence] | None:
+        """Of these, the one that does not answer and is asked again last."""
+        silent = [(p, self._silences[p]) for p in participants if p in self._silences]
+        return max(silent, key=lambda found: found[1].ask_at, default=None)
+
+    def horizon(self, participants: Iterable[str], own: int) -> int:
+        """How far ahead all of these book, as far as they have said."""
+        return min([own, *(self._horizons[p] for p in participants if p in self._horizons)])
+
+    def shut(self) -> list[str]:
+        """Participants whose tasks are taken one by one: :meth:`openings`."""
+        return sorted(self._crowded | self._silences.keys())
+
+    def openings(self) -> list[tuple[str, int]]:
+        """For which of those how many tasks may be planned now."""
+        now = self._clock.now()
+        places = [(identity, self._places(identity, now)) for identity in self.shut()]
+        return [(identity, count) for identity, count in places if count]
+
+    def taken(self, identity: str, places: int, found: int) -> None:
+        """So many tasks were found for an opening; if fewer, nobody waits for room any more."""
+        if found < places:
+            self._crowded.discard(identity)
+
+    def turned_away(self, identity: str) -> None:
+        """A task came to wait for room; if there is silence by now it must learn of it."""
+        if identity in self._silences:
+            self._put_off[identity] = self._silences[identity].ask_at
+
+    def next_opening(self) -> int | None:
+        """When a silent participant may be asked again, if none is being asked now."""
+        return min(
+            (s.ask_at for identity, s in self._silences.items() if not self._asking[identity]),
+            default=None,
+        )
+
+    def reached(self, name: str) -> None:
+        """Somebody else has seen that this node answers: ask it now."""
+        for identity, silence in self._silences.items():
+            if silence.name == name:
+                self._silences[identity] = replace(silence, ask_at=self._clock.now())
+                self._put_off[identity] = self._clock.now()
+
+    def news(self) -> tuple[list[str], dict[str, int]]:
+        """Since the last call: who answers again, and when silent ones are asked again."""
+        answered, put_off = sorted(self._answered), self._put_off
+        self._answered, self._put_off = set(), {}
+        return answered, put_off
+
+    def _places(self, identity: str, now: int) -> int:
+        """How many more may ask it."""
+        silence = self._silences.get(identity)
+        if silence is not None:
+            return int(silence.ask_at <= now and not self._asking[identity])
+        return max(0, self._share - self._asking[identity])
+
+    def now(self) -> int:
+        """This instant."""
+        return self._clock.now()
+
+    def left(self, identity: str) -> None:
+        """A question to it has come to its end."""
+        self._asking[identity] -= 1
+
+    def entered(self, identity: str) -> None:
+        """A question goes out to it."""
+        self._asking[identity] += 1
+
+    def heard(self, identity: str) -> None:
+        """It has answered."""
+        if self._silences.pop(identity, None) is not None:
+            self._answered.add(identity)
+            self._put_off.pop(identity, None)
+
+    def not_heard(self, participant: Participant, cause: str, asked_at: int) -> None:
+        """A question of ``asked_at`` got no sensible answer."""
+        before = self._silences.get(participant.identity)
+        silence = unanswered(
+            before, participant.name, cause, asked_at, self._clock.now(), self._rng
+        )
+        self._silences[participant.identity] = silence
+        if silence is not before:
+            self._put_off[participant.identity] = silence.ask_at
+            self._answered.discard(participant.identity)
+            self._crowded.discard(participant.identity)
+
+    def books_until(self, identity: str, latest: int) -> None:
+        """Nothing may end later there."""
+        self._horizons[identity] = latest - self._clock.now()
+
+
+class Visit:
+    """The way to the participants of one task, while it is planned.
+
+    ``silence`` is set where one of them does not answer and is not to be asked yet, ``full`` where
+    enough others wait for one: then nobody is asked.
+    """
+
+    def __init__(
+        self, reach: Reach, others: Sequence[str], silence: Silence | None, full: str | None
+    ) -> None:
+        """Made by :meth:`Reach.visit`, which has counted ``others``."""
+        self._reach = reach
+        self._counted = set(others)
+        self.silence = silence
+        self.full = full
+
+    def __enter__(self) -> Self:
+        """The places are taken already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the places of those that were not asked after all."""
+        for identity in self._counted:
+            self._reach.left(identity)
+        self._counted.clear()
+
+    async def ask(self, participant: Participant, question: Awaitable[T]) -> T:
+        """Ask it, and remember whether it answered; the place is free once it has."""
+        identity = participant.identity
+        if identity in self._counted:
+            self._counted.discard(identity)
+        else:
+            self._reach.entered(identity)
+        asked_at = self._reach.now()
+        try:
+            answered = await question
+        except RequestError:
+            self._reach.heard(identity)
+            raise
+        except ParleyError as error:
+            self._reach.not_heard(participant, error.detail, asked_at)
+            raise
+        else:
+            self._reach.heard(identity)
+            return answered
+        finally:
+            self._reach.left(identity)
+
+    def learn(self, identity: str, latest: int) -> None:
+        """It books until this instant."""
+        self._reach.books_until(identity, latest)
+
+    def through(self, participant: Participant) -> Participant:
+        """The participant, its answers watched."""
+        return _Watched(participant, self)
+
+
+class _Watched:
+    """A participant whose answers are watched."""
+
+    def __init__(self, participant: Participant, visit: Visit) -> None:
+        self.identity = participant.identity
+        self.name = participant.name
+        self._participant = participant
+        self._visit = visit
+
+    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
+        """Make a task known."""
+        return await self._visit.ask(self._participant, self._participant.introduce(introduction))
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Free ranges in the windows; how far it books ahead is remembered."""
+        answered = await self._visit.ask(self._participant, self._participant.propose(request))
+        self._visit.learn(self.identity, answered.horizon)
+        return answered
+
+    async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
+        """Book for now."""
+        return await self._visit.ask(self._participant, self._participant.hold(exchange, request))
+
+    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
+        """Keep these runs."""
+        return await self._visit.ask(self._participant, self._participant.commit(exchange, request))
+
+    async def release(self, exchange: UUID, task: UUID) -> None:
+        """Drop the hold."""
+        await self._visit.ask(self._participant, self._participant.release(exchange, task))

@@ -1,0 +1,160 @@
+"""Nodes and leads as an operator runs them, each a process of its own, for the benchmarks.
+
+The lead of a node is started when the tasks are there, so that what is measured is planning and not
+the taking in of tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import asyncpg
+
+from node.clock import SystemClock
+from node.execution import process
+from node.execution.process import Running
+from node.lab import nodes
+from node.lab.nodes import LabNode, NodePlan
+from node.lab.supervisor import Lab
+from node.trust.keys import NodeKey
+
+_REQUESTS = re.compile(rb'^parley_requests_total\{.*access="peer".*\} ([0-9.e+]+)$', re.MULTILINE)
+
+
+class Fleet:
+    """``count`` nodes on this host without leads; each can be given one."""
+
+    def __init__(self, count: int) -> None:
+        """Nothing is started."""
+        self._plans: dict[str, NodePlan] = {}
+        self._lab = Lab(count, command=self._node_command)
+        self._leads: dict[str, Running] = {}
+        self._clock = SystemClock()
+        self.session: aiohttp.ClientSession
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes' names."""
+        return [node.name for node in self._lab.nodes]
+
+    async def start(self) -> None:
+        """Start the nodes and make them known to each other."""
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=16))
+        await self._lab.start()
+
+    async def stop(self) -> None:
+        """End everything."""
+        for name in list(self._leads):
+            await self.end_lead(name)
+        await self._lab.stop()
+        await self.session.close()
+
+    async def start_lead(self, name: str) -> Running:
+        """Start a node's lead as a process of its own."""
+        argv = _command("lead_main", self._plans[name])
+        log = self._plans[name].state / "lead.log"
+        lead = await process.start(argv, log=log, env=nodes.module_environment())
+        self._leads[name] = lead
+        return lead
+
+    async def end_lead(self, name: str) -> None:
+        """End it again."""
+        await self._leads.pop(name).end(10)
+
+    def _node_command(self, plan: NodePlan) -> list[str]:
+        self._plans[plan.name] = plan
+        return _command("node_main", plan)
+
+    def pid(self, name: str) -> int:
+        """The process of a node's service."""
+        return self._lab.pid(name)
+
+    def key(self, name: str) -> NodeKey:
+        """A node's own key, to speak in its name."""
+        return NodeKey.load_or_create(self._plans[name].state / "node.pem")
+
+    def node(self, name: str) -> LabNode:
+        """One node."""
+        return next(node for node in self._lab.nodes if node.name == name)
+
+    async def ask(self, name: str, method: str, path: str, document: object = None) -> Any:
+        """One node's answer as JSON; anything but a success ends the benchmark."""
+        node = self.node(name)
+        headers = {"Authorization": f"Bearer {node.token}"}
+        async with self.session.request(
+            method, node.url + path, json=document, headers=headers
+        ) as response:
+            answer = await response.json()
+            assert response.ok, answer
+            return answer
+
+    async def peer_requests(self) -> float:
+        """Signed requests that all nodes have served so far."""
+        total = 0.0
+        for name in self.names:
+            async with self.session.get(self.node(name).url + "/metrics") as response:
+                total += sum(float(found) for found in _REQUESTS.findall(await response.read()))
+        return total
+
+    @contextlib.asynccontextmanager
+    async def database(self, name: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """A connection to a node's database."""
+        connection = await asyncpg.connect(self.node(name).dsn)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def value(self, name: str, query: str) -> Any:
+        """One value out of a node's database."""
+        async with self.database(name) as connection:
+            return await connection.fetchval(query)
+
+    async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
+        """Look ten times a second until it is done: other processes do it."""
+        while not await done():
+            await self._clock.sleep(0.1)
+
+    async def post_all(self, name: str, documents: Sequence[object]) -> None:
+        """Create tasks, a few at a time."""
+        gate = asyncio.Semaphore(8)
+
+        async def post(document: object) -> None:
+            async with gate:
+                await self.ask(name, "POST", "/v1/tasks", document)
+
+        await asyncio.gather(*(post(document) for document in documents))
+
+    async def cancel_all(self) -> None:
+        """Forget every task, on all nodes: the next benchmark begins with empty tables."""
+        for name in self.names:
+            async with self.database(name) as connection:
+                await connection.execute("TRUNCATE task, negotiation, decision, outbox CASCADE")
+                await connection.execute("VACUUM ANALYZE")
+
+
+def _command(entry: str, plan: NodePlan) -> list[str]:
+    argv = [sys.executable, "-c", f"from node.cli.services import {entry}; {entry}()"]
+    argv += ["--name", plan.name, "--listen", plan.listen, "--url", plan.url]
+    return [*argv, "--address", plan.address, "--dsn", plan.dsn, "--state-dir", str(plan.state)]
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process, in MB of 10^6 bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

@@ -1,0 +1,279 @@
+-- lead_over --
+-- The other node is reached over a wire of ours.
+UPDATE node SET url = $2 WHERE identity = $1;
+
+-- notify_node --
+SELECT pg_notify('parley', $1);
+
+-- unsaid --
+-- What keeps a node from rest: letters, undecided exchanges, holds that have run out, plans that are overdue.
+SELECT
+    (SELECT count(*) FROM outbox)
+    + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now())
+    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now())
+    + (
+        SELECT count(*) FROM planning INNER JOIN task ON planning.task_id = task.id
+        WHERE planning.plan_at < now() - interval '3 seconds' AND task.state = 'active'
+    );
+
+-- tasks_here --
+SELECT
+    task.id,
+    node.name,
+    node.is_self,
+    task.state::text,
+    ARRAY(SELECT listed.value ->> 'name' FROM jsonb_array_elements(task.participants) AS listed),
+    task.reference #>> '{}',
+    task.duration,
+    coalesce((task.schedule ->> 'start')::timestamptz, task.created_at + interval '2 seconds'),
+    (task.schedule ->> 'repeat')::interval,
+    (task.schedule ->> 'until')::timestamptz,
+    CASE
+        WHEN task.schedule ->> 'repeat' IS NULL THEN (task.schedule ->> 'slip')::interval
+        ELSE least(
+            (task.schedule ->> 'slip')::interval,
+            greatest((task.schedule ->> 'repeat')::interval - task.duration, interval '0')
+        )
+    END,
+    task.created_at,
+    planning.planned_to,
+    planning.plan_at
+FROM task
+INNER JOIN node ON task.lead = node.identity
+LEFT JOIN planning ON planning.task_id = task.id;
+
+-- runs_here --
+SELECT
+    run.id,
+    run.task_id,
+    run.slot,
+    run.attempt,
+    run.participant,
+    run.scheduling_class::text,
+    run.starts_at,
+    run.ends_at,
+    run.state::text,
+    run.reason,
+    exchange.state::text,
+    exchange.decided_at,
+    run.displaced_by,
+    coalesce(part.started_at, run.started_at),
+    coalesce(part.finished_at, run.finished_at, run.changed_at),
+    part.result IS NOT NULL
+FROM run
+LEFT JOIN exchange ON run.exchange_id = exchange.id
+LEFT JOIN part ON part.run_id = run.id AND part.participant = run.participant;
+
+-- holds_here --
+SELECT id, held_at, expires_at FROM exchange WHERE state = 'held';
+
+-- verdict_tables --
+-- What all nodes have, side by side, in a database of our own.
+CREATE TABLE round (now timestamptz, hold_life interval, grace interval);
+CREATE TABLE task (
+    node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
+    duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
+    created_at timestamptz, planned_to timestamptz, plan_at timestamptz
+);
+CREATE TABLE run (
+    node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
+    starts_at timestamptz, ends_at timestamptz, state text, reason text, exchange text, decided_at timestamptz,
+    displaced_by uuid, started_at timestamptz, over_at timestamptz, measured boolean
+);
+CREATE TABLE hold (node text, id uuid, held_at timestamptz, expires_at timestamptz);
+CREATE TABLE promised (id uuid, node text);
+CREATE TABLE ended_task (id uuid, node text);
+CREATE TABLE ended_run (id uuid, node text);
+
+-- verdict_ready --
+CREATE INDEX ON task (id, node);
+CREATE INDEX ON run (id, node);
+CREATE INDEX ON run (task_id, slot);
+-- The time a run has, or had: to its booked end, or to when its part was over.
+CREATE TABLE occupied AS
+SELECT
+    node, id, scheduling_class,
+    tstzrange(starts_at, CASE
+        WHEN state IN ('booked', 'running') THEN ends_at
+        ELSE greatest(starts_at, least(ends_at, over_at))
+    END) AS during
+FROM run
+WHERE participant IS NOT NULL AND (state IN ('booked', 'running') OR started_at IS NOT NULL);
+CREATE INDEX ON occupied USING gist (during);
+-- What is promised to happen; runs that are beginning or ending just now change while one looks.
+CREATE VIEW coming AS
+SELECT run.* FROM run CROSS JOIN round
+WHERE
+    run.state IN ('booked', 'set-aside') AND run.exchange = 'committed'
+    AND run.starts_at > round.now + interval '5 seconds';
+ANALYZE;
+
+-- checks_overlaps --
+-- On no node did an exclusive run share its time with an exclusive or a normal one.
+SELECT one.node, one.id, format('%s %s overlaps %s %s', one.scheduling_class, one.during, other.id, other.during)
+FROM occupied AS one
+INNER JOIN occupied AS other ON one.node = other.node AND one.id <> other.id AND one.during && other.during
+WHERE one.scheduling_class = 'exclusive' AND other.scheduling_class IN ('exclusive', 'normal');
+
+-- checks_all_or_none --
+-- A run to come that is booked on one node is booked on all its participants and known to its lead, at the same time.
+SELECT coming.node, coming.id, format('%s here and %s on %s', coming.state, coalesce(there.state, 'absent'), other.node)
+FROM coming
+LEFT JOIN task ON task.node = coming.node AND task.id = coming.task_id
+CROSS JOIN unnest(task.participants || task.lead) AS other (node)
+LEFT JOIN run AS there ON there.id = coming.id AND there.node = other.node
+WHERE
+    there.id IS NULL
+    OR there.state NOT IN ('booked', 'set-aside')
+    OR there.exchange <> 'committed'
+    OR (there.starts_at, there.ends_at, there.slot, there.attempt)
+    <> (coming.starts_at, coming.ends_at, coming.slot, coming.attempt)
+    OR (there.participant IS NULL AND other.node = ANY(task.participants));
+
+-- checks_begun_on_all --
+-- A run that began somewhere was booked on all. One that began before its lead could reach everybody (within twice
+-- the hold's life of the decision) may have lost a participant; then its lead says why.
+SELECT run.node, run.id, format('begun here, absent on %s', other.node)
+FROM run
+CROSS JOIN round
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+CROSS JOIN unnest(task.participants || task.lead) AS other (node)
+LEFT JOIN run AS there ON there.id = run.id AND there.node = other.node
+LEFT JOIN run AS led ON led.id = run.id AND led.node = task.lead
+WHERE
+    run.started_at IS NOT NULL
+    AND there.id IS NULL
+    AND NOT (run.starts_at < run.decided_at + 2 * round.hold_life AND led.reason IS NOT NULL);
+
+-- checks_blocked_for_nothing --
+-- Time that is blocked belongs to an exchange that is held or committed, and a run set aside to a hold.
+SELECT run.node, run.id, format('%s, its exchange is %s', run.state, coalesce(run.exchange, 'absent'))
+FROM run
+WHERE
+    (run.state = 'booked' AND run.exchange IS DISTINCT FROM 'held' AND run.exchange IS DISTINCT FROM 'committed')
+    OR (
+        run.state = 'set-aside'
+        AND NOT EXISTS (
+            SELECT FROM run AS winner
+            WHERE winner.node = run.node AND winner.id = run.displaced_by AND winner.state = 'booked' AND winner.exchange = 'held'
+        )
+    );
+
+-- checks_old_holds --
+-- No hold is older than twice its life.
+SELECT hold.node, hold.id, format('held since %s', hold.held_at)
+FROM hold CROSS JOIN round
+WHERE round.now > hold.held_at + 2 * (hold.expires_at - hold.held_at);
+
+-- checks_due --
+-- A run whose time is over has a result, or a stored reason.
+SELECT run.node, run.id, format('%s since %s', run.state, run.ends_at)
+FROM run
+CROSS JOIN round
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+WHERE
+    run.ends_at + CASE WHEN run.state = 'waiting' THEN task.slip ELSE interval '0' END + round.grace < round.now
+    AND run.state <> 'finished'
+    AND (coalesce(run.reason, '') = '' OR run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging'));
+
+-- checks_slots --
+-- Every slot of a task that is neither cancelled nor refused, due or planned already, has a run at its lead.
+SELECT task.node, task.id, format('nothing for the slot of %s', slot.starts)
+FROM task
+CROSS JOIN round
+CROSS JOIN
+    generate_series(
+        task.starts,
+        coalesce(task.until - interval '1 microsecond', task.starts),
+        coalesce(task.repeat, interval '1 day')
+    ) AS slot (starts)
+WHERE
+    task.led_here
+    AND task.state IN ('active', 'finished')
+    AND slot.starts > task.created_at
+    AND (slot.starts <= task.planned_to OR slot.starts + task.duration + task.slip + round.grace < round.now)
+    AND NOT EXISTS (SELECT FROM run WHERE run.node = task.node AND run.task_id = task.id AND run.slot = slot.starts);
+
+-- checks_once --
+-- No slot has two runs that live or have begun to be measured.
+SELECT min(run.node), run.task_id, format('slot %s is served by %s', run.slot, array_agg(DISTINCT run.id))
+FROM run
+WHERE run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished') OR run.measured
+GROUP BY run.task_id, run.slot
+HAVING count(DISTINCT run.id) > 1;
+
+-- checks_displaced --
+-- What was displaced and still has time is planned again: a later attempt is there, and if it waits, it will be planned.
+SELECT run.node, run.id, format('slot %s: the last attempt is %s, planned again at %s', run.slot, run.state, task.plan_at)
+FROM run
+CROSS JOIN round
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id AND task.led_here AND task.state = 'active'
+WHERE
+    run.slot + task.slip > round.now + interval '5 seconds'
+    AND NOT EXISTS (
+        SELECT FROM run AS later
+        WHERE later.node = run.node AND later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+    )
+    AND (run.state = 'displaced' OR (run.state = 'waiting' AND task.plan_at IS NULL));
+
+-- checks_promised --
+-- Every task whose POST was acknowledged is there.
+SELECT promised.node, promised.id, 'acknowledged, and not there'
+FROM promised
+WHERE NOT EXISTS (SELECT FROM task WHERE task.node = promised.node AND task.id = promised.id AND task.led_here);
+
+-- checks_asked_once --
+-- One Idempotency-Key made one task, however often it was sent.
+SELECT min(task.node), min(task.id::text)::uuid, format('%s made %s tasks', task.reference, count(*))
+FROM task
+WHERE task.led_here
+GROUP BY task.reference
+HAVING count(*) > 1;
+
+-- checks_cancelled_tasks --
+-- A task whose cancel was acknowledged is over at its lead and where it was cancelled. (A participant may still know
+-- it, without a run: then it is counted among the figures.)
+SELECT task.node, task.id, format('cancelled on %s, and %s here', ended_task.node, task.state)
+FROM ended_task
+INNER JOIN task ON ended_task.id = task.id
+WHERE task.state IN ('active', 'paused') AND (task.led_here OR task.node = ended_task.node);
+
+-- checks_cancelled_runs --
+-- A run whose cancel was acknowledged is over, on every node.
+SELECT run.node, run.id, format('cancelled on %s, and %s here', ended_run.node, run.state)
+FROM ended_run
+INNER JOIN run ON ended_run.id = run.id
+WHERE run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+
+-- checks_forgotten --
+-- What is to be planned is planned: nothing is long overdue.
+SELECT task.node, task.id, format('was to be planned at %s', task.plan_at)
+FROM task CROSS JOIN round
+WHERE task.led_here AND task.state = 'active' AND task.plan_at + round.grace < round.now;
+
+-- figures --
+SELECT 'tasks', count(*) FROM task WHERE led_here
+UNION ALL
+SELECT 'runs known to leads', count(*) FROM run INNER JOIN task ON run.task_id = task.id AND run.node = task.node WHERE led_here
+UNION ALL
+SELECT 'run rows on all nodes', count(*) FROM run
+UNION ALL
+SELECT 'runs committed', count(DISTINCT id) FROM run WHERE exchange = 'committed'
+UNION ALL
+SELECT 'runs displaced', count(DISTINCT id) FROM run WHERE state = 'displaced'
+UNION ALL
+SELECT 'runs cancelled', count(DISTINCT id) FROM run WHERE state = 'cancelled'
+UNION ALL
+SELECT 'runs still booked', count(DISTINCT id) FROM run WHERE state = 'booked'
+UNION ALL
+SELECT 'runs that began', count(DISTINCT id) FROM run WHERE started_at IS NOT NULL
+UNION ALL
+SELECT 'runs finished', count(*) FROM run INNER JOIN task ON run.task_id = task.id AND run.node = task.node WHERE led_here AND run.state = 'finished'
+UNION ALL
+SELECT 'slots without time', count(DISTINCT id) FROM run WHERE state = 'unplaced'
+UNION ALL
+SELECT 'tasks that participants alone take for active', count(DISTINCT task.id)
+FROM task
+WHERE
+    NOT led_here AND state = 'active'
+    AND NOT EXISTS (SELECT FROM task AS led WHERE led.id = task.id AND led.led_here AND led.state IN ('active', 'paused'));

@@ -1,0 +1,153 @@
+"""The wires between the nodes: one TCP proxy for each direction, which can be cut and slowed down.
+
+A node knows each other node by the address of the wire that leads there. What a wire can do:
+
+* ``cut``: connections end at once and new ones are refused, as behind a router that has gone;
+* ``silent``: everything is swallowed, as by a firewall; who waits runs into its time limit;
+* ``deaf``: questions arrive, answers are lost with their connection: the worst case of a protocol;
+* ``slow``: every piece is late by a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Mood(StrEnum):
+    """How a wire treats what is sent over it."""
+
+    WELL = "well"
+    CUT = "cut"
+    SILENT = "silent"
+    DEAF = "deaf"
+    SLOW = "slow"
+
+
+class _End(asyncio.Protocol):
+    """One end of a connection; what arrives here leaves at the other end."""
+
+    def __init__(self, relay: Callable[[bytes], None], over: Callable[[], None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._relay = relay
+        self._over = over
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._relay(data)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._over()
+
+    def send(self, data: bytes) -> None:
+        """Send on; too late is no fault."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+
+class _Call:
+    """One connection from the one node to the other."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._early: list[bytes] = []
+        self.near = _End(self._there, self.end)
+        self.far: _End | None = None
+        self._dialling: asyncio.Task[None] | None = None
+
+    def dial(self) -> None:
+        self._dialling = asyncio.create_task(self._dial())
+
+    async def _dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            _, self.far = await loop.create_connection(
+                lambda: _End(self._back, self.end), self._wire.host, self._wire.port
+            )
+        except OSError:
+            self.end()
+            return
+        for data in self._early:
+            self.far.send(data)
+
+    def _there(self, data: bytes) -> None:
+        self._wire.carry(lambda: self._forward(data))
+
+    def _forward(self, data: bytes) -> None:
+        if self.far is None:
+            self._early.append(data)
+        else:
+            self.far.send(data)
+
+    def _back(self, data: bytes) -> None:
+        if self._wire.mood is Mood.DEAF:
+            self._wire.lost_answers += 1
+            self.end()
+        else:
+            self._wire.carry(lambda: self.near.send(data))
+
+    def end(self) -> None:
+        self._wire.calls.discard(self)
+        if self._dialling is not None:
+            self._dialling.cancel()
+        for side in (self.near, self.far):
+            if side is not None and side.transport is not None:
+                side.transport.abort()
+
+
+class Wire:
+    """The way from one node to another, listening on a port of its own."""
+
+    def __init__(self, source: str, target: str, host: str, port: int) -> None:
+        """``host`` and ``port`` are where the target listens."""
+        self.source = source
+        self.target = target
+        self.host = host
+        self.port = port
+        self.mood = Mood.WELL
+        self.delay_s = 0.0
+        self.lost_answers = 0
+        self.calls: set[_Call] = set()
+        self.url = ""
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen on a free port of the loopback."""
+        self._server = await asyncio.get_running_loop().create_server(self._answer, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.url = f"http://{host}:{port}"
+
+    def _answer(self) -> asyncio.Protocol:
+        call = _Call(self)
+        if self.mood is Mood.CUT:
+            asyncio.get_running_loop().call_soon(call.end)
+        else:
+            self.calls.add(call)
+            call.dial()
+        return call.near
+
+    def carry(self, sending: Callable[[], None]) -> None:
+        """Send at once, later, or not at all, as the mood is."""
+        if self.mood is Mood.SLOW:
+            asyncio.get_running_loop().call_later(self.delay_s, sending)
+        elif self.mood is not Mood.SILENT:
+            sending()
+
+    def turn(self, mood: Mood, delay_s: float = 0.0) -> None:
+        """Change the mood. Nothing that was swallowed comes again: a silent wire's calls end."""
+        healing = self.mood is Mood.SILENT
+        self.mood, self.delay_s = mood, delay_s
+        if mood is Mood.CUT or healing:
+            for call in list(self.calls):
+                call.end()
+
+    async def close(self) -> None:
+        """End all calls and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        for call in list(self.calls):
+            call.end()

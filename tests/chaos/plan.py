@@ -1,0 +1,36 @@
+"""What one round of chaos is: how much, how long, how often something breaks. All seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HORIZON_H = 6
+"""How far ahead the nodes book, and how far ahead tasks are asked for."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One round. The same seed draws the same operations and faults, in other interleavings."""
+
+    operations: int = 100_000
+    seed: int = 1
+    minutes: float = 60.0
+    nodes: int = 5
+    clients: int = 24
+    fault_every_s: float = 2.0
+    hold_life_s: float = 8.0
+    lease_s: float = 8.0
+    peer_timeout_s: float = 2.0
+    outage_s_max: float = 12.0
+    settle_s: float = 180.0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of every node and lead."""
+        return {
+            "PARLEY_HORIZON": f"PT{HORIZON_H}H",
+            "PARLEY_HOLD_LIFE": f"PT{self.hold_life_s:g}S",
+            "PARLEY_LEASE": f"PT{self.lease_s:g}S",
+            "PARLEY_PEER_TIMEOUT": f"PT{self.peer_timeout_s:g}S",
+            "PARLEY_PART_GRACE": "PT10S",
+        }

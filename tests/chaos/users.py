@@ -1,0 +1,240 @@
+"""Many users at once, who post, cancel, ask, and remember what they were promised.
+
+Every answered request to a node's API is one operation. A POST without an answer is repeated later
+with the same key, as a good client does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from node.clock import SystemClock
+from tests.chaos.plan import Plan
+from tests.chaos.sites import Site, Sites
+from tests.chaos.wishes import document
+
+_CLOCK = SystemClock()
+_ANSWER_S = 8.0
+_AWAY_S = 0.3
+Json = Any
+
+
+@dataclass
+class Ledger:
+    """What was asked, and what the nodes have promised."""
+
+    operations: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    unanswered: Counter[str] = field(default_factory=Counter)
+    unable: Counter[str] = field(default_factory=Counter)
+    posted: dict[str, tuple[str, str]] = field(default_factory=dict)
+    by_key: dict[str, set[str]] = field(default_factory=dict)
+    ended_tasks: dict[str, str] = field(default_factory=dict)
+    ended_runs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many operations were answered."""
+        return self.operations.total()
+
+    @property
+    def unserved(self) -> int:
+        """How many requests nobody has answered, or nobody could serve."""
+        return self.unanswered.total() + self.unable.total()
+
+
+@dataclass
+class Wish:
+    """A POST that may or may not have been heard."""
+
+    site: Site
+    key: str
+    body: Json
+
+
+@dataclass
+class Posted:
+    """A task as its user remembers it."""
+
+    id: str
+    site: Site
+    participants: list[str]
+
+
+class User:
+    """One of many; speaks to every node."""
+
+    def __init__(
+        self,
+        number: int,
+        sites: Sites,
+        ledger: Ledger,
+        session: aiohttp.ClientSession,
+        rng: random.Random,
+    ) -> None:
+        """``number`` makes its keys its own."""
+        self._number = number
+        self._sites = sites
+        self._ledger = ledger
+        self._session = session
+        self._rng = rng
+        self._keys = 0
+        self._tasks: list[Posted] = []
+        self._runs: deque[tuple[str, Posted]] = deque(maxlen=60)
+        self._unheard: deque[Wish] = deque(maxlen=40)
+        self._doings: dict[Callable[[], Awaitable[None]], int] = {
+            self._post: 34,
+            self._post_again: 6,
+            self._cancel_task: 14,
+            self._cancel_run: 16,
+            self._look_at_runs: 14,
+            self._look_at_task: 8,
+            self._explain: 4,
+            self._look_at_schedule: 2,
+        }
+
+    async def act(self, tasks_max: int) -> None:
+        """One thing; with more than ``tasks_max`` tasks of its own it rather ends one."""
+        if len(self._tasks) > tasks_max:
+            await self._cancel_task()
+        else:
+            doing = self._rng.choices(list(self._doings), list(self._doings.values()))[0]
+            await doing()
+
+    async def _post(self) -> None:
+        self._keys += 1
+        key = f"chaos-{self._number}-{self._keys}"
+        site = self._rng.choice(self._sites.all)
+        names = [other.name for other in self._sites.all]
+        body = document(self._rng, site.name, names, _CLOCK.now(), key)
+        await self._send(Wish(site, key, body), "post")
+
+    async def _post_again(self) -> None:
+        if not self._unheard:
+            await self._post()
+            return
+        await self._send(self._unheard.popleft(), "post again")
+
+    async def _send(self, wish: Wish, kind: str) -> None:
+        answer = await self._ask(
+            kind, wish.site, "POST", "/v1/tasks", wish.body, {"Idempotency-Key": wish.key}
+        )
+        if answer is None:
+            self._unheard.append(wish)
+        elif "id" in answer:
+            task = str(answer["id"])
+            self._ledger.by_key.setdefault(wish.key, set()).add(task)
+            if task not in self._ledger.posted:
+                self._ledger.posted[task] = (wish.site.name, wish.key)
+                self._tasks.append(Posted(task, wish.site, wish.body["participants"]))
+
+    async def _cancel_task(self) -> None:
+        posted = self._some_task()
+        if posted is None:
+            await self._post()
+            return
+        where = posted.site
+        if self._rng.random() < 0.1:
+            where = self._elsewhere(posted)
+        kind = "cancel task" if where is posted.site else "withdraw from task"
+        answer = await self._ask(kind, where, "DELETE", f"/v1/tasks/{posted.id}")
+        if answer is not None and posted in self._tasks:
+            self._tasks.remove(posted)
+        if answer and "id" in answer:
+            self._ledger.ended_tasks[posted.id] = where.name
+
+    async def _cancel_run(self) -> None:
+        if not self._runs:
+            await (self._look_at_runs() if self._tasks else self._post())
+            return
+        run, posted = self._runs.pop()
+        where = posted.site if self._rng.random() < 0.7 else self._elsewhere(posted)
+        answer = await self._ask("cancel run", where, "DELETE", f"/v1/runs/{run}")
+        if answer and "id" in answer:
+            self._ledger.ended_runs[run] = where.name
+
+    async def _look_at_runs(self) -> None:
+        posted = self._some_task()
+        if posted is None:
+            await self._post()
+            return
+        path = f"/v1/tasks/{posted.id}/runs?limit=20&state=scheduled"
+        page = await self._ask("list runs", posted.site, "GET", path)
+        items = page.get("items", []) if page else []
+        for item in self._rng.sample(items, min(6, len(items))):
+            self._runs.append((item["id"], posted))
+
+    async def _look_at_task(self) -> None:
+        posted = self._some_task()
+        if posted is not None:
+            await self._ask("show task", posted.site, "GET", f"/v1/tasks/{posted.id}")
+
+    async def _explain(self) -> None:
+        posted = self._some_task()
+        if posted is not None:
+            await self._ask("explain", posted.site, "GET", f"/v1/tasks/{posted.id}/explain?limit=3")
+
+    async def _look_at_schedule(self) -> None:
+        site = self._rng.choice(self._sites.all)
+        await self._ask("list tasks", site, "GET", "/v1/tasks?limit=20&state=active")
+
+    def _some_task(self) -> Posted | None:
+        return self._rng.choice(self._tasks) if self._tasks else None
+
+    def _elsewhere(self, posted: Posted) -> Site:
+        name = self._rng.choice(posted.participants)
+        return next(site for site in self._sites.all if site.name == name)
+
+    async def _ask(
+        self,
+        kind: str,
+        site: Site,
+        method: str,
+        path: str,
+        body: Json = None,
+        headers: dict[str, str] | None = None,
+    ) -> Json | None:
+        """The document that came back, a problem included; None if nobody has decided anything."""
+        try:
+            async with self._session.request(
+                method,
+                site.url + path,
+                json=body,
+                headers={"Authorization": f"Bearer {site.token}", **(headers or {})},
+                timeout=aiohttp.ClientTimeout(total=_ANSWER_S),
+            ) as response:
+                status, answer = response.status, await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            self._ledger.unanswered[kind] += 1
+            await _CLOCK.sleep(_AWAY_S * self._rng.random())
+            return None
+        if status >= 500:
+            self._ledger.unable[f"{kind}: {status} {answer.get('title')}"] += 1
+            return None
+        self._ledger.operations[kind] += 1
+        if status >= 400:
+            self._ledger.refused[f"{kind}: {status}"] += 1
+        return answer
+
+
+async def keep_busy(sites: Sites, plan: Plan, ledger: Ledger) -> None:
+    """All users at work until so many operations have been answered."""
+    connector = aiohttp.TCPConnector(limit=0)
+    tasks_max = 12
+    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
+        for number in range(plan.clients):
+            rng = random.Random(f"{plan.seed} user {number}")
+            user = User(number, sites, ledger, session, rng)
+            group.create_task(_work(user, ledger, plan.operations, tasks_max))
+
+
+async def _work(user: User, ledger: Ledger, operations: int, tasks_max: int) -> None:
+    while ledger.total < operations:
+        await user.act(tasks_max)

@@ -1,0 +1,61 @@
+"""Answers the worked cases of the scheduling policies: ``python -m tests.golden.answer FILE.json``.
+
+Reads a list of cases and prints ``[{"id": …, "answer": …}]``. A translator per system turns what a
+case gives into the arguments of the product's own functions and their values into the words of the
+case; it decides nothing and never looks at what the case expects. Cases that no translator knows
+are named on stderr; the others are answered all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.golden import pscheduler
+
+Case = dict[str, Any]
+
+TRANSLATORS: dict[str, Callable[[Case], Any]] = {"pscheduler": pscheduler.answer}
+"""By system; another system is one more module and one more line here."""
+
+
+def answers(cases: list[Case]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What can be answered, and a sentence for whatever cannot."""
+    answered: list[dict[str, Any]] = []
+    faults: list[str] = []
+    strangers: dict[str, list[str]] = {}
+    for case in cases:
+        translator = TRANSLATORS.get(case["system"])
+        if translator is None:
+            strangers.setdefault(case["system"], []).append(case["id"])
+            continue
+        asked = {key: value for key, value in case.items() if key != "expect"}
+        try:
+            answered.append({"id": case["id"], "answer": translator(asked)})
+        except (KeyError, TypeError, ValueError) as error:
+            faults.append(f"{case['id']} cannot be read as a case: {error!r}")
+    known = ", ".join(sorted(TRANSLATORS))
+    for system, ids in strangers.items():
+        faults.append(
+            f"cases of the system {system} are not answered by this version, only those of "
+            f"{known}: {', '.join(ids)}"
+        )
+    return answered, faults
+
+
+def main(arguments: list[str]) -> int:
+    """Answer the cases of one file; the exit code."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m tests.golden.answer FILE.json\n")
+        return 2
+    answered, faults = answers(json.loads(Path(arguments[0]).read_text("utf-8")))
+    sys.stdout.write(json.dumps(answered, indent=1) + "\n")
+    sys.stderr.writelines(f"{sentence}\n" for sentence in faults)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

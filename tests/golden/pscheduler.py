@@ -1,0 +1,266 @@
+"""The cases of run scheduling, translated. Numbers in cases are seconds; here microseconds.
+
+What is asked is told by the fields that are given, not by the number of the case, so that other
+cases of the same form are answered as well.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+from lead.planning.agenda import Limits, Slot, Standing, agenda, plan_next_at
+from lead.planning.agreement import agree
+from lead.planning.placement import Offer, choose, common
+from lead.planning.selection import Candidate, select
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import ParleyError, PeerAnswered
+from node.model.recurrence import Recurrence, next_nominal
+from node.model.spans import Span, at_least
+from node.model.timeline import Answer, Booking, Question, displaced
+from node.model.timeline import answer as time_line
+from node.model.wire.participants import HoldAnswer, Refusal
+
+Given = dict[str, Any]
+
+_NAMES = UUID("b3c5a0c2-0f0e-4d0c-9d58-3f1f6c1f7a11")
+_RUN = UUID(int=1)
+_HELD, _CONFLICT = 200, 409
+_OUTCOMES = {"booked": "scheduled", "conflict": "retry", "no answer": "nonstart"}
+
+
+def answer(case: Given) -> Any:
+    """The product's answer to one case."""
+    given = case["given"]
+    shape = case.get("answer_shape")
+    if "items" in given:
+        shared = {key: value for key, value in given.items() if key != "items"}
+        shapes = (shape or {}).get("items")
+        return {
+            "items": [_one({**shared, **item}, shapes and shapes[0]) for item in given["items"]]
+        }
+    return _one(given, shape)
+
+
+def _one(given: Given, shape: Given | None) -> Any:
+    for telling, translate in _TRANSLATORS:
+        if telling <= given.keys():
+            answered = translate(given)
+            return {key: answered.get(key) for key in shape} if shape else answered
+    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    raise ValueError(msg)
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * times.SECOND)
+
+
+def _seconds(micros: int) -> int | float:
+    whole, rest = divmod(micros, times.SECOND)
+    return micros / times.SECOND if rest else whole
+
+
+def _spans(ranges: Sequence[Sequence[float]]) -> list[Span]:
+    return [(_micros(start), _micros(end)) for start, end in ranges]
+
+
+def _ranges(spans: Sequence[Span]) -> list[list[int | float]]:
+    return [[_seconds(start), _seconds(end)] for start, end in spans]
+
+
+# -- windows and nominal starts --------------------------------------------------------------------
+
+
+def _acceptable_range(given: Given) -> Given:
+    """The window of the first slot of a task."""
+    if isinstance(given["ideal_start"], str):
+        anchor = times.parse_instant(given["ideal_start"])
+        duration, slip = (times.parse_duration(given[key]) for key in ("duration", "slip"))
+        slot = _first_slot(Recurrence(anchor, slip=slip), duration)
+        written = [times.format_instant(slot.start), times.format_instant(slot.end)]
+        return {"range": written, "bounds": "[)"}
+    duration = _micros(given["duration"])
+    repeat = given.get("repeat")
+    recurrence = Recurrence(
+        _micros(given["ideal_start"]),
+        repeat=None if repeat is None else _micros(repeat),
+        slip=_micros(given["slip"]),
+    )
+    slot = _first_slot(recurrence, duration)
+    slip = slot.latest_start(duration) - slot.start
+    return {"slip_used": _seconds(slip), "range": [_seconds(slot.start), _seconds(slot.end)]}
+
+
+def _first_slot(recurrence: Recurrence, duration: int) -> Slot:
+    standing = Standing(recurrence.anchor, None, (), None)
+    limits = Limits(horizon=times.LONGEST, margin=0, batch=1)
+    return agenda(recurrence, duration, standing, limits, recurrence.anchor).slots[0]
+
+
+def _next(given: Given) -> Given:
+    recurrence = Recurrence(_micros(given["start"]), repeat=_micros(given["repeat"]))
+    found = [next_nominal(recurrence, _micros(after)) for after in given["after"]]
+    return {"next": [None if at is None else _seconds(at) for at in found]}
+
+
+# -- proposals and placement -----------------------------------------------------------------------
+
+
+def _booking(given: Given) -> Booking:
+    run = uuid5(_NAMES, given["id"])
+    fixed = given.get("state") == "running"
+    kind = SchedulingClass(given["class"])
+    start, end = _micros(given["start"]), _micros(given["end"])
+    return Booking(run, run, "idle", kind, given.get("priority", 0), start, end, fixed)
+
+
+def _question(given: Given, kind: str) -> Question:
+    [window] = _spans([given["acceptable_range"]])
+    duration, priority = _micros(given["duration"]), given.get("priority", 0)
+    return Question([window], SchedulingClass(kind), duration, priority, *window)
+
+
+def _proposals(given: Given) -> Given:
+    bookings = [_booking(run) for run in given["timeline"]]
+    return {
+        kind: _ranges(time_line(_question(given, kind), bookings).free)
+        for kind in given["propose_for"]
+    }
+
+
+def _intersection(given: Given) -> Given:
+    ranges = common([_spans(proposal) for proposal in given["proposals"]])
+    if "duration" in given:
+        duration = _micros(given["duration"])
+        return {"common": _ranges(at_least(ranges, duration)), "start": _start(ranges, duration)}
+    durations = {str(duration): _micros(duration) for duration in given["durations"]}
+    return {
+        "by_duration": {key: _ranges(at_least(ranges, d)) for key, d in durations.items()},
+        "earliest_start": {key: _start(ranges, d) for key, d in durations.items()},
+    }
+
+
+def _start(ranges: list[Span], duration: int) -> int | float | None:
+    chosen = choose([_everywhere(ranges)], [Offer("all", ranges, ranges)], duration, None)
+    return _seconds(chosen[0].starts_at) if chosen else None
+
+
+def _everywhere(ranges: list[Span]) -> Slot:
+    """A slot whose window holds all of the ranges."""
+    first = min((start for start, _ in ranges), default=0)
+    return Slot(first, 1, first, max((end for _, end in ranges), default=0))
+
+
+def _placement(given: Given) -> Given:
+    """Two passes over what every participant offers, and what gives way on each."""
+    question = _question(given, given["class"])
+    time_lines = {
+        name: {run["id"]: _booking(run) for run in runs}
+        for name, runs in given["participants"].items()
+    }
+    answered: dict[str, Answer] = {
+        name: time_line(question, list(booked.values())) for name, booked in time_lines.items()
+    }
+    offers = [Offer(name, a.free, a.free_displacing) for name, a in answered.items()]
+    [window] = question.windows
+    slot = Slot(window[0], 1, *window)
+    chosen = choose([slot], offers, question.duration, None)
+    if not chosen:
+        return {"start": None, "displaced": [], "outcome": "nonstart"}
+    [choice] = chosen
+    gone = {
+        booking.run
+        for booked in time_lines.values()
+        if choice.displacing
+        for booking in displaced(question, choice.starts_at, list(booked.values()))
+    }
+    return {
+        "start": _seconds(choice.starts_at),
+        "attempt": 2 if choice.displacing else 1,
+        "displaced": [
+            name
+            for booked in time_lines.values()
+            for name, booking in booked.items()
+            if booking.run in gone
+        ],
+    }
+
+
+def _draws(given: Given) -> Given:
+    ranges = _spans(given["common"])
+    duration = _micros(given["duration"])
+    rng = random.Random(given.get("seed", 0)) if given["random_slip"] else None
+    slot, offers = _everywhere(ranges), [Offer("all", ranges, ranges)]
+    starts = [choose([slot], offers, duration, rng)[0].starts_at for _ in range(given["draws"])]
+    return {
+        "start_min": _seconds(min(starts)),
+        "start_max_inclusive": _seconds(max(starts)),
+        "whole_seconds": all(start % times.SECOND == 0 for start in starts),
+        "distinct_at_least": len(set(starts)),
+    }
+
+
+# -- the order of planning, and booking ------------------------------------------------------------
+
+
+def _selection(given: Given) -> Given:
+    now, horizon = _micros(given["now"]), _micros(given["horizon"])
+    limits = Limits(horizon=horizon, margin=0, batch=0)
+    candidates = [_candidate(task, limits, now) for task in given["tasks"]]
+    idle = given["pool_size"] - given["busy_workers"]
+    chosen = select(candidates, now, now + horizon + 1, idle)
+    return {"selected": [candidate.task for candidate in chosen]}
+
+
+def _candidate(task: Given, limits: Limits, now: int) -> Candidate:
+    """A task as its last planning left it: ``plan_at`` says when its next slot may be asked for."""
+    nominal = _micros(task["next"])
+    duration = _micros(task["duration"]) if "duration" in task else 1
+    recurrence = Recurrence(nominal, slip=_micros(task.get("slip", 0)))
+    remaining = max(0, task["max_runs"] - task["runs"]) if "max_runs" in task else None
+    done = agenda(recurrence, duration, Standing(nominal, None, (), remaining), limits, now)
+    return Candidate(
+        task=task["id"],
+        next_run_at=done.next_slot,
+        plan_at=plan_next_at(recurrence, duration, done, limits, 0, now),
+        leased_until=now + limits.horizon if task.get("being_scheduled") else None,
+        added_at=_micros(task["added"]),
+    )
+
+
+def _posting(given: Given) -> Given:
+    """Those asked answer that they hold, that another run is in the way, or with a fault."""
+    asked = [name for name in given["participants"] if name in given["answers"]]
+    said = {name: _held(given["answers"][name]) for name in asked}
+    agreed = agree([_RUN], list(said.items()))
+    holding = [name for name, it in said.items() if isinstance(it, HoldAnswer) and it.held]
+    kept = bool(agreed.held)
+    return {
+        "outcome": _OUTCOMES[agreed.outcome],
+        "left": holding if kept else [],
+        "deleted": [] if kept else holding,
+    }
+
+
+def _held(status: int) -> HoldAnswer | ParleyError:
+    if status == _HELD:
+        return HoldAnswer(held=(_RUN,))
+    if status == _CONFLICT:
+        return HoldAnswer(held=(), refused=(Refusal(run=_RUN, reason="its time is taken"),))
+    return PeerAnswered(f"answered {status}")
+
+
+_TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
+    ({"ideal_start", "slip"}, _acceptable_range),
+    ({"start", "repeat", "after"}, _next),
+    ({"timeline", "propose_for"}, _proposals),
+    ({"proposals"}, _intersection),
+    ({"acceptable_range", "participants", "class"}, _placement),
+    ({"common", "draws"}, _draws),
+    ({"tasks", "pool_size"}, _selection),
+    ({"participants", "answers"}, _posting),
+)
+"""What a case must give, and what then answers it."""

@@ -1,0 +1,68 @@
+"""A minute of ``make chaos``: real nodes and databases are killed, and the invariants hold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from node.execution import process
+from node.lab.nodes import module_environment
+from tests.chaos.battle import fight
+from tests.chaos.plan import Plan
+from tests.integration.host_leftovers import nothing_left
+
+SMALL = Plan(
+    operations=1500,
+    minutes=0.4,
+    clients=12,
+    hold_life_s=4.0,
+    lease_s=4.0,
+    peer_timeout_s=1.0,
+    outage_s_max=3.0,
+)
+
+
+def _left_of(pid: int) -> list[str]:
+    """Directories of a round of this process, and processes that work in them."""
+    name = f"parley-chaos-{pid}-"
+    found = [str(path) for path in Path(tempfile.gettempdir()).glob(f"{name}*")]
+    for process_directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            where = str((process_directory / "cwd").readlink())
+            found += [f"{process_directory} in {where}"] if name in where else []
+    return found
+
+
+@pytest.mark.timeout(400)
+async def test_the_invariants_hold_under_fire() -> None:
+    """Whatever dies or is cut off while users book and cancel, no invariant is broken then."""
+    told: list[str] = []
+    with nothing_left():
+        outcome = await fight(SMALL, told.append)
+    assert outcome.violations == [], (outcome.kept, told)
+    assert _left_of(os.getpid()) == []
+    assert outcome.logged.total() == 0, outcome.logged
+    # On a busy host fewer operations fit into the time.
+    assert outcome.ledger.total > 50
+    assert outcome.faults.total() > 4
+    assert outcome.figures["runs committed"] > 20
+
+
+@pytest.mark.timeout(120)
+async def test_an_interrupted_round_leaves_nothing() -> None:
+    """Ctrl-C under fire ends every process, removes every file and says so by the exit code."""
+    with nothing_left():
+        argv = [sys.executable, "-m", "tests.chaos", "--seed", "1"]
+        running = await process.start(argv, env=module_environment())
+        await running.printed(b" faults\n")
+        assert _left_of(running.pid) != []
+        running.send(signal.SIGINT)
+        finished = await running.wait()
+    assert finished.exit_code == 130, finished.stderr
+    assert _left_of(running.pid) == []

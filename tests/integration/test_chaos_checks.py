@@ -1,0 +1,245 @@
+"""The invariants that ``make chaos`` asks the tables for: each planted violation is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from tests.chaos.checks import CHECKS, Promises, judge
+from tests.conftest import NewDatabase
+
+LIFE_S = 8.0
+HOUR = timedelta(hours=1)
+NODES = ("a", "b")
+
+_NODE = """
+INSERT INTO node (identity, name, url, address, is_self, added_at)
+VALUES ($1, $2, '', '', $3 = 'self', now())
+"""
+_TASK = """
+INSERT INTO task (
+    id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+    reference, created_at
+)
+VALUES ($1, 'key of a', 'idle', '{}', 'exclusive', interval '1 min', $2, $3, $4, $5, $6)
+"""
+_PLANNING = "INSERT INTO planning (task_id, planned_to, plan_at) VALUES ($1, $2, $3)"
+_EXCHANGE = """
+INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)
+SELECT $1, $2, $3::exchange_state, 1, at, at + interval '8 s', at
+FROM (SELECT $4::timestamptz) AS decision (at)
+"""
+_RUN = """
+INSERT INTO run (
+    id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, starts_at,
+    ends_at, lane, state, started_at, finished_at, created_at, changed_at
+)
+SELECT
+    $1, $2, $3, $4, $5::smallint, $6::smallint, 'exclusive', 0, at,
+    at + interval '1 min', int8range(NULL, NULL), state::run_state,
+    CASE state WHEN 'finished' THEN at END,
+    CASE state WHEN 'finished' THEN at + interval '50 s' END, at, at
+FROM (SELECT $7::timestamptz, $8::text) AS wanted (at, state)
+"""
+
+
+@dataclass
+class Scene:
+    """A task of two runs on two nodes: one was measured an hour ago, one comes in an hour."""
+
+    dsn: dict[str, str]
+    connections: dict[str, asyncpg.Connection[asyncpg.Record]]
+    court: str
+    now: datetime
+    task: UUID
+    exchange: UUID
+    past: UUID
+    coming: UUID
+
+    async def both(self, query: str, *values: object) -> None:
+        """The same statement on both nodes."""
+        for connection in self.connections.values():
+            await connection.execute(query, *values)
+
+    async def on(self, name: str, query: str, *values: object) -> None:
+        """A statement on one node."""
+        await self.connections[name].execute(query, *values)
+
+    async def add_task(self, reference: str) -> UUID:
+        """Another task of ``a``, without runs."""
+        task = uuid4()
+        listed = json.dumps([{"node": f"key of {name}", "name": name} for name in NODES])
+        schedule = {
+            "start": (self.now - HOUR).isoformat(),
+            "repeat": "PT2H",
+            "until": (self.now + 2 * HOUR).isoformat(),
+            "slip": "PT5M",
+        }
+        created = self.now - 2 * HOUR
+        for place, name in enumerate(NODES):
+            row = (task, listed, place, json.dumps(schedule), json.dumps(reference), created)
+            await self.on(name, _TASK, *row)
+        await self.on("a", _PLANNING, task, self.now + HOUR, None)
+        return task
+
+    async def add_run(
+        self, task: UUID, exchange: UUID, at: datetime, state: str, slot: datetime, attempt: int = 1
+    ) -> UUID:
+        """A run on both nodes."""
+        run = uuid4()
+        for place, name in enumerate(NODES):
+            await self.on(name, _RUN, run, task, exchange, slot, attempt, place, at, state)
+        return run
+
+    async def broken(self, promises: Promises | None = None) -> set[str]:
+        """The names of the invariants that are broken."""
+        said = promises or Promises({str(self.task): "a"}, {}, {})
+        verdict = await judge(self.dsn, self.court, said, LIFE_S)
+        return {violation.check for violation in verdict.violations}
+
+
+@pytest.fixture
+async def scene(new_database: NewDatabase) -> AsyncIterator[Scene]:
+    """Two nodes on which everything is as it should be."""
+    dsn = {name: await new_database() for name in NODES}
+    connections = {name: await asyncpg.connect(address) for name, address in dsn.items()}
+    court, now = await new_database(empty=True), datetime.now(UTC)
+    made = Scene(dsn, connections, court, now, uuid4(), uuid4(), uuid4(), uuid4())
+    for own, other in (NODES, NODES[::-1]):
+        await made.on(own, _NODE, f"key of {own}", own, "self")
+        await made.on(own, _NODE, f"key of {other}", other, "other")
+    made.task = await made.add_task("first")
+    await made.both(_EXCHANGE, made.exchange, made.task, "committed", now - 2 * HOUR)
+    past, coming = now - HOUR, now + HOUR
+    made.past = await made.add_run(made.task, made.exchange, past, "finished", past)
+    made.coming = await made.add_run(made.task, made.exchange, coming, "booked", coming)
+    yield made
+    for connection in connections.values():
+        await connection.close()
+
+
+async def test_a_sound_scene_breaks_nothing(scene: Scene) -> None:
+    """Where all is well no invariant is broken, and the runs are counted."""
+    assert await scene.broken() == set()
+
+
+_ALONE = {
+    "all_or_none": "DELETE FROM run WHERE state = 'booked'",
+    "begun_on_all": "DELETE FROM run WHERE state = 'finished'",
+    "due": "UPDATE run SET state = 'running', started_at = NULL WHERE state = 'finished'",
+    "forgotten": "UPDATE planning SET plan_at = now() - interval '10 min'",
+}
+"""What breaks one invariant when it is done on one node: ``b``, or ``a`` where only leads plan."""
+
+
+@pytest.mark.parametrize("check", _ALONE)
+async def test_a_fault_on_one_node_is_found(scene: Scene, check: str) -> None:
+    """What is wrong on one node alone is found, and nothing else is taken for broken."""
+    await scene.on("a" if check == "forgotten" else "b", _ALONE[check])
+    assert await scene.broken() == {check}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'cancelled', reason = 'because'",
+        "starts_at = starts_at + interval '1 s'",
+        "slot = slot + interval '1 s'",
+    ],
+)
+async def test_a_run_that_differs_is_found(scene: Scene, change: str) -> None:
+    """A run to come has the same time and slot on all nodes, and is over on none."""
+    await scene.on("b", f"UPDATE run SET {change} WHERE state = 'booked'")
+    assert "all_or_none" in await scene.broken()
+
+
+@pytest.mark.parametrize(("hours", "state"), [(1, "booked"), (-1, "finished")])
+async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None:
+    """Two exclusive runs at one time are found, even where the constraint did not see them."""
+    await scene.both("UPDATE run SET lane = NULL")
+    other, exchange = await scene.add_task("second"), uuid4()
+    for name in NODES:
+        await scene.on(name, "DELETE FROM planning")
+        await scene.on(name, "UPDATE task SET schedule = schedule - 'repeat' - 'until'")
+    at = scene.now + hours * HOUR
+    await scene.both(_EXCHANGE, exchange, other, "committed", scene.now - 2 * HOUR)
+    await scene.add_run(other, exchange, at + timedelta(seconds=20), state, scene.now - HOUR)
+    assert await scene.broken() == {"overlaps"}
+
+
+async def test_time_blocked_for_nothing_is_found(scene: Scene) -> None:
+    """A run whose exchange has been released must not keep its time."""
+    await scene.both("UPDATE exchange SET state = 'released'")
+    assert await scene.broken() == {"blocked_for_nothing"}
+
+
+async def test_a_run_set_aside_for_nobody_is_found(scene: Scene) -> None:
+    """A run that gave way to a hold is back, or lost, once the hold has ended."""
+    await scene.both("UPDATE run SET state = 'set-aside' WHERE state = 'booked'")
+    assert await scene.broken() == {"blocked_for_nothing"}
+
+
+@pytest.mark.parametrize(("age_s", "broken"), [(17, {"old_holds"}), (10, set())])
+async def test_an_old_hold_is_found(scene: Scene, age_s: int, broken: set[str]) -> None:
+    """A hold lives at most twice as long as it was meant to."""
+    held = scene.now - timedelta(seconds=age_s)
+    await scene.on("b", _EXCHANGE, uuid4(), scene.task, "held", held)
+    assert await scene.broken() == broken
+
+
+async def test_a_slot_without_a_run_is_found(scene: Scene) -> None:
+    """A slot that is due and of which nobody knows anything is missing without a reason."""
+    await scene.both("DELETE FROM run WHERE state = 'finished'")
+    assert await scene.broken() == {"slots"}
+
+
+async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
+    """Two live runs of one slot are one too many, whatever their times."""
+    coming = scene.now + HOUR
+    at = coming + timedelta(minutes=2)
+    await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
+    assert await scene.broken() == {"once"}
+
+
+@pytest.mark.parametrize("state", ["displaced", "waiting"])
+async def test_a_displaced_run_that_is_forgotten_is_found(scene: Scene, state: str) -> None:
+    """A slot with time left whose last attempt was displaced, or waits for nothing, is found."""
+    change = f"UPDATE run SET state = '{state}', reason = 'because' WHERE state = 'booked'"
+    await scene.both(change)
+    assert await scene.broken() == {"displaced"}
+
+
+async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> None:
+    """A later attempt that is booked makes good for the one that was displaced."""
+    await scene.both("UPDATE run SET state = 'displaced', reason = 'x' WHERE state = 'booked'")
+    coming = scene.now + HOUR
+    at = coming + timedelta(minutes=2)
+    await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
+    assert await scene.broken() == set()
+
+
+async def test_broken_promises_are_found(scene: Scene) -> None:
+    """A lost task, a task or run that was cancelled and lives on, and one key used twice."""
+    await scene.add_task("first")
+    await scene.both("DELETE FROM planning")
+    await scene.both("UPDATE task SET schedule = jsonb_set(schedule, '{start}', '\"2099-01-01\"')")
+    task, run = str(scene.task), str(scene.coming)
+    promises = Promises({str(uuid4()): "a", task: "a"}, {task: "a"}, {run: "b"})
+    found = await scene.broken(promises)
+    assert found == {"promised", "cancelled_tasks", "cancelled_runs", "asked_once"}
+
+
+def test_every_invariant_is_planted() -> None:
+    """No invariant is without a test in which it is broken."""
+    planted = {
+        *_ALONE,
+        *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),
+        *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
+    }
+    assert planted == {check.removeprefix("checks_") for check in CHECKS}

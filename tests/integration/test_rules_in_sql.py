@@ -1,0 +1,122 @@
+"""Rules that are said twice, in Python and in SQL, say the same: compared on a real server."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from lead.planning.selection import Candidate, select
+from lead.store import planning
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.timeline import Booking, Question, displaced
+from node.store import bookings
+from node.store.bookings import Hold
+from tests.bookers import HOUR, Booker
+from tests.clocks import START
+from tests.worlds import ON_ONE_LOOP, World, hold_request, introduction
+
+pytestmark = ON_ONE_LOOP
+
+SEEDS = range(6)
+TASKS = 40
+STEP = times.MINUTE
+
+
+def _some(rng: random.Random, *values: int | None) -> int | None:
+    """One of a few instants, so that ties and borders are common."""
+    return rng.choice(values)
+
+
+async def _agenda(world: World, rng: random.Random) -> list[Candidate]:
+    """Tasks of a lead in all states of planning."""
+    [site] = world.sites
+    candidates = []
+    for _ in range(TASKS):
+        added = START - rng.randrange(10**9)
+        task = introduction([site]).model_copy(update={"created_at": added})
+        await site.keep(task, site)
+        one = Candidate(
+            task=str(task.task),
+            next_run_at=_some(rng, None, START, START + 1, START + 2),
+            plan_at=_some(rng, None, START - 1, START, START, START + 1),
+            leased_until=_some(rng, None, None, START, START + 1),
+            added_at=added,
+        )
+        await site.execute(
+            "UPDATE planning SET next_run_at = $2, plan_at = $3, lease_until = $4 "
+            "WHERE task_id = $1",
+            task.task,
+            one.next_run_at,
+            one.plan_at,
+            one.leased_until,
+        )
+        candidates.append(one)
+    return candidates
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_the_query_claims_what_the_rule_selects(world: World, seed: int) -> None:
+    """Due, soonest, oldest, not leased, no more than idle: the same tasks in the same order."""
+    rng = random.Random(seed)
+    site = await world.site("a")
+    candidates = await _agenda(world, rng)
+    idle = rng.choice([1, 3, TASKS])
+    expected = [one.task for one in select(candidates, START, START + 2, idle)]
+    async with site.database.transaction() as connection:
+        claims = await planning.claim(connection, START, START + 2, idle, "w", START + 1)
+    assert [str(claimed.task) for claimed in claims] == expected
+    assert expected
+
+
+async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
+    """Runs of all classes and priorities, as many as find a place; some run already."""
+    made = []
+    for _ in range(TASKS):
+        kind = rng.choice(list(SchedulingClass))
+        task = await booker.task(rng.randrange(-2, 3), kind, rng.randrange(1, 5) * STEP)
+        request = hold_request(task, [HOUR + rng.randrange(60) * STEP])
+        exchange = UUID(int=rng.getrandbits(128))
+        if not (await booker.hold(request, exchange)).held:
+            continue
+        [run] = request.runs
+        running = rng.random() < 0.2
+        if running:
+            await booker.site.execute("UPDATE run SET state = 'running' WHERE id = $1", run.run)
+        fixed = running or run.starts_at < HOUR + 5 * STEP
+        made.append(
+            Booking(
+                run.run,
+                task.task,
+                "idle",
+                kind,
+                task.priority,
+                run.starts_at,
+                run.ends_at,
+                fixed,
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_the_query_sets_aside_what_the_rule_says(booker: Booker, seed: int) -> None:
+    """Only what overlaps, conflicts, is strictly lower, not running and not about to start."""
+    rng = random.Random(seed)
+    made = await _booked(booker, rng)
+    start, kind = HOUR + rng.randrange(50) * STEP, rng.choice(list(SchedulingClass)[:2])
+    task = await booker.task(1, kind, 20 * STEP)
+    question = Question([(start, start + 20 * STEP)], kind, 20 * STEP, 1, START, START + times.DAY)
+    expected = {booking.run for booking in displaced(question, start, made)}
+    request = hold_request(task, [start], displacing=True)
+    hold = Hold(UUID(int=rng.getrandbits(128)), booker.lead.identity, request)
+    async with booker.site.database.transaction() as connection:
+        held = (await bookings.accept_epochs(connection, [hold]))[task.task]
+        wanted = [(hold, replace(held, scheduling_class=kind), request.runs)]
+        aside = await bookings.set_aside(connection, wanted, HOUR + 5 * STEP, START)
+    states = await booker.site.states()
+    assert {run for run, state in states.items() if state == "set-aside"} == expected
+    assert aside.total() == len(expected)

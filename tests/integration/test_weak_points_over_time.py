@@ -1,0 +1,224 @@
+"""What pScheduler does badly from one run of a task to the next, with the proof that it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import Introduction
+from node.model.wire.tasks import Schedule
+from tests.clocks import START, ManualClock
+from tests.worlds import (
+    DURATION,
+    ON_ONE_LOOP,
+    Call,
+    Site,
+    World,
+    book_everywhere,
+    introduction,
+)
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+
+
+async def _led(lead: Site, participants: Sequence[Site], **options: Any) -> Introduction:
+    """A task that its lead has on the agenda and its participants have accepted."""
+    task = introduction(participants, **options)
+    for site in {lead, *participants}:
+        await site.keep(task, lead)
+    return task
+
+
+async def _placed(site: Site, task: Introduction) -> list[tuple[int, int]]:
+    """Slot and start of each run that is booked, in order."""
+    query = "SELECT slot, starts_at FROM run WHERE task_id = $1 AND state = 'booked' ORDER BY slot"
+    return [(row[0], row[1]) for row in await site.rows(query, task.task)]
+
+
+async def _plan_all(site: Site) -> None:
+    """Plan while something is due, with the clock standing still."""
+    due = "SELECT FROM planning WHERE plan_at <= $1"
+    while await site.rows(due, site.clock.now()):
+        await site.plan()
+
+
+# -- runs that find no time ------------------------------------------------------------------------
+
+
+async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
+    """Non-starters that use up max-runs: after two lost slots the task still has its three runs."""
+    a, b = await world.two()
+    await book_everywhere(introduction([b], duration=2 * DURATION), b, [b], [HOUR])
+    schedule = Schedule(start=HOUR, repeat=DURATION, max_runs=3, slip=0)
+    task = await _led(a, (a, b), schedule=schedule)
+    await a.plan()
+    await world.pass_time(times.HOUR + 3 * DURATION, DURATION // 2)
+    states = list((await a.states()).values())
+    assert states.count("unplaced") == 2
+    assert len(states) == 5
+    assert {slot for slot, _ in await _placed(a, task)} <= {
+        HOUR + number * DURATION for number in (2, 3, 4)
+    }
+
+
+async def test_time_that_is_freed_later_is_used(world: World) -> None:
+    """Non-starters that nobody looks at again: cancelled time goes to who waits."""
+    a, b = await world.two()
+    [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
+    task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
+    await a.plan()
+    assert await _placed(a, task) == []
+    await b.node.ending.cancel_run(blocking)
+    await world.pass_time(6 * times.MINUTE, times.MINUTE)
+    assert await _placed(a, task) == await _placed(b, task) == [(HOUR, HOUR)]
+
+
+# -- how fast, and in what order -------------------------------------------------------------------
+
+
+async def test_a_day_of_minutes_is_planned_without_waiting(world: World) -> None:
+    """One run per task per poll: the runs of a day are booked while the clock stands still."""
+    a, b = await world.two()
+    schedule = Schedule(start=START + times.MINUTE, repeat=times.MINUTE, slip=0)
+    kind = SchedulingClass.BACKGROUND
+    task = await _led(a, (a, b), schedule=schedule, duration=times.SECOND, scheduling_class=kind)
+    await _plan_all(a)
+    assert a.clock.now() == START
+    assert len(await _placed(a, task)) == len(await _placed(b, task)) == 1439
+    assert world.count("hold") == 2 * 3
+
+
+async def test_a_worker_that_is_done_takes_the_next_task_at_once(world: World) -> None:
+    """A worker's end that wakes nobody: a single worker plans five tasks without the clock."""
+    a = await world.site("a", workers=1)
+    b = await world.site("b")
+    for number in range(5):
+        await _led(a, (a, b), schedule=Schedule(start=HOUR + number * times.HOUR, slip=0))
+    done = asyncio.Event()
+
+    async def count(call: Call, phase: str) -> None:
+        if world.count("commit") == 10 and call[2] == "commit" and phase == "answered":
+            done.set()
+
+    world.watch = count
+    loop = asyncio.create_task(a.workers.run())
+    await asyncio.wait_for(done.wait(), 10)
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    assert a.clock.now() == START
+    assert list((await b.states()).values()) == ["scheduled"] * 5
+
+
+async def test_of_tasks_due_at_the_same_time_the_older_goes_first(world: World) -> None:
+    """Tasks of one next-run time: the older one has the time it wanted."""
+    a = await world.site("a", workers=1)
+    schedule = Schedule(start=HOUR, slip=10 * DURATION)
+    made = []
+    for age in (1, 3, 2):
+        task = introduction([a], schedule=schedule)
+        task = task.model_copy(update={"created_at": START - age * times.MINUTE})
+        await a.keep(task, a)
+        made.append(task)
+    for _ in made:
+        await a.plan()
+    starts = {age: await _placed(a, task) for age, task in zip((1, 3, 2), made, strict=True)}
+    assert starts == {3 - late: [(HOUR, HOUR + late * DURATION)] for late in range(3)}
+
+
+# -- the grid --------------------------------------------------------------------------------------
+
+
+async def test_a_slipped_first_run_does_not_move_the_grid(world: World) -> None:
+    """A repeat grid that is skewed by a late first run: only that run is late."""
+    a, b = await world.two()
+    await book_everywhere(introduction([b]), b, [b], [START + 2 * times.SECOND])
+    schedule = Schedule(repeat=times.HOUR, slip=10 * times.MINUTE)
+    task = await _led(a, (a, b), schedule=schedule, duration=times.MINUTE)
+    await a.execute("UPDATE planning SET next_run_at = $1", START + 2 * times.SECOND)
+    await a.plan()
+    (slot, start), *others = await _placed(a, task)
+    assert (slot, start) == (START + 2 * times.SECOND, START + 2 * times.SECOND + DURATION)
+    assert others == [(slot + n * times.HOUR, slot + n * times.HOUR) for n in range(1, 24)]
+
+
+async def test_runs_that_fill_their_interval_skip_none(world: World) -> None:
+    """A run that ends on the next grid point and skips it: every point has its run."""
+    a = await world.site("a")
+    schedule = Schedule(start=HOUR, repeat=DURATION, until=HOUR + 12 * DURATION)
+    task = await _led(a, [a], schedule=schedule)
+    await a.plan()
+    grid = [HOUR + number * DURATION for number in range(12)]
+    assert await _placed(a, task) == [(at, at) for at in grid]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "slots"),
+    [
+        (
+            Schedule(start=HOUR, repeat=40 * times.DAY),
+            [HOUR + number * 40 * times.DAY for number in range(4)],
+        ),
+        (
+            Schedule(start=START, cron="0 0 1 */3 *", timezone="UTC"),
+            [
+                times.parse_instant(f"{day}T00:00:00Z")
+                for day in ("2027-01-01", "2027-04-01", "2027-07-01", "2027-10-01")
+            ],
+        ),
+    ],
+    ids=["interval", "cron"],
+)
+async def test_a_repeat_longer_than_runs_are_kept_goes_on(
+    world: World, schedule: Schedule, slots: list[int]
+) -> None:
+    """A repeat longer than the keep time that dies with its runs: the task goes on."""
+    a, b = await world.two()
+    task = await _led(a, (a, b), schedule=schedule)
+    for slot in slots:
+        world.clock.move_to(slot - 2 * times.HOUR)
+        for site in (a, b):
+            await site.node._purge()
+            assert len(await site.rows("SELECT FROM run")) == 0
+        await _plan_all(a)
+        assert await _placed(a, task) == await _placed(b, task) == [(slot, slot)]
+        for site in (a, b):
+            await site.execute("UPDATE run SET state = 'finished'")
+
+
+# -- nodes that do not agree, or are away ----------------------------------------------------------
+
+
+async def test_a_participant_that_was_away_learns_of_a_cancel(world: World) -> None:
+    """A deletion that is tried once and forgotten: the participant learns of it when it is back."""
+    a, b = await world.two()
+    task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
+    await a.plan()
+    world.cut = {frozenset("ab")}
+    await a.node.ending.cancel_task(task.task)
+    await world.pass_time(10 * times.MINUTE, times.MINUTE)
+    assert list((await b.states()).values()) == ["scheduled"]
+    world.cut = set()
+    await world.pass_time(10 * times.MINUTE, times.MINUTE)
+    assert list((await b.states()).values()) == ["cancelled"]
+    assert await a.letters() == []
+
+
+async def test_a_clock_that_is_off_is_a_reason_and_no_end(world: World) -> None:
+    """Clocks that differ and end the run: it waits with both figures until they agree."""
+    a = await world.site("a")
+    b = await world.site("b", ManualClock(START + 90 * times.SECOND))
+    task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
+    await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    assert "90.0 s ahead" in (await a.reason(run) or "")
+    a.clock.advance(90 * times.SECOND)
+    await a.plan()
+    assert await _placed(a, task) == await _placed(b, task) == [(HOUR, HOUR)]

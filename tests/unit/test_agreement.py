@@ -1,0 +1,68 @@
+"""What participants agree on when all are asked to hold."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.planning.agreement import agree
+from node.model.errors import ParleyError, PeerUnreachable
+from node.model.wire.participants import HoldAnswer, Refusal
+
+RUNS = [UUID(int=number) for number in range(4)]
+
+SAID = st.sampled_from(["held", "refused", "nothing"])
+ANSWERS = st.lists(
+    st.none() | st.lists(SAID, min_size=len(RUNS), max_size=len(RUNS)), min_size=1, max_size=4
+)
+"""Of each participant: what it says of each run, or None for one that does not answer."""
+
+
+def answer_of(said: list[str] | None) -> HoldAnswer | ParleyError:
+    """The wire document, or the error in its place."""
+    if said is None:
+        return PeerUnreachable("is away")
+    return HoldAnswer(
+        held=tuple(run for run, word in zip(RUNS, said, strict=True) if word == "held"),
+        refused=tuple(
+            Refusal(run=run, reason="is busy")
+            for run, word in zip(RUNS, said, strict=True)
+            if word == "refused"
+        ),
+    )
+
+
+@given(ANSWERS)
+def test_a_run_is_kept_exactly_if_all_hold_it(answers: list[list[str] | None]) -> None:
+    """One refusal, one silence or one error is enough to keep a run from being booked."""
+    agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
+    for index, run in enumerate(RUNS):
+        by_all = all(said is not None and said[index] == "held" for said in answers)
+        assert (run in agreed.held) is by_all
+        assert (run in agreed.refused) is not by_all
+
+
+@given(ANSWERS)
+def test_every_refusal_says_who_and_why(answers: list[list[str] | None]) -> None:
+    """The reason of a run names a participant that does not hold it, with that one's words."""
+    agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
+    words = {"refused": "is busy", "nothing": "it does not say that it holds it"}
+    for index, run in enumerate(RUNS):
+        possible = {
+            f"n{place}: {'is away' if said is None else words[said[index]]}"
+            for place, said in enumerate(answers)
+            if said is None or said[index] != "held"
+        }
+        assert not possible or agreed.refused[run] in possible
+
+
+@given(ANSWERS)
+def test_the_outcome_tells_a_conflict_from_a_fault(answers: list[list[str] | None]) -> None:
+    """Booked is all, partly booked is some, and nothing is a conflict unless somebody is silent."""
+    agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
+    silent = None in answers
+    expected = {len(RUNS): "booked", 0: "no answer" if silent else "conflict"}
+    assert agreed.outcome == expected.get(len(agreed.held), "partly booked")
+    assert bool(agreed.failed) is silent

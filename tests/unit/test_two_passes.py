@@ -1,0 +1,179 @@
+"""From the runs on several time lines to a start: both passes, against every start tried slowly."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.planning.agenda import Slot
+from lead.planning.placement import Choice, Offer, choose
+from lead.planning.selection import Candidate, select
+from node.model.classes import SchedulingClass
+from node.model.timeline import Booking, Question, answer, displaced
+
+LAST = 24
+TASK = UUID(int=99)
+MUTUAL = {
+    frozenset({SchedulingClass.EXCLUSIVE}),
+    frozenset({SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}),
+}
+"""The pairs of classes that may not overlap; of one class with itself only exclusive."""
+
+patient = settings(deadline=None, max_examples=100)
+
+
+@st.composite
+def time_lines(draw: st.DrawFn) -> list[Booking]:
+    """The runs of one node: any classes, priorities and states of being started."""
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(SchedulingClass),
+                st.integers(-1, 2),
+                st.integers(0, LAST),
+                st.integers(1, 10),
+                st.booleans(),
+            ),
+            max_size=5,
+        )
+    )
+    return [
+        Booking(UUID(int=number), TASK, "idle", kind, priority, start, start + length, fixed)
+        for number, (kind, priority, start, length, fixed) in enumerate(drawn)
+    ]
+
+
+QUESTIONS = st.builds(
+    lambda kind, start, length, duration, priority: Question(
+        [(start, start + length)], kind, duration, priority, 0, LAST + 12
+    ),
+    st.sampled_from(SchedulingClass),
+    st.integers(0, 12),
+    st.integers(1, 18),
+    st.integers(1, 5),
+    st.integers(-1, 2),
+)
+NODES = st.lists(time_lines(), min_size=1, max_size=3)
+
+
+def met(question: Question, start: int, booked: list[Booking]) -> list[Booking]:
+    """The runs a run from this start may not overlap and does, instant by instant."""
+    instants = set(range(start, start + question.duration))
+    return [
+        booking
+        for booking in booked
+        if frozenset({question.scheduling_class, booking.scheduling_class}) in MUTUAL
+        and instants & set(range(booking.starts_at, booking.ends_at))
+    ]
+
+
+def expected(question: Question, nodes: list[list[Booking]]) -> tuple[int, bool] | None:
+    """The earliest start that meets nothing anywhere, else the earliest that lower ones leave."""
+    [(first, end)] = question.windows
+    last = min(end, question.latest) - question.duration
+    starts = range(max(first, question.earliest), last + 1)
+    for displacing in (False, True):
+        for start in starts:
+            in_the_way = [one for booked in nodes for one in met(question, start, booked)]
+            stays = [
+                one
+                for one in in_the_way
+                if not displacing or one.fixed or one.priority >= question.priority
+            ]
+            if not stays:
+                return start, displacing
+    return None
+
+
+def placed(
+    question: Question, nodes: list[list[Booking]], rng: random.Random | None = None
+) -> Choice | None:
+    """What the product chooses: every node's answer, then the choice."""
+    answers = [answer(question, booked) for booked in nodes]
+    offers = [Offer("node", one.free, one.free_displacing) for one in answers]
+    [window] = question.windows
+    chosen = choose([Slot(window[0], 1, *window)], offers, question.duration, rng)
+    return chosen[0] if chosen else None
+
+
+@patient
+@given(QUESTIONS, NODES)
+def test_the_first_start_of_the_first_pass_that_has_one(
+    question: Question, nodes: list[list[Booking]]
+) -> None:
+    """All nodes together get the start that trying every instant in both passes would find."""
+    choice = placed(question, nodes)
+    found = None if choice is None else (choice.starts_at, choice.displacing)
+    assert found == expected(question, nodes)
+
+
+@patient
+@given(QUESTIONS, NODES, st.none() | st.integers(0, 9).map(random.Random))
+def test_only_those_in_the_way_give_way_and_then_nothing_is(
+    question: Question, nodes: list[list[Booking]], rng: random.Random | None
+) -> None:
+    """On each node just the runs that are met are displaced, and in the first pass none is."""
+    choice = placed(question, nodes, rng)
+    if choice is None:
+        return
+    for booked in nodes:
+        gone = displaced(question, choice.starts_at, booked)
+        assert gone == met(question, choice.starts_at, booked)
+        assert choice.displacing or gone == []
+        assert all(one.priority < question.priority and not one.fixed for one in gone)
+
+
+@patient
+@given(QUESTIONS, NODES)
+def test_equal_priorities_never_displace_each_other(
+    question: Question, nodes: list[list[Booking]]
+) -> None:
+    """Among runs of one priority the first to be booked keeps its time, whoever asks later."""
+    equal = [[replace(one, priority=question.priority) for one in booked] for booked in nodes]
+    choice = placed(question, equal)
+    assert choice is None or not choice.displacing
+    assert all(displaced(question, start, b) == [] for b in equal for start in range(LAST))
+
+
+INSTANTS = st.integers(0, 3)
+CANDIDATES = st.lists(
+    st.builds(
+        Candidate,
+        task=st.uuids().map(str),
+        next_run_at=st.none() | INSTANTS,
+        plan_at=st.none() | INSTANTS,
+        leased_until=st.none() | INSTANTS,
+        added_at=st.integers(0, 99),
+    ),
+    max_size=12,
+    unique_by=lambda one: one.added_at,
+)
+
+
+@patient
+@given(CANDIDATES, INSTANTS, INSTANTS, st.integers(0, 5))
+def test_idle_workers_take_the_soonest_and_of_these_the_oldest(
+    candidates: list[Candidate], now: int, before: int, idle: int
+) -> None:
+    """Nobody who is due is left out while one that is later, or younger, is taken."""
+    taken = select(candidates, now, before, idle)
+    left = [one for one in candidates if one not in taken]
+    due = [
+        one
+        for one in candidates
+        if None not in {one.plan_at, one.next_run_at}
+        and (one.plan_at or 0) <= now
+        and (one.next_run_at or 0) < before
+        and (one.leased_until or 0) <= now
+    ]
+    assert len(taken) == min(idle, len(due))
+    assert all(one in due for one in taken)
+    keys = [((one.next_run_at or 0), one.added_at) for one in taken]
+    assert keys == sorted(keys)
+    for other in left:
+        if other in due and keys:
+            assert ((other.next_run_at or 0), other.added_at) > keys[-1]
