@@ -98,12 +98,20 @@ class Reach:
         if identity in self._silences:
             self._put_off[identity] = self._silences[identity].ask_at
 
+    def closed(self) -> list[str]:
+        """Of those, the ones that nobody may ask now."""
+        now = self._clock.now()
+        return [identity for identity in self.shut() if not self._places(identity, now)]
+
     def next_opening(self) -> int | None:
-        """When a silent participant may be asked again, if none is being asked now."""
-        return min(
-            (s.ask_at for identity, s in self._silences.items() if not self._asking[identity]),
-            default=None,
-        )
+        """When another silent participant may be asked again.
+
+        One that may be asked by now is asked when a task that needs it is due, not before.
+        """
+        now = self._clock.now()
+        silences = self._silences.items()
+        later = (s.ask_at for identity, s in silences if not self._asking[identity])
+        return min((ask_at for ask_at in later if ask_at > now), default=None)
 
     def reached(self, name: str) -> None:
         """Somebody else has seen that this node answers: ask it now."""

@@ -98,7 +98,7 @@ class Workers:
         if len(claims) == idle:
             return self._poll_s
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before, self._reach.shut())
+            due = await planning.next_due(connection, before, self._reach.closed())
             beyond = await planning.next_to_come(connection, before)
         # One whose slots are too far away is due when the first of them comes near enough.
         near_at = None if beyond is None else beyond - self._horizon
