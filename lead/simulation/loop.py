@@ -25,7 +25,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 AnyCoroutine = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
-STANDSTILL = 2_000_000
+STANDSTILL = 200_000
 """So many steps without time passing are no program but an endless loop."""
 _PRUNE_FROM = 256
 
