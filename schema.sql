@@ -8,7 +8,7 @@ CREATE TABLE schema_version (
 );
 COMMENT ON TABLE schema_version IS
 'One row: the version of this file. A program of another version refuses the database.';
-INSERT INTO schema_version (version) VALUES (1);
+INSERT INTO schema_version (version) VALUES (2);
 
 ---------------------------------------------------------------------------------------------------
 -- Types
@@ -102,6 +102,9 @@ CREATE TABLE task (
     campaign text,
     reference jsonb,
     lease_epoch bigint NOT NULL DEFAULT 0,
+    revision integer NOT NULL DEFAULT 1,
+    freeing jsonb,
+    paused_at timestamptz,
     created_at timestamptz NOT NULL,
     ended_at timestamptz,
     CHECK (duration > interval '0')
@@ -114,6 +117,10 @@ COMMENT ON COLUMN task.participant IS 'This node''s place among them; null where
 COMMENT ON COLUMN task.addresses IS 'Host as written in the spec -> address that is measured.';
 COMMENT ON COLUMN task.schedule IS 'The schedule as asked for, defaults filled in.';
 COMMENT ON COLUMN task.lease_epoch IS 'Highest lease epoch seen for it; older messages are refused.';
+COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pauses, resumptions. Older introductions and holds are refused.';
+COMMENT ON COLUMN task.freeing IS
+'(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
+COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 CREATE INDEX task_created ON task (created_at DESC, id);
 
 CREATE TABLE planning (
@@ -140,6 +147,7 @@ COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; s
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
+CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 ---------------------------------------------------------------------------------------------------
@@ -199,6 +207,9 @@ CREATE TABLE run (
     state run_state NOT NULL,
     reason text,
     displaced_by uuid,
+    freed boolean NOT NULL DEFAULT false,
+    spec jsonb,
+    tool text,
     started_at timestamptz,
     finished_at timestamptz,
     process_id integer,
@@ -221,6 +232,9 @@ COMMENT ON COLUMN run.participant IS 'This node''s place in the run; null where 
 COMMENT ON COLUMN run.lane IS
 'What it occupies beside its time: everything (exclusive), one number (normal), nothing (background).';
 COMMENT ON COLUMN run.reason IS 'Why it did not happen, or what went wrong: one sentence.';
+COMMENT ON COLUMN run.freed IS 'Given up because the task was changed: its slot may be planned again, as another attempt.';
+COMMENT ON COLUMN run.spec IS 'What it was booked to measure, where the task was edited since; null: what the task says.';
+COMMENT ON COLUMN run.tool IS 'The tool it was booked with, where the task was edited since.';
 COMMENT ON COLUMN run.started_at IS 'When this node''s part really started.';
 COMMENT ON COLUMN run.result IS 'The merged result (at the lead).';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
@@ -230,6 +244,27 @@ CREATE INDEX run_starts ON run (starts_at, id);
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');
 CREATE INDEX run_waiting ON run (task_id) WHERE state = 'waiting';
 CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
+
+CREATE FUNCTION tell_freed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'freed %s %s',
+        (extract(EPOCH FROM OLD.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_freed() IS
+'Notifies of the span, in microseconds since 1970, that a run has given back: those who were refused it may want it.';
+CREATE TRIGGER run_freed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.lane IS NOT NULL AND old.state IN ('booked', 'running')
+    AND new.state NOT IN ('booked', 'running', 'set-aside')
+)
+EXECUTE FUNCTION tell_freed();
+CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
+WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
+EXECUTE FUNCTION tell_freed();
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -297,7 +332,7 @@ SELECT
     run.id AS run_id,
     run.task_id,
     task.test,
-    task.tool,
+    coalesce(run.tool, task.tool) AS tool,
     run.scheduling_class,
     run.priority,
     CASE

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain
 from uuid import UUID, uuid5
 
 import structlog
@@ -17,12 +17,13 @@ import structlog
 from lead.participants import Participant
 from lead.store import planning
 from node.clock import Clock
+from node.gathering import Gathering
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
-from node.model.wire.participants import CommitRequest, HoldRequest
+from node.model.wire.participants import CommitRequest
 from node.store import outbox
 from node.store.database import Connection, Database
-from node.store.outbox import Kind, Message
+from node.store.outbox import Kind, Message, Post
 
 FIRST_TRY_FOR = 5 * times.SECOND
 """The outbox leaves a new message alone so long: the worker that made it delivers it at once."""
@@ -31,13 +32,24 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
+class Told:
+    """What was decided on an exchange, for its participants: a commit, or without it a release."""
+
+    exchange: UUID
+    task: UUID
+    commit: CommitRequest | None
+    participants: Sequence[Participant]
+
+
+@dataclass(frozen=True)
 class Letter:
     """A commit or release to one participant, written but not yet acknowledged."""
 
     id: int
     participant: Participant
-    kind: Kind
-    body: dict[str, Any]
+    exchange: UUID
+    task: UUID
+    commit: CommitRequest | None
 
 
 class Delivery:
@@ -55,61 +67,76 @@ class Delivery:
         self._clock = clock
         self._participant_of = participant_of
         self._lose_run = lose_run
+        self._delivered: Gathering[list[int], None] = Gathering(self._acknowledge)
 
-    async def write(
-        self,
-        connection: Connection,
-        participants: Sequence[Participant],
-        kind: Kind,
-        body: dict[str, Any],
-        now: int,
-    ) -> list[Letter]:
-        """Write one letter to each participant, in the transaction of the decision."""
-        identities = [participant.identity for participant in participants]
-        ids = await outbox.post(connection, identities, kind, body, now, FIRST_TRY_FOR)
-        return [
-            Letter(number, participant, kind, body)
-            for number, participant in zip(ids, participants, strict=True)
+    async def write(self, connection: Connection, told: Sequence[Told], now: int) -> list[Letter]:
+        """Write one letter to each participant, in the transaction of the decision.
+
+        In the outbox they only name the exchange: what was decided stands in the negotiation.
+        """
+        drafts = [
+            Letter(0, participant, each.exchange, each.task, each.commit)
+            for each in told
+            for participant in each.participants
         ]
+        posts = [
+            Post(
+                draft.participant.identity,
+                Kind.RELEASE if draft.commit is None else Kind.COMMIT,
+                {"exchange": str(draft.exchange), "task": str(draft.task)},
+            )
+            for draft in drafts
+        ]
+        ids = await outbox.post_all(connection, posts, now, FIRST_TRY_FOR)
+        return [replace(draft, id=number) for number, draft in zip(ids, drafts, strict=True)]
 
     async def send(self, letters: Sequence[Letter]) -> None:
         """Try each at once; what fails is left to the outbox."""
         done = await asyncio.gather(*(self._try(letter) for letter in letters))
         delivered = [letter.id for letter, was in zip(letters, done, strict=True) if was]
         if delivered:
-            async with self._database.connection() as connection:
-                await outbox.delivered(connection, delivered)
+            await self._delivered.ask(delivered)
+
+    async def _acknowledge(self, delivered: Sequence[list[int]]) -> list[None]:
+        async with self._database.connection() as connection:
+            await outbox.delivered(connection, list(chain.from_iterable(delivered)))
+        return [None] * len(delivered)
 
     async def _try(self, letter: Letter) -> bool:
         try:
-            await self._hand_over(letter.participant, letter.kind, letter.body)
+            await self._hand_over(letter.participant, letter.exchange, letter.task, letter.commit)
         except ParleyError:
             return False
         return True
 
     async def deliver(self, message: Message) -> None:
         """One message of the outbox."""
+        exchange, task = UUID(message.body["exchange"]), UUID(message.body["task"])
+        commit = None
+        if message.kind is Kind.COMMIT:
+            async with self._database.connection() as connection:
+                commit = await planning.committed(connection, exchange)
+            if commit is None:
+                return  # Its task has been forgotten since.
         try:
             participant = self._participant_of(message.node)
         except NotFound:
-            if message.kind is Kind.COMMIT:
-                commit = CommitRequest.model_validate(message.body["commit"])
+            if commit is not None:
                 await self._lose(set(commit.runs), "a node that is not known here any more")
             return
-        await self._hand_over(participant, message.kind, message.body)
+        await self._hand_over(participant, exchange, task, commit)
 
-    async def _hand_over(self, participant: Participant, kind: Kind, body: dict[str, Any]) -> None:
-        exchange, task = UUID(body["exchange"]), UUID(body["task"])
-        if kind is Kind.RELEASE:
+    async def _hand_over(
+        self, participant: Participant, exchange: UUID, task: UUID, commit: CommitRequest | None
+    ) -> None:
+        if commit is None:
             await participant.release(exchange, task)
             return
-        commit = CommitRequest.model_validate(body["commit"])
         try:
             answered = await participant.commit(exchange, commit)
             lost: set[UUID] = set()
             if answered.late:
-                hold = HoldRequest.model_validate(body["hold"])
-                lost = await self._book_again(participant, exchange, hold, commit)
+                lost = await self._book_again(participant, exchange, commit)
         except NotAuthenticated:
             raise
         except RequestError as error:
@@ -123,18 +150,17 @@ class Delivery:
             await self._lose_run(run, f"{name} had dropped the hold before the commit came")
 
     async def _book_again(
-        self, participant: Participant, exchange: UUID, hold: HoldRequest, commit: CommitRequest
+        self, participant: Participant, exchange: UUID, commit: CommitRequest
     ) -> set[UUID]:
         """Book the same runs again, but for those that have ended; those that cannot be."""
         again = uuid5(exchange, "again")
+        async with self._database.connection() as connection:
+            hold = await planning.held_again(connection, exchange, commit.runs)
         now = self._clock.now()
-        lost = {run.run for run in hold.runs if run.starts_at <= now}
-        in_time = tuple(
-            run.model_copy(update={"displacing": False}) for run in hold.runs if run.run not in lost
-        )
-        if in_time:
-            request = hold.model_copy(update={"runs": in_time})
-            answered = await participant.hold(again, request)
+        lost = {run.run for run in hold.runs if run.starts_at <= now} if hold else set()
+        in_time = tuple(run for run in hold.runs if run.run not in lost) if hold else ()
+        if hold is not None and in_time:
+            answered = await participant.hold(again, hold.model_copy(update={"runs": in_time}))
             # What ends from here on is told to a participant that knows the run.
             async with self._database.connection() as connection:
                 ended = await planning.ended(connection, [run.run for run in in_time])

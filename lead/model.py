@@ -33,6 +33,8 @@ class Claim:
     campaign: str | None
     reference: Any
     created_at: int
+    revision: int = 1
+    freeing: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

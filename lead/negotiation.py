@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from lead.model import Claim
-from lead.participants import Participant
+from lead.participants import Participant, Proposing
 from lead.planning.agenda import Slot
 from lead.planning.agreement import agree
 from lead.planning.placement import Choice, Offer, choose
-from lead.planning.reasons import sentence, trace, why_unplaced
+from lead.planning.reasons import sentence, trace, why_not
 from lead.store import planning
+from lead.store.planning import Opening
 from node.clock import Clock
+from node.gathering import Gathering
 from node.model import times
 from node.model.errors import NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
@@ -101,6 +103,55 @@ class Exchange:
         self.commit = CommitRequest(runs=kept, data=self.commit.data) if kept else None
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a participant's answer is of no use: it is ``unreachable``, or its ``clock`` is off."""
+
+    reason: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the participants offer, in their order, and who could not be asked."""
+
+    offers: list[Offer] = field(default_factory=list)
+    proposals: dict[str, Proposal] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+
+async def ask(
+    participants: Sequence[Proposing], request: ProposalRequest, clock: Clock, clock_limit: int
+) -> Asked:
+    """Proposals of all participants, asked at once; nothing is booked by it.
+
+    A clock further than ``clock_limit`` (microseconds) from this node's makes a proposal useless.
+    """
+    asked_at = clock.now()
+    answers = await _all([participant.propose(request) for participant in participants])
+    answered_at = clock.now()
+    asked = Asked()
+    for participant, answered in zip(participants, answers, strict=True):
+        if isinstance(answered, ParleyError):
+            asked.failures[participant.name] = Failure(answered.detail, "unreachable")
+            continue
+        off = _clock_offset(answered.now, asked_at, answered_at)
+        if abs(off) > clock_limit:
+            reason = _clocks(participant.name, answered.now, answered_at, off)
+            asked.failures[participant.name] = Failure(reason, "clock")
+            continue
+        asked.proposals[participant.name] = answered
+        displacing = answered.free if answered.free_displacing is None else answered.free_displacing
+        asked.offers.append(Offer(participant.name, answered.free, displacing))
+    return asked
+
+
+def cut_short(slots: Sequence[Slot], proposals: Mapping[str, Proposal], within: int) -> bool:
+    """Whether somebody books less far ahead than one of these that ends ``within`` the horizon."""
+    latest = min(proposal.horizon for proposal in proposals.values())
+    return any(latest < slot.end <= within for slot in slots)
+
+
 class Negotiator:
     """Leads exchanges with the participants of a task."""
 
@@ -109,6 +160,7 @@ class Negotiator:
         self._database = database
         self._clock = clock
         self._terms = terms
+        self._openings: Gathering[Opening, bool] = Gathering(self._open_all)
 
     @property
     def hold_life(self) -> int:
@@ -131,21 +183,23 @@ class Negotiator:
         await self._propose(claimed, participants, done)
         if done.reasons:
             return done
-        if within is not None:
-            latest = min(proposal.horizon for proposal in done.proposals.values())
-            done.beyond = any(latest < slot.end <= within for slot in slots)
-            if done.beyond:
-                return done
-        done.choices = choose(slots, done.offers, claimed.duration, _rng(claimed))
-        chosen = {choice.slot.nominal for choice in done.choices}
-        for index, slot in enumerate(slots):
-            if slot.nominal not in chosen:
-                done.reasons[slot.nominal] = why_unplaced(
-                    index, slot, claimed.duration, done.offers, done.proposals
-                )
+        done.beyond = within is not None and cut_short(slots, done.proposals, within)
+        if done.beyond:
+            return done
+        rng = drawing(claimed.task, claimed.lease_epoch, claimed.schedule)
+        done.choices = choose(slots, done.offers, claimed.duration, rng)
+        done.reasons = why_not(slots, done.choices, claimed.duration, done.offers, done.proposals)
         if done.choices:
             await self._hold(claimed, participants, done)
         return done
+
+    async def _open_all(self, openings: Sequence[Opening]) -> list[bool]:
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            opened = await planning.open_negotiations(
+                connection, openings, now, now + self._terms.hold_life
+            )
+        return [opening.exchange in opened for opening in openings]
 
     async def _propose(
         self, claimed: Claim, participants: Sequence[Participant], done: Exchange
@@ -158,46 +212,29 @@ class Negotiator:
             priority=claimed.priority,
             windows=tuple((slot.start, slot.end) for slot in done.slots),
         )
-        asked_at = self._clock.now()
-        answers = await _all([participant.propose(request) for participant in participants])
-        answered_at = self._clock.now()
-        for participant, answered in zip(participants, answers, strict=True):
-            if isinstance(answered, ParleyError):
-                done.refusals[participant.name] = answered.detail
-                done.fail(answered.detail, "unreachable")
-                return
-            off = _clock_offset(answered.now, asked_at, answered_at)
-            if abs(off) > self._terms.clock_limit:
-                reason = _clocks(participant.name, answered.now, answered_at, off)
-                done.refusals[participant.name] = reason
-                done.fail(reason, "clock")
-                return
-            done.proposals[participant.name] = answered
-            displacing = (
-                answered.free if answered.free_displacing is None else answered.free_displacing
-            )
-            done.offers.append(Offer(participant.name, answered.free, displacing))
+        asked = await ask(participants, request, self._clock, self._terms.clock_limit)
+        done.proposals, done.offers = asked.proposals, asked.offers
+        done.refusals |= {name: failure.reason for name, failure in asked.failures.items()}
+        for failure in asked.failures.values():
+            done.fail(failure.reason, failure.outcome)
+            return
 
     async def _hold(
         self, claimed: Claim, participants: Sequence[Participant], done: Exchange
     ) -> None:
         done.id = exchange_id(TaskId(claimed.task), claimed.lease_epoch, 1)
         requests = {choice.slot.nominal: _run_request(claimed, choice) for choice in done.choices}
-        now = self._clock.now()
-        async with self._database.transaction() as connection:
-            ids = [request.run for request in requests.values()]
-            expires_at = now + self._terms.hold_life
-            if not await planning.open_negotiation(
-                connection, done.id, claimed, ids, now, expires_at
-            ):
-                done.fail("another worker has taken the task over", "lease lost")
-                done.id = None
-                return
+        opening = Opening(done.id, claimed, [request.run for request in requests.values()])
+        if not await self._openings.ask(opening):
+            done.fail("another worker has taken the task over", "lease lost")
+            done.id = None
+            return
         request = HoldRequest(
             task=claimed.task,
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
+            revision=claimed.revision,
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
@@ -248,11 +285,11 @@ def _run_request(claimed: Claim, choice: Choice) -> RunRequest:
     )
 
 
-def _rng(claimed: Claim) -> random.Random | None:
+def drawing(task: UUID, lease_epoch: int, schedule: Mapping[str, Any]) -> random.Random | None:
     """For a random slip: seeded by task and attempt, so that the same state plans the same."""
-    if not claimed.schedule.get("slip_random"):
+    if not schedule.get("slip_random"):
         return None
-    return random.Random(f"{claimed.task} {claimed.lease_epoch}")
+    return random.Random(f"{task} {lease_epoch}")
 
 
 def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:

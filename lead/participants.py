@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -17,21 +18,38 @@ from node.model.wire.participants import (
 )
 
 
-class Participant(Protocol):
-    """A node that takes part in a task, as its lead sees it.
+class Proposing(Protocol):
+    """A node that says when it has time.
 
-    Every method raises :class:`node.model.errors.PeerError` where there is no sensible answer.
+    Every method of these ports raises :class:`node.model.errors.PeerError` where there is no
+    sensible answer.
     """
 
     identity: str
     name: str
 
-    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
-        """Make a task known; it is accepted or refused."""
-        ...
-
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Free ranges in the windows, both passes at once."""
+        ...
+
+
+class Adviser(Proposing, Protocol):
+    """A node that is asked what would happen; nothing is booked or kept there."""
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """Whether it would accept this task."""
+        ...
+
+    async def outlook(self, request: OutlookRequest) -> Outlook:
+        """What these runs would displace there, and how full it would be with them."""
+        ...
+
+
+class Participant(Proposing, Protocol):
+    """A node that takes part in a task, as its lead sees it."""
+
+    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
+        """Make a task known; it is accepted or refused."""
         ...
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:

@@ -104,14 +104,9 @@ class Reach:
         return [identity for identity in self.shut() if not self._places(identity, now)]
 
     def next_opening(self) -> int | None:
-        """When another silent participant may be asked again.
-
-        One that may be asked by now is asked when a task that needs it is due, not before.
-        """
+        """When the next silent participant may be asked again; who may be now is not waited for."""
         now = self._clock.now()
-        silences = self._silences.items()
-        later = (s.ask_at for identity, s in silences if not self._asking[identity])
-        return min((ask_at for ask_at in later if ask_at > now), default=None)
+        return min((s.ask_at for s in self._silences.values() if s.ask_at > now), default=None)
 
     def reached(self, name: str) -> None:
         """Somebody else has seen that this node answers: ask it now."""

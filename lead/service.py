@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from lead.conclusion import Conclusions
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -68,6 +69,7 @@ class Lead:
             negotiator=Negotiator(database, clock, terms),
             reach=reach,
             delivery=delivery,
+            conclusions=Conclusions(database, clock, delivery, rng),
             participant_of=powers.participant_of,
             choose_tool=powers.choose_tool,
             refuse_task=powers.refuse_task,

@@ -54,6 +54,7 @@ class Workers:
         self._poll_s = poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
         self._woken = asyncio.Event()
+        self._abort_at = 0
 
     def heard(self, notice: Notice) -> None:
         """A new or changed task, or notifications may have been lost."""
@@ -112,7 +113,9 @@ class Workers:
         until = now + self._lease
         claims: list[Claim] = []
         async with self._database.transaction() as connection:
-            await planning.abort_stale(connection, now)
+            if now >= self._abort_at:
+                await planning.abort_stale(connection, now)
+                self._abort_at = now + times.SECOND
             for participant, places in self._reach.openings():
                 count = min(places, idle - len(claims))
                 found = await planning.claim(

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -26,16 +27,17 @@ from node.model.errors import (
     RequestError,
     ToolUnavailable,
 )
-from node.model.recurrence import validate
+from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.times import format_instant
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
-from node.model.wire.tasks import Participant, TaskDocument
+from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
 from node.plugins.contracts import Test, Tool
 from node.store import bookings, outbox, tasks
 from node.store.database import Database
 from node.store.nodes import KnownNode
+from node.store.tasks import StoredTask
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Makes a task known to one node, this one included; raises :class:`PeerError` without answer."""
@@ -85,10 +87,10 @@ class Admission:
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
         draft = self.draft(document)
-        introduction = await self._ask_all(draft)
+        introduction = await self._ask_all(draft.introduction)
         try:
-            introduction = self._with_tool(introduction)
-        except ToolUnavailable as error:
+            introduction = self._agreed(introduction)
+        except (RefusedByParticipant, ToolUnavailable) as error:
             await self._withdraw(introduction, error.detail)
             raise
         if await self._keep(introduction, draft.first_slot, key, digest):
@@ -108,27 +110,46 @@ class Admission:
             raise Conflict(msg)
         return found[1]
 
-    def draft(self, document: TaskDocument) -> Draft:
-        """Check a document against what this node knows; nothing is asked or kept."""
+    async def ask(self, document: TaskDocument, known: StoredTask) -> Introduction:
+        """A task as it would be under an edited document; nothing is kept, here or anywhere.
+
+        Who cannot be reached is asked later, and counts as having the tools it had.
+
+        :raises InvalidDocument: a field is wrong.
+        :raises RefusedByParticipant: somebody would not take part any more; says who and why.
+        :raises ToolUnavailable: there is no tool that all have.
+        """
+        introduction = self.draft(document, known).introduction
+        tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
+        listed = tuple(
+            p.model_copy(update={"tools": tools.get(p.node, ())}) for p in introduction.participants
+        )
+        asked = introduction.model_copy(update={"participants": listed, "keep": False})
+        return self._agreed(await self._ask_all(asked))
+
+    def draft(self, document: TaskDocument, known: StoredTask | None = None) -> Draft:
+        """Check a document against what this node knows; nothing is asked or kept.
+
+        ``known``: the document is an edit of this task, and is refused if others would take part.
+        """
         now = self._clock.now()
+        created_at = now if known is None else known.created_at
         test = self._capabilities.test(document.test.type)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
         tool = self._tool(document)
         duration = tool.duration(spec)
-        schedule = document.schedule.model_copy(update={"slip": default_slip(document.schedule)})
-        recurrence = recurrence_of(schedule, now)
+        schedule = document.schedule.at(now)
+        schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
+        recurrence = recurrence_of(schedule, created_at)
         faults = validate(recurrence, duration)
         if faults:
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
-        if slot is None:
-            raise InvalidDocument([FieldFault("/schedule", "leaves no run to come")])
-        if slot + recurrence.slip < now:
-            over = f"{format_instant(slot)} and its slip are over; give a start to come, or none"
-            raise InvalidDocument([FieldFault("/schedule/start", over)])
+        if known is None or schedule != Schedule.model_validate(known.schedule):
+            _check_to_come(recurrence, slot, now)
         introduction = Introduction(
-            task=self._new_id(),
+            task=self._new_id() if known is None else known.id,
             test=test.name,
             spec=spec.model_dump(mode="json", by_alias=True),
             tools=document.tools,
@@ -142,9 +163,12 @@ class Admission:
             schedule=schedule,
             campaign=document.campaign,
             reference=document.reference,
-            created_at=now,
+            created_at=created_at,
+            revision=1 if known is None else known.revision + 1,
         )
-        return Draft(test, tool, introduction, slot)
+        if known is not None:
+            _check_participants(document, introduction, known)
+        return Draft(test, tool, introduction, now if slot is None else slot)
 
     def _spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
@@ -178,18 +202,20 @@ class Admission:
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
         return self._capabilities.choose(document.test.type, document.tools, [])
 
-    async def _ask_all(self, draft: Draft) -> Introduction:
+    async def _ask_all(self, introduction: Introduction) -> Introduction:
         """Introduce the task to all at once; with what they said."""
-        introduction = draft.introduction
         answers = await asyncio.gather(
             *(self._ask(introduction, place) for place in range(len(introduction.participants)))
         )
-        asked = introduction.model_copy(update={"participants": tuple(answers)})
+        return introduction.model_copy(update={"participants": tuple(answers)})
+
+    def _agreed(self, introduction: Introduction) -> Introduction:
+        """The task with the tool that all have; what nobody refused."""
+        answers = introduction.participants
         refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
         if refusals:
-            await self._withdraw(asked, "; ".join(refusals))
             raise RefusedByParticipant("; ".join(refusals))
-        return asked
+        return self._with_tool(introduction)
 
     async def _ask(self, introduction: Introduction, place: int) -> Participant:
         participant = introduction.participants[place]
@@ -227,7 +253,7 @@ class Admission:
         tool = self._capabilities.choose(
             introduction.test,
             introduction.tools,
-            [p.tools for p in introduction.participants if p.accepted],
+            [p.tools for p in introduction.participants if p.accepted or p.tools],
         )
         spec = self._capabilities.spec(
             self._capabilities.test(introduction.test), introduction.spec
@@ -253,6 +279,30 @@ class Admission:
             await tasks.open_planning(connection, task.id, slot, plan_at)
             await bookings.notify(connection, "task", task.id, "active")
         return True
+
+
+def _check_to_come(recurrence: Recurrence, slot: int | None, now: int) -> None:
+    """Refuse a schedule that leaves nothing to plan."""
+    if slot is None:
+        raise InvalidDocument([FieldFault("/schedule", "leaves no run to come")])
+    if slot + recurrence.slip < now:
+        over = f"{format_instant(slot)} and its slip are over; give a start to come, or none"
+        raise InvalidDocument([FieldFault("/schedule/start", over)])
+
+
+def _check_participants(
+    document: TaskDocument, introduction: Introduction, known: StoredTask
+) -> None:
+    """Refuse an edit that makes a task another one: other nodes would take part."""
+    for new, old in zip_longest(introduction.participants, known.participants):
+        if new is None or old is None or new.node != old["node"]:
+            before = "nobody" if old is None else old["name"]
+            sentence = (
+                f"who takes part cannot be edited ({before} does); cancel this task and create "
+                "another one"
+            )
+            pointer = _pointer_of(document, None if new is None else new.name)
+            raise InvalidDocument([FieldFault(pointer, sentence)])
 
 
 def _participant(node: KnownNode) -> Participant:

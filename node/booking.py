@@ -327,7 +327,7 @@ class TimeLine:
         ended = {}
         for task, digest in asked.items():
             state, runs = known.get(task, ("unknown", []))
-            if state != "active":
+            if state not in {"active", "paused"}:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:
                 differing[task] = tuple(runs)
@@ -452,15 +452,19 @@ def _proposal(
 
 
 def _not_bookable(
-    request: HoldRequest, lead: str, standing: tuple[str, str, int] | None
+    request: HoldRequest, lead: str, standing: tuple[str, str, int, int] | None
 ) -> Conflict | NotFound:
     if standing is None:
         return NotFound(f"task {request.task} was never made known here; introduce it first")
-    state, known_lead, epoch = standing
+    state, known_lead, epoch, revision = standing
     if known_lead != lead:
         return Conflict(f"task {request.task} is led by another node")
+    if state in {"active", "paused"} and revision < request.revision:
+        return NotFound(f"task {request.task} is known here as it was before its last change")
     if state != "active":
         return Conflict(f"task {request.task} is {state} here")
+    if revision > request.revision:
+        return Conflict(f"task {request.task} has been changed since, revision {revision} is known")
     return Conflict(f"lease epoch {request.lease_epoch} is older than {epoch}, which is known here")
 
 

@@ -3,34 +3,90 @@
 from __future__ import annotations
 
 from node.capabilities import Capabilities
-from node.model.errors import InvalidDocument
-from node.model.wire.participants import Introduction, IntroductionAnswer
-from node.store import tasks
-from node.store.database import Database
+from node.clock import Clock
+from node.model.classes import SchedulingClass
+from node.model.errors import Conflict, InvalidDocument
+from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
+from node.model.wire.tasks import Participant, Schedule
+from node.store import bookings, changes, tasks
+from node.store.database import Connection, Database
 from node.store.tasks import StoredTask
 
 
 class Consent:
     """Accepts or refuses introductions."""
 
-    def __init__(self, database: Database, capabilities: Capabilities, identity: str) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+    ) -> None:
         """``identity`` is this node's."""
         self._database = database
+        self._clock = clock
         self._capabilities = capabilities
         self._identity = identity
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
-        """Check that this host can do its part; keep the task if it can."""
+        """Check that this host can do its part; keep the task if it can.
+
+        A change of a known task is heard in any case: what its lead has freed is free here, too.
+
+        :raises Conflict: a newer revision of the task is known here.
+        """
+        reason = self._why_not(introduction)
+        known = None
+        if lead != self._identity:
+            known = await self._database.settle(
+                lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
+            )
+        if known is not None and known.lead == lead and known.revision > introduction.revision:
+            msg = (
+                f"task {introduction.task} has been changed since revision "
+                f"{introduction.revision}: {known.revision} is known here"
+            )
+            raise Conflict(msg)
+        reason = reason or _not_open(lead, known)
+        if reason is not None:
+            return IntroductionAnswer(accepted=False, reason=reason)
+        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
+
+    async def _hear(
+        self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
+    ) -> StoredTask | None:
+        """Keep what the lead says; the task as it was known before."""
+        task, now = introduction.task, self._clock.now()
+        known = await tasks.lock(connection, task)
+        if not introduction.keep or (known is not None and known.lead != lead):
+            return known
+        if known is not None and introduction.freeing is not None:
+            await self._free(connection, known, introduction.freeing, now)
+        if known is not None and known.revision > introduction.revision:
+            return known
+        if kept:
+            await keep(connection, stored(introduction, lead), known, now)
+        # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
+        revision = introduction.revision if kept or known is None else known.revision
+        stands = await changes.stand(connection, task, revision, introduction.paused_at)
+        if stands and known is not None:
+            await bookings.notify(connection, "task", task, _word(introduction))
+        return known
+
+    async def _free(
+        self, connection: Connection, known: StoredTask, freeing: Freeing, now: int
+    ) -> None:
+        await changes.raise_epoch(connection, known.id, freeing.before_epoch)
+        freed = await changes.free_part(connection, known.id, freeing, now)
+        lost = await bookings.restore(connection, list(freed), now)
+        await bookings.tell_leads(connection, lost, now)
+        for run, stopped in freed.items():
+            if stopped:
+                await bookings.notify(connection, "run", run, known.id, "cancelled")
+
+    def judge(self, introduction: Introduction) -> IntroductionAnswer:
+        """What it would say to this introduction; nothing is kept."""
         reason = self._why_not(introduction)
         if reason is not None:
             return IntroductionAnswer(accepted=False, reason=reason)
-        offered = self._offered(introduction)
-        if lead != self._identity:
-            async with self._database.transaction() as connection:
-                if not await tasks.keep(connection, stored(introduction, lead)):
-                    taken = f"a task with the id {introduction.task} is led by another node"
-                    return IntroductionAnswer(accepted=False, reason=taken)
-        return IntroductionAnswer(accepted=True, tools=offered)
+        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
 
     def _offered(self, introduction: Introduction) -> tuple[str, ...]:
         return tuple(
@@ -57,6 +113,32 @@ class Consent:
         return None
 
 
+def _word(introduction: Introduction) -> str:
+    return "active" if introduction.paused_at is None else "paused"
+
+
+def _not_open(lead: str, known: StoredTask | None) -> str | None:
+    """Why nobody can bring a task up to date that was known here before."""
+    if known is None:
+        return None
+    if known.lead != lead:
+        return f"a task with the id {known.id} is led by another node"
+    if known.state not in {"active", "paused"}:
+        return f"the task is {known.state} here: {known.reason or 'its schedule is over'}"
+    return None
+
+
+async def keep(
+    connection: Connection, task: StoredTask, known: StoredTask | None, now: int
+) -> None:
+    """Write a task as it is from now on; the runs that stay are what they were booked as."""
+    if known is not None and (task.spec, task.tool) != (known.spec, known.tool):
+        await changes.keep_measured(connection, task.id)
+    await tasks.keep(connection, task)
+    if known is not None and task.priority != known.priority:
+        await changes.reprioritise(connection, task.id, task.priority, now)
+
+
 def stored(introduction: Introduction, lead: str) -> StoredTask:
     """The task as it is kept."""
     return StoredTask(
@@ -78,4 +160,29 @@ def stored(introduction: Introduction, lead: str) -> StoredTask:
         campaign=introduction.campaign,
         reference=introduction.reference,
         created_at=introduction.created_at,
+        revision=introduction.revision,
+    )
+
+
+def introduced(task: StoredTask, place: int) -> Introduction:
+    """A kept task as it is made known to one of its participants; the inverse of :func:`stored`."""
+    return Introduction(
+        task=task.id,
+        test=task.test,
+        spec=task.spec,
+        tools=tuple(task.tools),
+        tool=task.tool,
+        scheduling_class=SchedulingClass(task.scheduling_class),
+        duration=task.duration,
+        priority=task.priority,
+        participants=tuple(Participant.model_validate(p) for p in task.participants),
+        participant=place,
+        addresses=task.addresses,
+        schedule=Schedule.model_validate(task.schedule),
+        campaign=task.campaign,
+        reference=task.reference,
+        created_at=task.created_at,
+        revision=task.revision,
+        paused_at=task.paused_at,
+        freeing=None if task.freeing is None else Freeing.model_validate(task.freeing),
     )

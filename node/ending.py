@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from node.clock import Clock
+from node.model import times
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
@@ -20,6 +21,9 @@ from node.store import bookings, outbox, runs, tasks
 from node.store.database import Connection, Database
 from node.store.runs import LockedRun
 from node.store.tasks import StoredTask
+
+_ON_ITS_WAY = 30 * times.SECOND
+"""No message of a worker arrives later than so long after the end of its lease."""
 
 
 class Ending:
@@ -92,6 +96,8 @@ class Ending:
                 return
             # Displaced elsewhere after it had begun here: what is left is to stop it.
             await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
+        elif end.displaced_by is not None:
+            await runs.keep_winner(connection, run.id, end.displaced_by)
         lost = await bookings.restore(connection, [run.id], now)
         await bookings.tell_leads(connection, lost, now)
         await bookings.notify(connection, "run", run.id, run.task, end.state)
@@ -204,12 +210,16 @@ class Ending:
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)
-        await tasks.stop_planning(connection, task.id)
+        leased_until = await tasks.stop_planning(connection, task.id)
         await bookings.notify(connection, "task", task.id, state)
         others = _identities(task.participants) - {self._identity, sender}
         told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
         await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now)
+        if leased_until is not None:
+            # A worker may be making it known at this moment, to nodes that have it not ended yet.
+            again = max(0, leased_until - now) + _ON_ITS_WAY
+            await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now, again)
 
 
 def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:

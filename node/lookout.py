@@ -1,7 +1,8 @@
 """Looks after the other nodes now and then: who answers, and with the key that is pinned.
 
-What it finds is shown to people (the page, ``/v1/nodes``, ``/metrics``). Nothing is decided by it:
-whether a node can take part is found out by asking it.
+What it finds is shown to people (the page, ``/v1/nodes``, ``/metrics``), and letters to a node that
+answers do not wait out their pauses. Nothing else is decided by it: whether a node can take part is
+found out by asking it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from node.client.peers import Peers
 from node.clock import Clock
 from node.model.errors import PeerError, RequestError
 from node.peers import Directory
-from node.store import nodes
+from node.store import nodes, outbox
 from node.store.bookings import notify
 from node.store.database import Database
 from node.store.nodes import KnownNode
@@ -41,6 +42,7 @@ class Lookout:
                 known.identity for known, fault in zip(others, faults, strict=True) if fault is None
             ]
             await nodes.reached(connection, answered, now)
+            await outbox.hasten(connection, answered, now)
             for known, fault in zip(others, faults, strict=True):
                 if fault is not None:
                     await nodes.not_reached(connection, known.identity, now, fault)

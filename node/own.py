@@ -6,6 +6,8 @@ from uuid import UUID
 
 from node.booking import TimeLine
 from node.consent import Consent
+from node.interest import Interest
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -16,25 +18,44 @@ from node.model.wire.participants import (
     Proposal,
     ProposalRequest,
 )
+from node.prospect import Prospect
 
 
 class OwnNode:
     """Calls the time line directly."""
 
-    def __init__(self, identity: str, name: str, time_line: TimeLine, consent: Consent) -> None:
+    def __init__(
+        self,
+        identity: str,
+        name: str,
+        time_line: TimeLine,
+        interest: Interest,
+        consent: Consent,
+        prospect: Prospect,
+    ) -> None:
         """``identity`` and ``name`` are this node's."""
         self.identity = identity
         self.name = name
         self._time_line = time_line
+        self._interest = interest
         self._consent = consent
+        self._prospect = prospect
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Whether this host does its own part."""
         return await self._consent.consider(self.identity, introduction)
 
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """Whether this host would do its own part."""
+        return self._consent.judge(introduction)
+
+    async def outlook(self, request: OutlookRequest) -> Outlook:
+        """What these runs would mean for this node."""
+        return await self._prospect.outlook(request)
+
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Free ranges in the windows."""
-        return await self._time_line.propose(request)
+        return await self._interest.propose(self.identity, request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book for now."""

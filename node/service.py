@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +23,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.capabilities import Capabilities
+from node.changing import Changing
 from node.client.peers import Peer, Peers, Sign
 from node.clock import Clock
 from node.consent import Consent
@@ -30,6 +31,7 @@ from node.ending import Ending
 from node.events import Hub
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
+from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
@@ -50,9 +52,11 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.prospect import Prospect
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
@@ -69,6 +73,9 @@ LOOKOUT_S = 15
 _OWNER = "owner"
 
 log = structlog.get_logger()
+
+Plans = Callable[[PlanRequest], Awaitable[Plan]]
+"""What would happen if a task were posted; nothing is booked or kept by asking."""
 
 
 @cache
@@ -94,6 +101,9 @@ class Means:
 class Node:
     """This host's node. Made by :func:`assemble`."""
 
+    plans: Plans
+    """Set by who puts node and lead together: what would happen is the lead's to say."""
+
     def __init__(
         self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
     ) -> None:
@@ -105,13 +115,7 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = NodeCard(
-            identity=key.identity,
-            name=settings.name,
-            url=settings.public_url,
-            address=settings.measurement_address,
-            version=program_version(),
-        )
+        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
@@ -120,24 +124,23 @@ class Node:
         self.lookout = Lookout(database, clock, self.directory, self.peers)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, means.rng)
-        self.consent = Consent(database, self.capabilities, key.identity)
-        self.own = OwnNode(key.identity, settings.name, self.time_line, self.consent)
+        self.consent = Consent(database, clock, self.capabilities, key.identity)
+        self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
+        self.prospect = Prospect(database, clock, settings.start_margin)
+        self.own = OwnNode(
+            key.identity, settings.name, self.time_line, self.interest, self.consent, self.prospect
+        )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
-        self.admission = Admission(
-            database=database,
-            clock=clock,
-            capabilities=self.capabilities,
-            directory=self.directory,
-            introduce=self._introduce,
-            new_id=means.new_id,
-            horizon=settings.horizon,
+        self.admission = self._admission(means.new_id)
+        self.changing = Changing(
+            database, clock, self.admission, key.identity, settings.name, settings.start_margin
         )
         self.launcher = means.launcher(
             database, clock, self.capabilities, self.collector, poll_s=means.poll_s
         )
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
-        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END)
+        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
@@ -146,7 +149,19 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.interest.heard,
         ]
+
+    def _admission(self, new_id: Callable[[], UUID]) -> Admission:
+        return Admission(
+            database=self.database,
+            clock=self.clock,
+            capabilities=self.capabilities,
+            directory=self.directory,
+            introduce=self._introduce,
+            new_id=new_id,
+            horizon=self.settings.horizon,
+        )
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -175,6 +190,7 @@ class Node:
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
+            asyncio.create_task(self.interest.run(), name="interest"),
         ]
         self._house_keeping()
 
@@ -237,9 +253,14 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.interest.heard(notice)
             listener(notice)
 
-        await self.database.listen(heard, self.clock)
+        interested = asyncio.create_task(self.interest.run(), name="interest")
+        try:
+            await self.database.listen(heard, self.clock)
+        finally:
+            interested.cancel()
 
     def also_tell(self, listener: Callable[[Notice], None]) -> None:
         """Let another part of this process hear the notifications."""
@@ -348,6 +369,10 @@ class Node:
                 await peer.end_run(RunEnd.model_validate(message.body))
             case Kind.TASK_END:
                 await peer.end_task(TaskEnd.model_validate(message.body))
+            case Kind.TASK_CHANGE:
+                introduction = Introduction.model_validate(message.body)
+                await peer.introduce(introduction)
+                await self.changing.acknowledged(message.id, introduction.task)
             case Kind.COMMIT | Kind.RELEASE:
                 pass  # the lead's own outbox delivers these
 
@@ -358,6 +383,16 @@ class Node:
             await self.ending.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is Kind.TASK_END:
             await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
+
+
+def _card(settings: Settings, key: NodeKey) -> NodeCard:
+    return NodeCard(
+        identity=key.identity,
+        name=settings.name,
+        url=settings.public_url,
+        address=settings.measurement_address,
+        version=program_version(),
+    )
 
 
 async def assemble(

@@ -196,6 +196,12 @@ async def lender(cluster: PrivateCluster) -> AsyncIterator[Lender]:
     await made.close()
 
 
+@pytest.fixture
+def own_lender(cluster: PrivateCluster) -> Lender:
+    """Opened databases for a test that has a loop of its own, and closes them there."""
+    return Lender(cluster)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(lender: Lender, clock: ManualClock, tmp_path: Path) -> AsyncIterator[World]:
     """Nodes in this process, each with a database of its own; they speak without HTTP.

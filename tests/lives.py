@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from lead.reconciliation import Reconciler
@@ -13,10 +14,10 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.nodes import NodeCard
-from node.model.wire.tasks import Schedule
-from node.store import bookings, nodes, outbox, runs, tasks
+from node.model.wire.tasks import Schedule, TaskPatch
+from node.store import bookings, changes, nodes, outbox, runs, tasks
 from node.store.runs import KeptPart
-from tests.worlds import Call, Site, World, introduction
+from tests.worlds import Call, Site, World, introduction, run_request
 
 CLASSES = list(SchedulingClass)
 
@@ -31,18 +32,19 @@ class Act:
     second: int
 
 
-WHATS = [
+HAPPENINGS = [
     *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
     *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
-    *("overtake", "overtake", "overtake", "stumble"),
+    *("overtake", "overtake", "overtake", "stumble", "part", "part", "refuse"),
+    *("change", "change", "change"),
 ]
 
 
 def acts(rng: Random, many: int) -> list[Act]:
     """So many of them, a task first."""
     drawn = [
-        Act(rng.choice(WHATS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
+        Act(rng.choice(HAPPENINGS), rng.randrange(3), rng.randrange(12), rng.randrange(12))
         for _ in range(many)
     ]
     return [Act("task", 0, 1, 1), *drawn]
@@ -60,6 +62,7 @@ class Life:
         self._lost: tuple[str, str] | None = None
         self._overtaking: Site | None = None
         self._stumbling = False
+        self._parting = False
         world.watch = self._pass_on
 
     async def _pass_on(self, call: Call, phase: str) -> None:
@@ -69,6 +72,9 @@ class Life:
             first, self._overtaking = self._overtaking, None
             if not first.workers._busy:
                 await first.plan()
+        if call[2] == "commit" and call[0] != call[1] and self._parting:
+            self._parting = False
+            self._world.cut.add(frozenset(call[:2]))
         if call[2] == "hold" and self._stumbling:
             self._stumbling = False
             msg = "a fault of ours"
@@ -132,6 +138,10 @@ class Life:
         """The next hold meets a fault that nobody foresaw."""
         self._stumbling = True
 
+    async def _part(self, *_: object) -> None:
+        """The next time a decision is to be told, the two can no longer reach each other."""
+        self._parting = True
+
     async def _heal(self, *_: object) -> None:
         self._world.cut.clear()
         self._lost = None
@@ -147,6 +157,32 @@ class Life:
             due = await runs.due_runs(connection, site.clock.now() + times.DAY)
         if due:
             await site.node.ending.cancel_task(due[act.first % len(due)].task)
+
+    async def _change(self, site: Site, act: Act) -> None:
+        """One of the tasks led here is paused, resumed or edited."""
+        changing = site.node.changing
+        async with site.database.connection() as connection:
+            led = [
+                task.id
+                for number in range(self._tasks)
+                if (task := await tasks.fetch(connection, UUID(int=number + 1))) is not None
+                and task.lead == site.identity
+            ]
+        if not led:
+            return
+        chosen = led[act.first % len(led)]
+        edits: list[dict[str, Any]] = [
+            {"priority": act.first},
+            {"schedule": {"repeat": "PT30M"}},
+            {"schedule": {"max_runs": 1 + act.first % 4}},
+            {"test": {"spec": {"duration": f"PT{1 + act.first}M"}}},
+        ]
+        if act.second < 4:
+            await changing.pause(chosen)
+        elif act.second < 8:
+            await changing.resume(chosen)
+        else:
+            await changing.edit(chosen, TaskPatch.model_validate(edits[act.second - 8]))
 
     async def _measure(self, site: Site, act: Act) -> None:
         """What is due within a few minutes begins, and most of it ends."""
@@ -204,6 +240,7 @@ class Life:
             await tasks.find_idempotency(connection, f"key {act.first}")
             await outbox.backlog(connection)
             await runs.overrun(connection, now)
+            await changes.kept_between(connection, UUID(int=1), now - times.HOUR, now)
             known = [run.id for run in await runs.due_runs(connection, now + times.HOUR)]
             await runs.taken_back(connection, known)
             for run in known:
@@ -213,6 +250,11 @@ class Life:
             await tasks.keep_idempotency(connection, f"key {act.second}", "", UUID(int=0), now)
             await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
             await nodes.remove(connection, f"d{act.second % 2}")
+            await nodes.notify(connection, "d", "changed")
+            other = self._world.sites[(act.site + 1) % 3].identity
+            await outbox.hasten(connection, [other], now)
+            led = [UUID(int=number + 1) for number in range(self._tasks)]
+            await tasks.wake_refused(connection, led, other, now)
 
     async def _give_back(self, site: Site, act: Act) -> None:
         """A worker claims what is due, and is stopped at once or finds a participant busy."""
@@ -225,6 +267,17 @@ class Life:
                 else:
                     other = self._world.sites[(act.site + 1) % 3]
                     await planning.turn_away(connection, claimed, other.identity, now)
+
+    async def _refuse(self, site: Site, _: Act) -> None:
+        """Slots that wait are to be booked, and cannot be."""
+        now = site.clock.now()
+        led = [UUID(int=number + 1) for number in range(self._tasks)]
+        async with site.database.transaction() as connection:
+            for task, slots in (await planning.waiting(connection, led, 3)).items():
+                wanted = [run_request(task, s.slot, s.slot + 1, s.attempt) for s in slots]
+                taken = await bookings.take_waiting(connection, [run.run for run in wanted])
+                back = [(run, task, taken[run.run]) for run in wanted]
+                await bookings.give_back_waiting(connection, back, now)
 
 
 def _card(name: str) -> NodeCard:

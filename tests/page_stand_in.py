@@ -151,7 +151,11 @@ class StandIn:
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
         wanted = request.query.get("state")
-        return _listed(task for task in self.tasks.values() if wanted in {None, task.state})
+        return _listed(
+            task
+            for task in self.tasks.values()
+            if wanted is None or task.state in wanted.split(",")
+        )
 
     async def _one_task(self, request: web.Request) -> web.Response:
         return _found(self.tasks.get(UUID(request.match_info["id"])))

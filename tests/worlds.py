@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 import aiohttp
 import pytest
 
+from lead.conclusion import Conclusions
 from lead.delivery import Delivery
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -32,13 +33,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerUnreachable
 from node.model.ids import TaskId, run_id
-from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
+    Freed,
     HoldAnswer,
     HoldRequest,
     Introduction,
@@ -100,7 +101,8 @@ class Wire:
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""
-        return await self._call("propose", lambda: self._time_line.propose(request))
+        interest, lead = self._receiver.node.interest, self._sender.identity
+        return await self._call("propose", lambda: interest.propose(lead, request))
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """As over HTTP."""
@@ -130,6 +132,11 @@ class Wire:
         """As over HTTP."""
         ending = self._receiver.node.ending
         await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
+
+    async def freed(self, message: Freed) -> None:
+        """As over HTTP."""
+        interest, sender = self._receiver.node.interest, self._sender.identity
+        await self._call("freed", lambda: interest.freed(sender, message))
 
     async def send_part(self, part: PartMessage) -> None:
         """As over HTTP."""
@@ -179,6 +186,7 @@ class Site:
             ),
             reach=self.reach,
             delivery=self.delivery,
+            conclusions=Conclusions(node.database, clock, self.delivery, random.Random(1)),
             participant_of=self._participant,
             choose_tool=self._choose_tool,
             refuse_task=node.ending.refuse_task,
@@ -333,7 +341,7 @@ class World:
                 await nodes.keep_self(connection, site.node.card, site.clock.now())
                 for other in self.sites:
                     if other is not site:
-                        await nodes.keep(connection, _card(other), site.clock.now())
+                        await nodes.keep(connection, other.node.card, site.clock.now())
             await site.node.directory.refresh()
             node = cast("_InProcess", site.node)
             node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
@@ -375,10 +383,6 @@ class World:
                 await site.plan()
                 await site.deliver()
                 await site.tend()
-
-
-def _card(site: Site) -> NodeCard:
-    return site.node.card
 
 
 def own(site: Site) -> OwnNode:

@@ -7,8 +7,8 @@ that found no time before wait and come first. Pure: instants in microseconds co
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
 from lead.planning.silence import drawn_pause
@@ -66,13 +66,15 @@ class Standing:
 
     Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
     it may have ``remaining`` more runs (None: no limit). Of those that wait the first are asked for
-    first, a batch at a time.
+    first, a batch at a time. Later slots may have had runs before the task was changed: ``touched``
+    has the attempt that follows, or None if none may.
     """
 
     first_slot: int
     planned_to: int | None
     waiting: Sequence[tuple[int, int]]
     remaining: int | None
+    touched: Mapping[int, int | None] = field(default_factory=dict)
 
 
 def agenda(
@@ -88,22 +90,26 @@ def agenda(
     waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
     after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
-    fresh = list(islice(_entered(recurrence, duration, limits, after, now), room))
+    reached = list(islice(_entered(recurrence, duration, limits, after, now), room))
+    fresh = list(_untouched(reached, standing.touched))
+    last = reached[-1].nominal if reached else after
     remaining = standing.remaining
     if remaining is not None:
         remaining += _late(waiting, duration, soonest)
-        fresh = fresh[: remaining + _late(fresh, duration, soonest)]
+        allowed = remaining + _late(fresh, duration, soonest)
+        if allowed < len(fresh):
+            fresh = fresh[:allowed]
+            last = fresh[-1].nominal if fresh else after
         remaining -= len(fresh) - _late(fresh, duration, soonest)
     known = {slot.nominal for slot in all_waiting}
     slots = waiting + [slot for slot in fresh if slot.nominal not in known]
-    last = fresh[-1].nominal if fresh else after
     following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
         slots=tuple(
             sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)
         ),
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
-        planned_to=last if fresh else standing.planned_to,
+        planned_to=standing.planned_to if last == after else last,
         next_slot=following,
         full=len(entered) > len(waiting)
         or (
@@ -121,6 +127,14 @@ def _entered(
     starts = nominal_starts(recurrence, after, now + limits.horizon + 1, limits.batch)
     slots = (_slot(recurrence, duration, at, 1) for at in starts)
     return takewhile(lambda slot: _enters_at(slot, limits) <= now, slots)
+
+
+def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> Iterator[Slot]:
+    """The slots that may have another run, each with the attempt that it is."""
+    for slot in reached:
+        attempt = touched.get(slot.nominal, 1)
+        if attempt is not None:
+            yield replace(slot, attempt=attempt)
 
 
 def _enters_at(slot: Slot, limits: Limits) -> int:

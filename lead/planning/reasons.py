@@ -11,6 +11,22 @@ from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import Proposal
 
 
+def why_not(
+    slots: Sequence[Slot],
+    choices: Sequence[Choice],
+    duration: int,
+    offers: Sequence[Offer],
+    proposals: Mapping[str, Proposal],
+) -> dict[int, str]:
+    """By nominal start, why each slot that was not chosen found no time."""
+    chosen = {choice.slot.nominal for choice in choices}
+    return {
+        slot.nominal: why_unplaced(index, slot, duration, offers, proposals)
+        for index, slot in enumerate(slots)
+        if slot.nominal not in chosen
+    }
+
+
 def why_unplaced(
     index: int,
     slot: Slot,

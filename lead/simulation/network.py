@@ -26,12 +26,14 @@ from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
     ExchangeHold,
+    Freed,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -199,7 +201,7 @@ def _answered(service: Service, item: Document, sender: str) -> Awaitable[Docume
     time_line = service.time_line
     match item:
         case ProposalRequest():
-            return time_line.propose(item)
+            return service.interest.propose(sender, item)
         case ExchangeHold():
             service.hold_served()
             return time_line.hold(item.exchange, sender, item.hold)
@@ -270,6 +272,23 @@ class Wire(Peer):
         """As over HTTP."""
         lead = self._sender.identity
         return await self._over("introduce", lambda s: s.consent.consider(lead, introduction))
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+
+        async def judge(service: Service) -> IntroductionAnswer:
+            return service.consent.judge(introduction)
+
+        return await self._over("consider", judge)
+
+    async def outlook(self, request: OutlookRequest) -> Outlook:
+        """As over HTTP."""
+        return await self._over("outlook", lambda s: s.prospect.outlook(request))
+
+    async def freed(self, message: Freed) -> None:
+        """As over HTTP."""
+        sender = self._sender.identity
+        await self._over("freed", lambda s: s.interest.freed(sender, message))
 
     async def ask_together(
         self, path: str, answered: type[Replies[Any]], items: Sequence[Any]

@@ -114,7 +114,10 @@ class _Own(OwnNode):
     """The node as a participant of its own tasks."""
 
     def __init__(self, node: SimulatedNode) -> None:
-        super().__init__(node.card.identity, node.card.name, node.time_line, node.consent)
+        card = node.card
+        super().__init__(
+            card.identity, card.name, node.time_line, node.interest, node.consent, node.prospect
+        )
         self._node = node
 
     async def hold(self, exchange: UUID, request: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
-from node.model.wire.participants import CommitRequest, RunRequest
+from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -54,45 +55,110 @@ async def next_to_come(connection: Connection, since: int) -> int | None:
     return found
 
 
-async def waiting(connection: Connection, task: UUID, limit: int) -> list[WaitingSlot]:
-    """Slots that wait for time, the longest not asked for first."""
-    rows = await connection.fetch(_SQL["waiting"], task, limit)
-    return [WaitingSlot(row[0], row[1], row[2]) for row in rows]
+async def waiting(
+    connection: Connection, tasks: Sequence[UUID], limit: int
+) -> dict[UUID, list[WaitingSlot]]:
+    """By task, its slots that wait for time, those not asked for longest first."""
+    found: dict[UUID, list[WaitingSlot]] = {task: [] for task in tasks}
+    for task, slot, attempt, reason in await connection.fetch(_SQL["waiting"], list(tasks), limit):
+        found[task].append(WaitingSlot(slot, attempt, reason))
+    return found
 
 
-async def counted_runs(connection: Connection, task: UUID) -> int:
-    """Runs that use up the task's ``max_runs``; waiting slots are not among them."""
-    return int(await connection.fetchval(_SQL["counted_runs"], task, sorted(runstate.NOT_COUNTED)))
+async def touched(
+    connection: Connection, changed: dict[UUID, int]
+) -> dict[UUID, dict[int, int | None]]:
+    """Of tasks that were changed, by task: slots after this one that have had runs before.
+
+    For each slot the attempt that may follow; None if none may: it has been run, say.
+    """
+    rows = await connection.fetch(_SQL["touched"], list(changed), list(changed.values()))
+    found: dict[UUID, dict[int, int | None]] = {task: {} for task in changed}
+    for task, slot, attempt, again in rows:
+        found[task][slot] = attempt + 1 if again else None
+    return found
 
 
-async def open_negotiation(
-    connection: Connection,
-    exchange: UUID,
-    claimed: Claim,
-    runs: Sequence[UUID],
-    now: int,
-    expires_at: int,
-) -> bool:
-    """Write the names before the first message goes out; False if the lease was lost."""
-    opened = await connection.fetchval(
-        _SQL["open_negotiation"],
-        exchange,
-        claimed.task,
-        claimed.lease_epoch,
-        list(runs),
+async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
+    """By task, the runs that use up its ``max_runs``; waiting slots are not among them."""
+    rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))
+    return {row[0]: row[1] for row in rows}
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The names of an exchange and its runs, before anybody is asked to hold them."""
+
+    exchange: UUID
+    claimed: Claim
+    runs: Sequence[UUID]
+
+
+async def open_negotiations(
+    connection: Connection, openings: Sequence[Opening], now: int, expires_at: int
+) -> set[UUID]:
+    """Write the names before the first message goes out; those whose lease was not lost."""
+    rows = await connection.fetch(
+        _SQL["open_negotiations"],
+        [opening.exchange for opening in openings],
+        [opening.claimed.task for opening in openings],
+        [opening.claimed.lease_epoch for opening in openings],
+        [number for number, opening in enumerate(openings, 1) for _ in opening.runs],
+        [run for opening in openings for run in opening.runs],
         now,
         expires_at,
     )
-    return opened is not None
+    return {row[0] for row in rows}
+
+
+async def lock_tasks(connection: Connection, tasks: Sequence[UUID]) -> None:
+    """A cancel that is under way comes before or after what follows, never in its middle."""
+    await connection.execute(_SQL["lock_tasks"], list(tasks))
 
 
 async def decide_commit(
-    connection: Connection, exchange: UUID, task: UUID, message: CommitRequest, now: int
-) -> bool:
-    """The commit point; False if it must not be committed any more."""
-    await connection.execute(_SQL["lock_task"], task)
-    body = message.model_dump(mode="json")
-    return await connection.fetchval(_SQL["decide_commit"], exchange, now, body) is not None
+    connection: Connection, messages: dict[UUID, CommitRequest], now: int
+) -> set[UUID]:
+    """The commit point, by exchange; those that may be committed."""
+    bodies = [message.model_dump(mode="json") for message in messages.values()]
+    rows = await connection.fetch(_SQL["decide_commit"], list(messages), now, bodies)
+    return {row[0] for row in rows}
+
+
+async def committed(connection: Connection, exchange: UUID) -> CommitRequest | None:
+    """What was decided on an exchange; None if it was not committed or is forgotten."""
+    body = await connection.fetchval(_SQL["committed"], exchange)
+    return None if body is None else CommitRequest.model_validate(body)
+
+
+async def held_again(
+    connection: Connection, exchange: UUID, runs: Sequence[UUID]
+) -> HoldRequest | None:
+    """The hold of these runs of an exchange once more, as the lead has them; None without runs.
+
+    They displace nobody: whom they could, they have displaced.
+    """
+    rows = await connection.fetch(_SQL["held_again"], exchange, list(runs))
+    if not rows:
+        return None
+    return HoldRequest(
+        task=rows[0]["task_id"],
+        lease_epoch=rows[0]["lease_epoch"],
+        tool=rows[0]["tool"],
+        priority=rows[0]["priority"],
+        revision=rows[0]["revision"],
+        life=rows[0]["life"],
+        runs=tuple(
+            RunRequest(
+                run=row["id"],
+                slot=row["slot"],
+                attempt=row["attempt"],
+                starts_at=row["starts_at"],
+                ends_at=row["ends_at"],
+            )
+            for row in rows
+        ),
+    )
 
 
 async def ended(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
@@ -101,9 +167,9 @@ async def ended(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
     return {row[0] for row in rows}
 
 
-async def decide_abort(connection: Connection, exchange: UUID, now: int) -> None:
-    """Nothing was held by all: the exchange is aborted."""
-    await connection.execute(_SQL["decide_abort"], exchange, now)
+async def decide_abort(connection: Connection, exchanges: Sequence[UUID], now: int) -> None:
+    """Nothing was held by all: these exchanges are aborted."""
+    await connection.execute(_SQL["decide_abort"], list(exchanges), now)
 
 
 async def keep_led(
@@ -155,41 +221,45 @@ async def keep_unplaced(
     )
 
 
-async def keep_decision(connection: Connection, task: UUID, decision: Decision, now: int) -> None:
-    """Store a planning attempt."""
+async def keep_decisions(
+    connection: Connection, decisions: Sequence[tuple[UUID, Decision]], now: int
+) -> None:
+    """Store planning attempts, one for each of these tasks."""
     await connection.execute(
-        _SQL["keep_decision"],
-        task,
-        decision.exchange,
+        _SQL["keep_decisions"],
         now,
-        decision.outcome,
-        decision.sentence,
-        decision.asked,
-        decision.placed,
-        decision.first_slot,
-        decision.last_slot,
-        decision.trace,
+        [task for task, _ in decisions],
+        [decision.exchange for _, decision in decisions],
+        [decision.outcome for _, decision in decisions],
+        [decision.sentence for _, decision in decisions],
+        [decision.asked for _, decision in decisions],
+        [decision.placed for _, decision in decisions],
+        [decision.first_slot for _, decision in decisions],
+        [decision.last_slot for _, decision in decisions],
+        [decision.trace for _, decision in decisions],
     )
 
 
-async def finish_claim(connection: Connection, claimed: Claim, following: Following) -> bool:
-    """Give the task back with what is to be planned next; False if it is not ours any more.
+async def finish_claims(
+    connection: Connection, finished: Sequence[tuple[Claim, Following]]
+) -> set[UUID]:
+    """Give tasks back with what is to be planned next; those of them that were still ours.
 
     What was changed since the claim is kept: a wake-up, another place to plan from.
     """
-    kept = await connection.fetchval(
-        _SQL["finish_claim"],
-        claimed.task,
-        claimed.lease_epoch,
-        following.planned_to,
-        following.next_run_at,
-        following.plan_at,
-        following.failures,
-        claimed.planned_to,
-        following.waits_for,
-        following.waits_until,
+    rows = await connection.fetch(
+        _SQL["finish_claims"],
+        [claimed.task for claimed, _ in finished],
+        [claimed.lease_epoch for claimed, _ in finished],
+        [claimed.planned_to for claimed, _ in finished],
+        [following.planned_to for _, following in finished],
+        [following.next_run_at for _, following in finished],
+        [following.plan_at for _, following in finished],
+        [following.failures for _, following in finished],
+        [following.waits_for for _, following in finished],
+        [following.waits_until for _, following in finished],
     )
-    return kept is not None
+    return {row[0] for row in rows}
 
 
 async def break_off(connection: Connection, claimed: Claim, plan_at: int) -> bool:
@@ -252,8 +322,7 @@ async def digests(
     return [(row[0], row[1], row[2] or []) for row in rows]
 
 
-async def notify_planned(connection: Connection, task: UUID, *, booked: bool) -> None:
-    """Tell whoever watches the task that a planning attempt was made."""
-    await connection.execute(
-        _SQL["notify_planned"], f"task {task} {'booked' if booked else 'planned'}"
-    )
+async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:
+    """Tell whoever watches these tasks that a planning attempt was made, and booked something."""
+    said = [f"task {task} {'booked' if booked else 'planned'}" for task, booked in planned.items()]
+    await connection.execute(_SQL["notify_planned"], said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import events, nodes, operations, participant, runs, tasks
+from node.api import events, nodes, operations, participant, plans, runs, tasks
 from node.api.middleware import PEER_BODY_MAX, guarded, problems
 from node.api.routing import NODE
 from node.service import Node
@@ -12,6 +12,7 @@ from node.service import Node
 ROUTES = (
     *tasks.ROUTES,
     *runs.ROUTES,
+    *plans.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

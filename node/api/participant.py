@@ -13,12 +13,14 @@ from node.api.routing import NODE, SENDER, Access, Handler, Route
 from node.booking import TimeLine
 from node.model.errors import NotAllowed, ParleyError
 from node.model.wire.fields import Document
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     CommitAnswer,
     DecisionAnswer,
     Differences,
     DigestRequest,
     ExchangeHold,
+    Freed,
     HoldAnswer,
     Introduction,
     IntroductionAnswer,
@@ -44,11 +46,23 @@ async def introduce(request: web.Request) -> web.StreamResponse:
     return replies.one(await consent.consider(request[SENDER], introduction))
 
 
+async def consider(request: web.Request) -> web.StreamResponse:
+    """POST: whether this host would accept a task; nothing is kept."""
+    introduction = reading.document(request, Introduction)
+    return replies.one(request.app[NODE].consent.judge(introduction))
+
+
+async def outlook(request: web.Request) -> web.StreamResponse:
+    """POST: what runs would displace here, and how full the node would be; nothing is booked."""
+    asked = reading.document(request, OutlookRequest)
+    return replies.one(await request.app[NODE].prospect.outlook(asked))
+
+
 async def propose(request: web.Request) -> web.StreamResponse:
     """POST: free ranges in the windows of each question."""
     asked = reading.quick(request, Together[ProposalRequest])
-    time_line = request.app[NODE].time_line
-    return await _each(time_line.propose(item) for item in asked.items)
+    interest, sender = request.app[NODE].interest, request[SENDER]
+    return await _each(interest.propose(sender, item) for item in asked.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
@@ -106,6 +120,13 @@ async def task_end(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def freed(request: web.Request) -> web.StreamResponse:
+    """POST: as lead, time that was refused has become free."""
+    message = reading.document(request, Freed)
+    await request.app[NODE].interest.freed(request[SENDER], message)
+    return web.Response(status=204)
+
+
 async def part(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's part of a run."""
     message = reading.document(request, PartMessage)
@@ -142,6 +163,8 @@ def _route(
 
 ROUTES = (
     _route("PUT", "tasks/{id}", introduce, "Make a task known", Introduction, IntroductionAnswer),
+    _route("POST", "considerations", consider, "Consider a task", Introduction, IntroductionAnswer),
+    _route("POST", "outlooks", outlook, "What runs would mean", OutlookRequest, Outlook),
     _route(
         "POST",
         "proposals",
@@ -155,6 +178,7 @@ ROUTES = (
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
     _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),
+    _route("POST", "tasks/freed", freed, "Refused time became free", Freed),
     _route("POST", "parts", part, "A participant's part", PartMessage),
     _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
 )

@@ -1,4 +1,4 @@
-"""Tasks: create, list, show, cancel."""
+"""Tasks: create, list, show, pause, resume, edit, cancel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from node.api.waiting import until
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
-from node.model.wire.tasks import Participant, Schedule, Task, TaskDocument, TestChoice
+from node.model.wire.tasks import (
+    Participant,
+    Schedule,
+    Task,
+    TaskDocument,
+    TaskPatch,
+    TestChoice,
+)
 from node.service import Node
 from node.store import tasks
 from node.store.database import Record
+from node.store.tasks import StoredTask
 
 STATES = frozenset({"active", "paused", "finished", "cancelled", "refused"})
 _KEY_MAX = 200
@@ -28,6 +36,8 @@ def task_of(row: Record) -> Task:
         id=row["id"],
         state=row["state"],
         reason=row["reason"],
+        revision=row["revision"],
+        paused_at=row["paused_at"],
         test=TestChoice(type=row["test"], spec=row["spec"]),
         tool=row["tool"],
         tools=tuple(row["tools"]),
@@ -111,6 +121,52 @@ async def show(request: web.Request) -> web.StreamResponse:
     return replies.one(await until(node, planned, reading.seconds(request)))
 
 
+async def pause(request: web.Request) -> web.StreamResponse:
+    """POST: its runs to come are freed everywhere and no others planned; again is harmless."""
+    node = request.app[NODE]
+    task = reading.identifier(request)
+    await node.changing.pause(task)
+    return replies.one(await fetch(node, task))
+
+
+async def resume(request: web.Request) -> web.StreamResponse:
+    """POST: it is planned again from now on; again is harmless."""
+    node = request.app[NODE]
+    task = reading.identifier(request)
+    await node.changing.resume(task)
+    return replies.one(await fetch(node, task))
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: the task with the changes; with ``dry_run`` as it would be, and nothing is changed."""
+    node = request.app[NODE]
+    reading.only(request, "dry_run")
+    dry_run = reading.choices(request, "dry_run", frozenset({"true", "false"})) == ["true"]
+    task = reading.identifier(request)
+    patch = reading.document(request, TaskPatch)
+    would_be = await node.changing.edit(task, patch, dry_run=dry_run)
+    found = await fetch(node, task)
+    return replies.one(found if would_be is None else _as_if(found, would_be))
+
+
+def _as_if(found: Task, would_be: StoredTask) -> Task:
+    """A task as it would be after an edit."""
+    return found.model_copy(
+        update={
+            "revision": would_be.revision,
+            "test": TestChoice(type=would_be.test, spec=would_be.spec),
+            "tool": would_be.tool,
+            "tools": tuple(would_be.tools),
+            "schedule": Schedule.model_validate(would_be.schedule),
+            "priority": would_be.priority,
+            "scheduling_class": would_be.scheduling_class,
+            "duration": would_be.duration,
+            "campaign": would_be.campaign,
+            "reference": would_be.reference,
+        }
+    )
+
+
 async def cancel(request: web.Request) -> web.StreamResponse:
     """DELETE: the task and its runs end, on every participant; again is harmless."""
     node = request.app[NODE]
@@ -135,7 +191,8 @@ async def explain(request: web.Request) -> web.StreamResponse:
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
     if not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
-        sentence += f"; planned again at {times.to_the_second(task.plan_at)}"
+        verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
+        sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
     return replies.one(
         Explanation(
             task=task.id,
@@ -166,6 +223,11 @@ WAIT = Query(
     "wait",
     "Answer only when there is something new, at most after so many seconds.",
     {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+)
+DRY_RUN = Query(
+    "dry_run",
+    "Check it and ask the participants; answer the task as it would be, and change nothing.",
+    {"type": "boolean", "default": False},
 )
 KEY = Query(
     "Idempotency-Key",
@@ -201,6 +263,27 @@ ROUTES = (
         ),
     ),
     Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(WAIT,)),
+    Route(
+        "PATCH",
+        "/v1/tasks/{id}",
+        edit,
+        "Edit a task",
+        Access.WRITE,
+        TaskPatch,
+        Task,
+        query=(DRY_RUN,),
+    ),
+    Route(
+        "POST",
+        "/v1/tasks/{id}/pause",
+        pause,
+        "Pause a task: free its runs to come",
+        Access.WRITE,
+        answer=Task,
+    ),
+    Route(
+        "POST", "/v1/tasks/{id}/resume", resume, "Resume a paused task", Access.WRITE, answer=Task
+    ),
     Route(
         "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task
     ),

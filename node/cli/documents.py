@@ -24,6 +24,12 @@ AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 Document = dict[str, Any]
 
+CLEARABLE = (
+    "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs", "tools",
+    "priority", "campaign", "reference",
+)  # fmt: skip
+"""What ``--clear`` gives back to its default."""
+
 
 def _apply(command: AnyCommand, *options: Callable[[AnyCommand], AnyCommand]) -> AnyCommand:
     for option in reversed(options):
@@ -35,7 +41,7 @@ def schedule_options(command: AnyCommand) -> AnyCommand:
     """When: the options that fill the schedule."""
     return _apply(
         command,
-        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, RFC 3339."),
+        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, @1h, RFC 3339."),
         click.option("--repeat", type=DURATION, help="Interval: 30s, 5m, 1h, PT1H."),
         click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
         click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
@@ -57,6 +63,22 @@ def label_options(command: AnyCommand) -> AnyCommand:
         click.option("--campaign", help="A label to group tasks by."),
         click.option("--reference", metavar="JSON", help="Anything of yours, kept with the task."),
     )
+
+
+def patch_options(command: AnyCommand) -> AnyCommand:
+    """All that can be edited of a task."""
+    command = label_options(command)
+    command = schedule_options(command)
+    return _apply(
+        command,
+        click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
+        click.option("--spec-json", metavar="JSON", help="Fields of the spec; null for default."),
+        click.option("--file", metavar="FILE|-", help="A JSON merge patch; options win over it."),
+        click.option(
+            "--clear", multiple=True, type=click.Choice(CLEARABLE),
+            help="Give a field back to its default; repeat for others.",
+        ),
+    )  # fmt: skip
 
 
 def document_options(command: AnyCommand) -> AnyCommand:
@@ -106,6 +128,30 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
     if given["reference"] is not None:
         document["reference"] = _json(given["reference"], "--reference")
     return document
+
+
+_EXCLUSIVE = {"cron": ("repeat",), "repeat": ("cron", "timezone")}
+_IN_SCHEDULE = frozenset(CLEARABLE[:8])
+
+
+async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> Document:
+    """The merge patch of ``task edit``'s options; null is what goes back to its default.
+
+    An interval takes the place of cron fields and the other way round.
+    """
+    patch = _from_file(given["file"]) if given["file"] else {}
+    spec = _object(given["spec_json"], "--spec-json")
+    spec.update(await _typed(session, test, dict(map(_field, given["spec"]))))
+    if spec:
+        _part(_part(patch, "test"), "spec").update(spec)
+    with_plan(session, patch, given)
+    for name in given["clear"]:
+        place = _part(patch, "schedule") if name in _IN_SCHEDULE else patch
+        place[name.replace("-", "_")] = None
+    for name, others in _EXCLUSIVE.items():
+        if given[name] is not None:
+            patch["schedule"].update({other: None for other in others if given[other] is None})
+    return patch
 
 
 def scheduled(given: Mapping[str, Any], now: int) -> Document:

@@ -32,7 +32,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.shortcuts:throughput",
         "Measure how many bits per second get from node A (this one unless said) to node B.",
     ),
-    "task": ("node.cli.tasks:task_group", "Create, list, show and cancel tasks."),
+    "task": (
+        "node.cli.tasks:task_group",
+        "Create, list, show, pause, resume, edit and cancel tasks.",
+    ),
+    "plan": ("node.cli.plans:plan_group", "Ask what would happen; nothing is booked or kept."),
     "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
     "schedule": (
         "node.cli.schedule:schedule",

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import click
@@ -32,6 +32,9 @@ from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
 from node.settings import Settings
 from node.web.routes import routes as page_routes
+
+if TYPE_CHECKING:
+    from lead.planner import ChooseTool
 
 _WATCHDOG_S = 10.0
 
@@ -186,6 +189,7 @@ def _check_listen(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(node: Node) -> AsyncIterator[None]:
+    with_foresight(node)
     node.openapi = describe(ROUTES, program_version())
     runner = web.AppRunner(
         application(node, page_routes()),
@@ -213,14 +217,7 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-@contextlib.asynccontextmanager
-async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
-    from lead.negotiation import Terms
-    from lead.planning.agenda import Limits
-    from lead.service import Lead, Powers
-
-    settings = node.settings
-
+def _tool_chooser(node: Node) -> ChooseTool:
     def choose_tool(
         test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: dict[str, Any]
     ) -> tuple[str, int]:
@@ -228,6 +225,34 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         parsed = node.capabilities.spec(node.capabilities.test(test), spec)
         return tool.name, tool.duration(parsed)
 
+    return choose_tool
+
+
+def with_foresight(node: Node) -> None:
+    """Let the node say what would happen: the lead's part of it needs no worker, so also alone."""
+    from lead.planning.agenda import Limits
+    from lead.plans import Counsel, Foresight
+
+    settings = node.settings
+    node.plans = Foresight(
+        node.clock,
+        Limits(settings.horizon, settings.start_margin, settings.batch),
+        settings.clock_limit,
+        Counsel(
+            draft=lambda document: node.admission.draft(document).introduction,
+            adviser_of=node.participant,
+            choose_tool=_tool_chooser(node),
+        ),
+    ).plan
+
+
+@contextlib.asynccontextmanager
+async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.negotiation import Terms
+    from lead.planning.agenda import Limits
+    from lead.service import Lead, Powers
+
+    settings = node.settings
     lead = Lead(
         node.database,
         node.clock,
@@ -236,7 +261,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         Powers(
             participant_of=node.participant,
             others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
-            choose_tool=choose_tool,
+            choose_tool=_tool_chooser(node),
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,

@@ -1,4 +1,4 @@
-"""``parley task``: ask for measurements, look at what was asked, take it back."""
+"""``parley task``: ask for measurements, look at what was asked, change it, take it back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.documents import document_options, task_document
+from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import say
 from node.cli.follow import follow_task
 from node.cli.listing import collect, limit_option, shortened
@@ -46,6 +46,14 @@ def _counts(task: Record) -> str:
     return ", ".join(f"{count} {state}" for state, count in task["runs"].items() if count)
 
 
+def _news(task: Record) -> str:
+    """What a list says of how a task stands."""
+    if task["reason"]:
+        return str(task["reason"])
+    since = f"paused since {local(task['paused_at'])}" if task["paused_at"] else ""
+    return "; ".join(filter(None, (since, _counts(task))))
+
+
 TASK = Kind(
     columns=(
         Column("task", lambda task: short(task["id"]), whole=True),
@@ -54,11 +62,11 @@ TASK = Kind(
         Column("when", lambda task: schedule_text(task["schedule"])),
         Column("participants", _names),
         Column("next run", lambda task: local(task["next_run_at"]), whole=True),
-        Column("runs or reason", lambda task: task["reason"] or _counts(task)),
+        Column("runs or reason", _news),
     ),
     fields=(
         "id", "state", "test.type", "tool", "schedule.repeat", "schedule.cron", "priority",
-        "campaign", "lead", "next_run_at", "created_at", "reason",
+        "campaign", "lead", "next_run_at", "created_at", "reason", "revision", "paused_at",
     ),
     empty=(
         "No such tasks. Create one: parley rtt HOST --repeat 5m, "
@@ -69,7 +77,7 @@ TASK = Kind(
 
 @click.group("task")
 def task_group() -> None:
-    """Create, list, show and cancel tasks."""
+    """Create, list, show, pause, resume, edit and cancel tasks."""
 
 
 @task_group.command("create")
@@ -139,6 +147,60 @@ async def show(session: Session, task: str) -> None:
     session.output.one(found.model_dump(mode="json"), TASK, task_view)
 
 
+@task_group.command("pause")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@asks_node
+async def pause(session: Session, tasks: tuple[str, ...]) -> None:
+    """Free the runs to come of tasks, on all nodes; what is being measured goes on."""
+    found = [await find_task(session, written) for written in tasks]
+    paused = [await session.client.pause_task(task.id) for task in found]
+    session.output.many(records_of(paused), TASK)
+
+
+@task_group.command("resume")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@asks_node
+async def resume(session: Session, tasks: tuple[str, ...]) -> None:
+    """Plan paused tasks again from now on; what they missed is not made up for."""
+    found = [await find_task(session, written) for written in tasks]
+    resumed = [await session.client.resume_task(task.id) for task in found]
+    session.output.many(records_of(resumed), TASK)
+
+
+@task_group.command("edit")
+@click.argument("task")
+@patch_options
+@click.option("--dry-run", is_flag=True, help="Only show the task as it would be.")
+@asks_node
+async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> None:
+    """Change a task; its runs to come are planned anew where they do not fit any more.
+
+    \b
+      parley task edit @-1 --repeat 30m --priority 10
+      parley task edit 7c1e --spec count=20 --clear until --dry-run
+      echo '{"schedule": {"slip": "PT2M"}}' | parley task edit 7c1e --file -
+    """  # noqa: D301 - click's mark for lines to keep
+    from node.model.changes import differences
+
+    found = await find_task(session, task)
+    patch = await task_patch(session, found.test.type, given)
+    if not patch:
+        msg = "say what to change, such as --repeat 30m; see: parley task edit --help"
+        raise click.UsageError(msg)
+    patch.setdefault("revision", found.revision)
+    edited = await session.client.edit_task(found.id, patch, dry_run=dry_run)
+    said = differences(_editable(found), _editable(edited))
+    would = "would change" if dry_run else "changed"
+    session.progress.note(f"{would}: {'; '.join(map(printable, said))}" if said else "no change")
+    session.output.one(edited.model_dump(mode="json"), TASK, task_view)
+
+
+def _editable(task: Task) -> dict[str, Any]:
+    """What of a task can be edited."""
+    fields = {"test", "tools", "schedule", "priority", "campaign", "reference"}
+    return task.model_dump(mode="json", include=fields)
+
+
 @task_group.command("cancel")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @asks_node
@@ -164,6 +226,7 @@ def task_view(task: Record) -> str:
         ("task", task["id"]),
         ("when", schedule_text(task["schedule"])),
         ("slip", _slip(task["schedule"])),
+        ("paused since", local(task["paused_at"])),
         ("next run", local(task["next_run_at"])),
         ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
         ("runs", _counts(task)),
@@ -174,6 +237,7 @@ def task_view(task: Record) -> str:
         ("campaign", task["campaign"]),
         ("reference", task["reference"]),
         ("lead", task["lead"]),
+        ("revision", task["revision"] if task["revision"] > 1 else ""),
         ("created", local(task["created_at"])),
         ("ended", local(task["ended_at"])),
         *spec,

@@ -1,7 +1,8 @@
 """Times as people type and read them.
 
-Typed: ``5m``, ``1h30m``, ``PT5M`` for a duration; RFC 3339, ``now``, ``+1h`` or ``-30m`` for an
-instant. Read: instants in the zone of the terminal with their offset, which can be typed again.
+Typed: ``5m``, ``1h30m``, ``PT5M`` for a duration; RFC 3339, ``now``, ``+1h``, ``-30m`` or ``@1h``
+(the next full hour) for an instant. Read: instants in the zone of the terminal with their offset,
+which can be typed again.
 """
 
 from __future__ import annotations
@@ -53,21 +54,29 @@ def looks_like_duration(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Moment:
-    """An instant as typed: fixed, or so much before or after now."""
+    """An instant as typed: fixed, so long before or after now, or the next full interval."""
 
     instant: int | None = None
     offset: int = 0
+    every: int | None = None
 
     def at(self, now: int) -> int:
         """The instant that is meant."""
+        if self.every is not None:
+            return times.moment_after(f"@{times.format_duration(self.every)}", now)
         return now + self.offset if self.instant is None else self.instant
 
 
 def parse_moment(text: str) -> Moment:
-    """``now``, ``+1h``, ``-30m`` or RFC 3339; :class:`ValueError` says what to write."""
+    """``now``, ``+1h``, ``-30m``, ``@1h`` or RFC 3339; :class:`ValueError` says what to write."""
     text = text.strip()
     if text == "now":
         return Moment()
+    if text.startswith("@"):
+        if every := parse_duration(text[1:]):
+            return Moment(every=every)
+        msg = f"{text!r}: there are no multiples of nothing; write @1h for the next full hour"
+        raise ValueError(msg)
     if text[:1] in {"+", "-"}:
         sign = -1 if text[0] == "-" else 1
         return Moment(offset=sign * parse_duration(text[1:]))

@@ -25,6 +25,7 @@ from node.model.errors import (
 )
 from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
+from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
     TOGETHER_MAX,
     CommitAnswer,
@@ -33,6 +34,7 @@ from node.model.wire.participants import (
     Differences,
     DigestRequest,
     ExchangeHold,
+    Freed,
     HoldAnswer,
     HoldRequest,
     Introduction,
@@ -185,6 +187,14 @@ class Peer:
             IntroductionAnswer, "PUT", f"tasks/{introduction.task}", introduction
         )
 
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """Ask whether it would accept a task."""
+        return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
+
+    async def outlook(self, request: OutlookRequest) -> Outlook:
+        """Ask what runs would mean for it."""
+        return await self._ask(Outlook, "POST", "outlooks", request)
+
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask for free ranges."""
         return await self._peers.mail_to(self).proposals.ask(request)
@@ -232,6 +242,10 @@ class Peer:
     async def end_task(self, end: TaskEnd) -> None:
         """Tell that a task is over."""
         await self._peers.send(self, "POST", "tasks/ends", end)
+
+    async def freed(self, message: Freed) -> None:
+        """Tell a lead that time for its tasks has become free."""
+        await self._peers.send(self, "POST", "tasks/freed", message)
 
     async def send_part(self, part: PartMessage) -> None:
         """Send this node's part to the lead."""

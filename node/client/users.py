@@ -29,6 +29,7 @@ from node.model.wire.nodes import (
     TestDescription,
     ToolDescription,
 )
+from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of, faults_of
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
 from node.model.wire.tasks import Task
@@ -108,6 +109,10 @@ class UserClient:
         """Post a task document; the node judges it, field by field."""
         return _read(Task, await self._ask("POST", "/tasks", body=document))
 
+    async def plan(self, document: Mapping[str, Any]) -> Plan:
+        """What would happen to a task document; nothing is booked or kept."""
+        return _read(Plan, await self._ask("POST", "/plans", body=document))
+
     async def tasks(
         self,
         *,
@@ -128,6 +133,22 @@ class UserClient:
     async def cancel_task(self, task: UUID) -> Task:
         """Cancel a task with all its runs; doing it twice changes nothing."""
         return _read(Task, await self._ask("DELETE", f"/tasks/{task}"))
+
+    async def pause_task(self, task: UUID) -> Task:
+        """Free a task's runs to come and plan no others; doing it twice changes nothing."""
+        return _read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
+
+    async def resume_task(self, task: UUID) -> Task:
+        """Have a paused task planned again; doing it twice changes nothing."""
+        return _read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
+
+    async def edit_task(
+        self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Task:
+        """Change a task by a merge patch; with ``dry_run`` only the task as it would be."""
+        query = {"dry_run": "true" if dry_run else None}
+        answered = await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch)
+        return _read(Task, answered)
 
     async def explain_task(self, task: UUID) -> Explanation:
         """Why the task is as it is."""

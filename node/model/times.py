@@ -101,6 +101,20 @@ def format_instant(instant: int) -> str:
     return f"{text}{decimals}Z"
 
 
+def moment_after(text: str, now: int) -> int:
+    """``PT10M``: so long after now. ``@PT1H``: the next whole multiple since 1970, later than now.
+
+    :class:`ValueError` says what is wrong and what to write.
+    """
+    step = parse_duration(text.removeprefix("@"))
+    if not text.startswith("@"):
+        return now + step
+    if step == 0:
+        msg = "there are no multiples of nothing; write @PT1H for the next full hour"
+        raise ValueError(msg)
+    return (now // step + 1) * step
+
+
 def to_the_second(instant: int) -> str:
     """For sentences: an instant as RFC 3339, cut to whole seconds."""
     return format_instant(instant - instant % SECOND)

@@ -144,6 +144,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
         [hold.lead for hold in holds],
         [hold.request.lease_epoch for hold in holds],
         [hold.request.tool for hold in holds],
+        [hold.request.revision for hold in holds],
     )
     return {
         row["id"]: HeldTask(
@@ -161,10 +162,10 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
 
 async def task_standings(
     connection: Connection, tasks: Sequence[UUID]
-) -> dict[UUID, tuple[str, str, int]]:
-    """State, lead and highest epoch of those of these tasks that are known."""
+) -> dict[UUID, tuple[str, str, int, int]]:
+    """State, lead, highest epoch and revision of those of these tasks that are known."""
     rows = await connection.fetch(_SQL["task_standings"], list(tasks))
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
 
 
 async def exchange_standings(
@@ -316,7 +317,7 @@ async def drop_led_runs(
     rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), list(keep), now)
     dropped = [row[0] for row in rows]
     if dropped:
-        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE)
+        await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE, now)
     return dropped
 
 

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     PART = "part"
     RUN_END = "run-end"
     TASK_END = "task-end"
+    TASK_CHANGE = "task-change"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,15 @@ class Message:
     created_at: int
 
 
+@dataclass(frozen=True)
+class Post:
+    """A message to be written: to which node, and what."""
+
+    node: str
+    kind: Kind
+    body: dict[str, Any]
+
+
 async def post(
     connection: Connection,
     nodes: Sequence[str],
@@ -43,9 +53,23 @@ async def post(
     delay: int = 0,
 ) -> list[int]:
     """One message to each of these nodes; their ids, in the same order."""
-    if not nodes:
+    return await post_all(connection, [Post(node, kind, body) for node in nodes], now, delay)
+
+
+async def post_all(
+    connection: Connection, posts: Sequence[Post], now: int, delay: int = 0
+) -> list[int]:
+    """Several messages; their ids, in the same order."""
+    if not posts:
         return []
-    rows = await connection.fetch(_SQL["post"], list(nodes), kind, body, now, delay)
+    rows = await connection.fetch(
+        _SQL["post"],
+        [each.node for each in posts],
+        [each.kind for each in posts],
+        [each.body for each in posts],
+        now,
+        delay,
+    )
     return [row[0] for row in rows]
 
 
@@ -75,6 +99,11 @@ async def delivered(connection: Connection, ids: Sequence[int]) -> None:
 async def failed(connection: Connection, message: int, next_at: int, error: str) -> None:
     """Not delivered; try again then."""
     await connection.execute(_SQL["failed"], message, next_at, error)
+
+
+async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
+    """What could not be delivered to these nodes before is due now."""
+    await connection.execute(_SQL["hasten"], list(nodes), now)
 
 
 async def next_due(

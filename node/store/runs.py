@@ -171,6 +171,11 @@ async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
     ]
 
 
+async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
+    """By which run a displaced one was displaced, if that is not known here yet."""
+    await connection.execute(_SQL["keep_winner"], run, winner)
+
+
 async def move(
     connection: Connection, runs: Sequence[UUID], state: RunState, reason: str | None, now: int
 ) -> list[Moved]:

@@ -34,6 +34,9 @@ class StoredTask:
     campaign: str | None
     reference: Any
     created_at: int
+    revision: int = 1
+    freeing: dict[str, Any] | None = None
+    paused_at: int | None = None
     ended_at: int | None = None
 
 
@@ -51,7 +54,7 @@ class Filter:
 
 
 async def keep(connection: Connection, task: StoredTask) -> bool:
-    """Write a task, or bring it up to date; False if another node leads it."""
+    """Write a task, or bring it up to date; False if another node leads it, or it is older."""
     kept = await connection.fetchval(
         _SQL["upsert_task"],
         task.id,
@@ -70,6 +73,7 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
         task.campaign,
         task.reference,
         task.created_at,
+        task.revision,
     )
     return kept is not None
 
@@ -91,6 +95,12 @@ async def find_idempotency(connection: Connection, key: str) -> tuple[str, UUID]
     """Digest of the request and task made under this key; None if it is new."""
     row = await connection.fetchrow(_SQL["find_idempotency"], key)
     return None if row is None else (row[0], row[1])
+
+
+async def lock(connection: Connection, task: UUID) -> StoredTask | None:
+    """A task nobody else can change until the transaction ends; None if it is unknown here."""
+    await connection.execute(_SQL["lock_task"], task)
+    return await fetch(connection, task)
 
 
 async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
@@ -120,14 +130,23 @@ async def end(connection: Connection, task: UUID, state: str, reason: str, now: 
     return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
 
 
-async def stop_planning(connection: Connection, task: UUID) -> None:
-    """Nothing more to plan for this task."""
-    await connection.execute(_SQL["stop_planning"], task)
+async def stop_planning(connection: Connection, task: UUID) -> int | None:
+    """Nothing more to plan for this task; until when a worker may still be planning it."""
+    until: int | None = await connection.fetchval(_SQL["stop_planning"], task)
+    return until
 
 
 async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:
     """Plan this task now, from this slot on."""
     await connection.execute(_SQL["wake_planning"], task, now, slot)
+
+
+async def wake_refused(
+    connection: Connection, tasks: Sequence[UUID], participant: str, now: int
+) -> list[UUID]:
+    """Have those of these tasks planned now that wait and have this participant; which ones."""
+    rows = await connection.fetch(_SQL["wake_refused"], list(tasks), participant, now)
+    return [row[0] for row in rows]
 
 
 async def finish(connection: Connection, now: int) -> list[tuple[UUID, list[dict[str, Any]]]]:

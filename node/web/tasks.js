@@ -11,8 +11,8 @@ const ENDED_SHOWN = 12;
 const OPEN = new Set(["active", "paused", "refused"]);
 const RANK = { refused: 0, active: 1, paused: 2 };
 
-/** Active ones in full, and the newest of the others. */
-export const TASK_PATHS = ["/v1/tasks?state=active&limit=200", "/v1/tasks?limit=50"];
+/** Active and paused ones in full, and the newest of the others. */
+export const TASK_PATHS = ["/v1/tasks?state=active,paused&limit=200", "/v1/tasks?limit=50"];
 
 /** Draws the tasks: those that need a look first, then by their next run, then the ended ones. */
 export function drawTasks(model) {
@@ -69,7 +69,7 @@ export function taskWords(task) {
 function name(task) {
   return element(
     "span",
-    { title: `task ${task.id}, led by ${task.lead}` },
+    { title: `task ${task.id}, revision ${task.revision}, led by ${task.lead}` },
     element("b", { class: "test" }, task.test.type),
     " ",
     element("span", { class: "whom" }, hosts(taskWords(task))),
@@ -81,6 +81,7 @@ function nextRun(task, now) {
     const instant = Date.parse(task.next_run_at);
     return [ticking("distance", instant, now), timeElement(instant, now)];
   }
+  if (task.paused_at) return ["paused since ", timeElement(Date.parse(task.paused_at), now)];
   if (task.state !== "active") return [];
   return [task.planned ? "none booked" : "being planned"];
 }

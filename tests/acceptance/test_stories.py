@@ -157,7 +157,7 @@ async def test_slip_never_reaches_into_the_next_interval(
     slips = [instant(run["starts_at"]) - instant(run["slot"]) for run in runs]
     assert [instant(run["slot"]) for run in runs] == [free_hour + n * MINUTE for n in range(40)]
     assert all(timedelta() <= slip <= timedelta(seconds=40) for slip in slips)
-    assert len(set(slips)) > 30
+    assert len(set(slips)) > 12  # of 41 whole seconds, drawn 40 times: 26 are to be expected
     assert max(slips) - min(slips) > timedelta(seconds=20)
     for run in runs:
         await b.until_state(run, "scheduled")

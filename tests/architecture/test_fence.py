@@ -29,6 +29,7 @@ OPEN_TO_LEAD = (
     "node.model",
     "node.client",
     "node.clock",
+    "node.gathering",
     "node.plugins.contracts",
     "node.store.database",
     # A decision and the messages that carry it out are written in one transaction, and leave the

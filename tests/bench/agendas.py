@@ -109,7 +109,8 @@ async def core_share(fleet: Fleet) -> list[Figure]:
     assert booked > wanted * 0.8, booked
     how = (
         f"CPU time of the lead over {WATCHED_S:.0f} s in which it kept {KEPT_TASKS} tasks every "
-        f"5 min on two nodes planned for 21 to 24 h: {booked:.1f} runs booked a second, {wanted:.1f} fall due"
+        f"5 min on two nodes planned for 21 to 24 h: {booked:.1f} runs booked a second, "
+        f"{wanted:.1f} fall due"
     )
     return [Figure("lead_core_share_10k_tasks", share, "%", how)]
 

@@ -111,9 +111,7 @@ async def _settle(sites: Sites) -> tuple[float, list[Violation]]:
         await _CLOCK.sleep(_LOOK_S)
     took = time.monotonic() - began
     said = [
-        Violation(
-            "at_rest", name, "", f"{count} letters, holds or plans are left after {took:.0f} s"
-        )
+        Violation("at_rest", name, "", f"{count} letters or holds are left after {took:.0f} s")
         for name, count in restless.items()
     ]
     return took, said

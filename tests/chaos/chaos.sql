@@ -6,15 +6,11 @@ UPDATE node SET url = $2 WHERE identity = $1;
 SELECT pg_notify('parley', $1);
 
 -- unsaid --
--- What keeps a node from rest: letters, undecided exchanges, holds that have run out, plans that are overdue.
+-- What keeps a node from rest: letters that did not leave at once, and exchanges and holds that have run out undecided.
 SELECT
-    (SELECT count(*) FROM outbox)
-    + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now())
-    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now())
-    + (
-        SELECT count(*) FROM planning INNER JOIN task ON planning.task_id = task.id
-        WHERE planning.plan_at < now() - interval '3 seconds' AND task.state = 'active'
-    );
+    (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
+    + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')
+    + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now());
 
 -- tasks_here --
 SELECT
@@ -37,7 +33,8 @@ SELECT
     END,
     task.created_at,
     planning.planned_to,
-    planning.plan_at
+    planning.plan_at,
+    task.revision
 FROM task
 INNER JOIN node ON task.lead = node.identity
 LEFT JOIN planning ON planning.task_id = task.id;
@@ -73,7 +70,7 @@ CREATE TABLE round (now timestamptz, hold_life interval, grace interval);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
-    created_at timestamptz, planned_to timestamptz, plan_at timestamptz
+    created_at timestamptz, planned_to timestamptz, plan_at timestamptz, revision integer
 );
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
@@ -131,8 +128,9 @@ WHERE
     OR (there.participant IS NULL AND other.node = ANY(task.participants));
 
 -- checks_begun_on_all --
--- A run that began somewhere was booked on all. One that began before its lead could reach everybody (within twice
--- the hold's life of the decision) may have lost a participant; then its lead says why.
+-- A run that began somewhere was booked on all. One that began before its lead could reach everybody may lack a
+-- participant: within twice the hold's life of the decision, or when it had been cancelled or displaced meanwhile. Then
+-- its lead says why, and does not take it for measured.
 SELECT run.node, run.id, format('begun here, absent on %s', other.node)
 FROM run
 CROSS JOIN round
@@ -143,7 +141,10 @@ LEFT JOIN run AS led ON led.id = run.id AND led.node = task.lead
 WHERE
     run.started_at IS NOT NULL
     AND there.id IS NULL
-    AND NOT (run.starts_at < run.decided_at + 2 * round.hold_life AND led.reason IS NOT NULL);
+    AND (
+        led.reason IS NULL
+        OR (led.state NOT IN ('cancelled', 'displaced') AND run.starts_at > run.decided_at + 2 * round.hold_life)
+    );
 
 -- checks_blocked_for_nothing --
 -- Time that is blocked belongs to an exchange that is held or committed, and a run set aside to a hold.
@@ -177,7 +178,8 @@ WHERE
     AND (coalesce(run.reason, '') = '' OR run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging'));
 
 -- checks_slots --
--- Every slot of a task that is neither cancelled nor refused, due or planned already, has a run at its lead.
+-- Every slot of a task that is neither cancelled nor refused, due or planned already, has a run at its lead. (A task
+-- that was changed had other slots before.)
 SELECT task.node, task.id, format('nothing for the slot of %s', slot.starts)
 FROM task
 CROSS JOIN round
@@ -190,6 +192,7 @@ CROSS JOIN
 WHERE
     task.led_here
     AND task.state IN ('active', 'finished')
+    AND task.revision = 1
     AND slot.starts > task.created_at
     AND (slot.starts <= task.planned_to OR slot.starts + task.duration + task.slip + round.grace < round.now)
     AND NOT EXISTS (SELECT FROM run WHERE run.node = task.node AND run.task_id = task.id AND run.slot = slot.starts);
@@ -214,7 +217,21 @@ WHERE
         SELECT FROM run AS later
         WHERE later.node = run.node AND later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
     )
-    AND (run.state = 'displaced' OR (run.state = 'waiting' AND task.plan_at IS NULL));
+    AND ((run.state = 'displaced' AND task.revision = 1) OR (run.state = 'waiting' AND task.plan_at IS NULL));
+
+-- checks_changed --
+-- Every node knows the newest revision of a task that goes on, and nothing of a paused one is to come.
+SELECT there.node, there.id, format('revision %s, %s here; %s, %s at its lead', there.revision, there.state, led.revision, led.state)
+FROM task AS led
+INNER JOIN task AS there ON led.id = there.id AND led.node <> there.node
+WHERE
+    led.led_here AND led.state IN ('active', 'paused') AND led.revision > 1
+    AND (there.revision, there.state) IS DISTINCT FROM (led.revision, led.state)
+UNION ALL
+SELECT coming.node, coming.id, 'to come, and its task is paused'
+FROM coming
+INNER JOIN task AS led ON coming.task_id = led.id
+WHERE led.led_here AND led.state = 'paused';
 
 -- checks_promised --
 -- Every task whose POST was acknowledged is there.
@@ -260,6 +277,8 @@ SELECT 'run rows on all nodes', count(*) FROM run
 UNION ALL
 SELECT 'runs committed', count(DISTINCT id) FROM run WHERE exchange = 'committed'
 UNION ALL
+SELECT 'tasks changed', count(*) FROM task WHERE led_here AND revision > 1
+UNION ALL
 SELECT 'runs displaced', count(DISTINCT id) FROM run WHERE state = 'displaced'
 UNION ALL
 SELECT 'runs cancelled', count(DISTINCT id) FROM run WHERE state = 'cancelled'
@@ -267,6 +286,14 @@ UNION ALL
 SELECT 'runs still booked', count(DISTINCT id) FROM run WHERE state = 'booked'
 UNION ALL
 SELECT 'runs that began', count(DISTINCT id) FROM run WHERE started_at IS NOT NULL
+UNION ALL
+SELECT 'runs that began before a participant was lost', count(DISTINCT run.id)
+FROM run
+INNER JOIN task ON task.node = run.node AND task.id = run.task_id
+CROSS JOIN unnest(task.participants) AS other (node)
+WHERE
+    run.started_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM run AS there WHERE there.id = run.id AND there.node = other.node)
 UNION ALL
 SELECT 'runs finished', count(*) FROM run INNER JOIN task ON run.task_id = task.id AND run.node = task.node WHERE led_here AND run.state = 'finished'
 UNION ALL

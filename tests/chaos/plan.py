@@ -16,7 +16,7 @@ class Plan:
     seed: int = 1
     minutes: float = 60.0
     nodes: int = 5
-    clients: int = 24
+    clients: int = 48
     fault_every_s: float = 2.0
     hold_life_s: float = 8.0
     lease_s: float = 8.0

@@ -26,7 +26,7 @@ from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import Running
 from node.lab import loopback
-from node.lab.nodes import names
+from node.lab.nodes import module_environment, names
 from node.model.errors import DatabaseUnavailable
 from node.postgres import PrivateCluster, ServerBinaries, locate
 from tests.chaos.links import Wire
@@ -187,6 +187,7 @@ async def _make(plan: Plan, work: Path, name: str, listen: str) -> Site:
     state = work / name
     state.mkdir(mode=0o700)
     environment = {
+        **module_environment(),
         **plan.environment,
         "PARLEY_NAME": name,
         "PARLEY_LISTEN": listen,

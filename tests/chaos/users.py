@@ -18,11 +18,11 @@ import aiohttp
 from node.clock import SystemClock
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Site, Sites
-from tests.chaos.wishes import document
+from tests.chaos.wishes import document, edit
 
 _CLOCK = SystemClock()
 _ANSWER_S = 8.0
-_AWAY_S = 0.3
+_AWAY_S = 1.0
 Json = Any
 
 
@@ -66,6 +66,8 @@ class Posted:
     id: str
     site: Site
     participants: list[str]
+    schedule: Json
+    paused: bool = False
 
 
 class User:
@@ -94,10 +96,13 @@ class User:
             self._post_again: 6,
             self._cancel_task: 14,
             self._cancel_run: 16,
+            self._pause_or_resume: 8,
+            self._edit: 8,
             self._look_at_runs: 14,
             self._look_at_task: 8,
             self._explain: 4,
-            self._look_at_schedule: 2,
+            self._list_tasks: 2,
+            self._plan: 4,
         }
 
     async def act(self, tasks_max: int) -> None:
@@ -133,7 +138,9 @@ class User:
             self._ledger.by_key.setdefault(wish.key, set()).add(task)
             if task not in self._ledger.posted:
                 self._ledger.posted[task] = (wish.site.name, wish.key)
-                self._tasks.append(Posted(task, wish.site, wish.body["participants"]))
+                self._tasks.append(
+                    Posted(task, wish.site, wish.body["participants"], wish.body["schedule"])
+                )
 
     async def _cancel_task(self) -> None:
         posted = self._some_task()
@@ -160,6 +167,21 @@ class User:
         if answer and "id" in answer:
             self._ledger.ended_runs[run] = where.name
 
+    async def _pause_or_resume(self) -> None:
+        posted = self._some_task()
+        if posted is not None:
+            word = "resume" if posted.paused else "pause"
+            path = f"/v1/tasks/{posted.id}/{word}"
+            answer = await self._ask(f"{word} task", posted.site, "POST", path)
+            if answer and "id" in answer:
+                posted.paused = not posted.paused
+
+    async def _edit(self) -> None:
+        posted = self._some_task()
+        if posted is not None:
+            patch = edit(self._rng, _CLOCK.now(), posted.schedule)
+            await self._ask("edit task", posted.site, "PATCH", f"/v1/tasks/{posted.id}", patch)
+
     async def _look_at_runs(self) -> None:
         posted = self._some_task()
         if posted is None:
@@ -181,7 +203,13 @@ class User:
         if posted is not None:
             await self._ask("explain", posted.site, "GET", f"/v1/tasks/{posted.id}/explain?limit=3")
 
-    async def _look_at_schedule(self) -> None:
+    async def _plan(self) -> None:
+        site = self._rng.choice(self._sites.all)
+        names = [other.name for other in self._sites.all]
+        body = document(self._rng, site.name, names, _CLOCK.now(), "only a question")
+        await self._ask("plan", site, "POST", "/v1/plans", body)
+
+    async def _list_tasks(self) -> None:
         site = self._rng.choice(self._sites.all)
         await self._ask("list tasks", site, "GET", "/v1/tasks?limit=20&state=active")
 
@@ -227,7 +255,7 @@ class User:
 async def keep_busy(sites: Sites, plan: Plan, ledger: Ledger) -> None:
     """All users at work until so many operations have been answered."""
     connector = aiohttp.TCPConnector(limit=0)
-    tasks_max = 12
+    tasks_max = 6
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
         for number in range(plan.clients):
             rng = random.Random(f"{plan.seed} user {number}")

@@ -69,3 +69,20 @@ def _soon(rng: random.Random, now: int) -> tuple[int, dict[str, Any]]:
             "until": format_instant(start + rng.randrange(1, 4) * repeat),
         }
     return rng.randrange(1, 4) * times.SECOND, schedule
+
+
+def edit(rng: random.Random, now: int, schedule: dict[str, Any]) -> dict[str, Any]:
+    """A change of a task with this schedule, as a merge patch."""
+    kind = rng.choice(("priority", "slip", "start", "until", "spec"))
+    if kind == "priority":
+        return {"priority": rng.choice(_PRIORITIES)}
+    if kind == "slip":
+        return {"schedule": {"slip": format_duration(rng.randrange(0, 10) * times.MINUTE)}}
+    if kind == "spec":
+        return {
+            "test": {"spec": {"duration": format_duration(rng.randrange(5, 120) * times.SECOND)}}
+        }
+    if kind == "until" and "until" in schedule:
+        later = rng.randrange(1, 5) * times.HOUR
+        return {"schedule": {"until": format_instant(now + _FIRST + later)}}
+    return {"schedule": {"start": format_instant(now + rng.randrange(_FIRST, _LAST))}}

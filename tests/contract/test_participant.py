@@ -10,11 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from lead.participants import Participant
+from lead.participants import Adviser, Participant
 from node.consent import stored
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
+from node.model.wire.outlooks import HOURS, OutlookRequest
 from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.tasks import Participant as Listed
 from node.service import Node
@@ -33,6 +34,7 @@ class Party:
     """A participant under test, who leads it, and where it really is."""
 
     participant: Participant
+    adviser: Adviser
     lead: Node
     node: Node
 
@@ -64,12 +66,13 @@ async def party(
     async with contextlib.AsyncExitStack() as stack:
         lead = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         if request.param == "own node":
-            yield Party(lead.own, lead, lead)
+            yield Party(lead.own, lead.own, lead, lead)
             return
         far = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
         await know(lead, far)
         await know(far, lead)
-        yield Party(lead.peer(far.card.identity), lead, far)
+        peer = lead.peer(far.card.identity)
+        yield Party(peer, peer, lead, far)
 
 
 def _proposal(task: Introduction, *windows: tuple[int, int]) -> ProposalRequest:
@@ -94,6 +97,43 @@ async def test_it_accepts_what_it_can_do(party: Party) -> None:
     task = await party.known()
     answered = await party.participant.introduce(task)
     assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
+
+
+async def test_it_considers_without_keeping(party: Party) -> None:
+    """A task that is only considered gets the answer of an introduction, and is not known after."""
+    task = party.task()
+    answered = await party.adviser.consider(task)
+    assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
+    with pytest.raises(NotFound, match="introduce it first"):
+        await party.participant.hold(uuid4(), hold_request(task, [HOUR]))
+    answered = await party.adviser.consider(task.model_copy(update={"test": "juggling"}))
+    assert "there is no test 'juggling'" in (answered.reason or "")
+
+
+async def test_it_looks_ahead_without_booking(party: Party) -> None:
+    """What would give way is named by the run it gives way to; the time is free afterwards."""
+    low, exchange = await party.known(), uuid4()
+    kept = hold_request(low, [HOUR])
+    await party.participant.hold(exchange, kept)
+    await party.participant.commit(exchange, commit_request(kept))
+    runs = ((HOUR + DURATION, HOUR + 2 * DURATION), (HOUR, HOUR + times.MINUTE))
+    asked = OutlookRequest(
+        since=START,
+        scheduling_class=SchedulingClass.EXCLUSIVE,
+        priority=1,
+        runs=runs,
+        displacing=(1,),
+    )
+    answered = await party.adviser.outlook(asked)
+    assert [(lost.window, lost.run) for lost in answered.displaced] == [(1, kept.runs[0].run)]
+    assert answered.displaced_count == 1
+    assert len(answered.hours) == HOURS
+    full = [hour for hour in answered.hours if hour.before or hour.after]
+    assert [(hour.before, hour.after) for hour in full] == [(DURATION, DURATION + times.MINUTE)]
+    equal = asked.model_copy(update={"priority": 0})
+    assert (await party.adviser.outlook(equal)).displaced == ()
+    answer = await party.participant.propose(_proposal(low, WINDOW))
+    assert answer.free == ((HOUR + DURATION, HOUR + times.HOUR),)
 
 
 async def test_it_refuses_a_test_it_does_not_know(party: Party) -> None:

@@ -29,7 +29,9 @@ INSERT INTO task (
 )
 VALUES ($1, 'key of a', 'idle', '{}', 'exclusive', interval '1 min', $2, $3, $4, $5, $6)
 """
-_PLANNING = "INSERT INTO planning (task_id, planned_to, plan_at) VALUES ($1, $2, $3)"
+_PLANNING = """
+INSERT INTO planning (task_id, added_at, planned_to, plan_at) VALUES ($1, now(), $2, $3)
+"""
 _EXCHANGE = """
 INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)
 SELECT $1, $2, $3::exchange_state, 1, at, at + interval '8 s', at
@@ -224,6 +226,18 @@ async def test_a_displaced_run_that_is_planned_again_is_well(scene: Scene) -> No
     assert await scene.broken() == set()
 
 
+@pytest.mark.parametrize(
+    ("node", "change"),
+    [("a", "revision = 2"), ("b", "revision = 2, state = 'paused'"), ("both", "state = 'paused'")],
+)
+async def test_a_change_that_not_all_know_is_found(scene: Scene, node: str, change: str) -> None:
+    """A revision or a pause that only one node knows is found, and runs of a paused task are."""
+    await scene.both("UPDATE task SET revision = 2")
+    for name in NODES if node == "both" else (node,):
+        await scene.on(name, f"UPDATE task SET {change}".replace("= 2", "= 3"))
+    assert await scene.broken() == {"changed"}
+
+
 async def test_broken_promises_are_found(scene: Scene) -> None:
     """A lost task, a task or run that was cancelled and lives on, and one key used twice."""
     await scene.add_task("first")
@@ -240,6 +254,7 @@ def test_every_invariant_is_planted() -> None:
     planted = {
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),
+        "changed",
         *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
     }
     assert planted == {check.removeprefix("checks_") for check in CHECKS}

@@ -10,9 +10,10 @@ from typing import Protocol
 import asyncpg
 import pytest
 
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import DatabaseUnavailable, PeerUnreachable
 from node.store import outbox
 from node.store.database import Database, Notice
+from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from tests.worlds import ON_ONE_LOOP, Site, World
 
@@ -129,3 +130,35 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
         await running
     assert delivered == [c.identity, c.identity]
     assert len(await a.letters()) >= 1
+
+
+@ON_ONE_LOOP
+async def test_letters_to_a_node_that_is_back_do_not_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a node could not be told before, it is told soon after it answers again."""
+    a, b, c = await world.three()
+    answering, delivered = set[str](), list[str]()
+
+    async def deliver(message: Message) -> None:
+        if message.node not in answering:
+            raise PeerUnreachable("nobody answers")
+        delivered.append(message.node)
+
+    async def fault(known: KnownNode) -> str | None:
+        return None if known.identity in answering else "nobody answers"
+
+    a.node.outbox._deliver = deliver
+    monkeypatch.setattr(a.node.lookout, "_fault", fault)
+    async with a.database.connection() as connection:
+        nodes = [b.identity, c.identity]
+        await outbox.post(connection, nodes, Kind.PART, {}, a.clock.now())
+    await a.execute("UPDATE outbox SET attempts = 9")
+    await a.node.outbox.run_once()
+    answering.add(b.identity)
+    await a.node.outbox.run_once()
+    assert delivered == []
+    await a.node.lookout.run_once()
+    await a.node.outbox.run_once()
+    assert delivered == [b.identity]
+    assert [node for node, _, _ in await a.letters()] == [c.identity]

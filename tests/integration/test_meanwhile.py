@@ -11,6 +11,7 @@ import pytest
 
 from lead.store import planning
 from node.model import times
+from node.model.errors import PeerUnreachable
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
 from node.model.wire.tasks import Schedule
@@ -162,3 +163,37 @@ async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
     await a.plan()
     await asyncio.gather(*cancelling)
     assert await a.state(run) == "cancelled"
+
+
+async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is released after the next worker has looked for what waits is planned all the same."""
+    a, b, _ = await world.three()
+    task, run = await _led(a, a, b)
+    other = introduction([b], duration=2 * DURATION)
+    look = planning.waiting
+
+    async def lose() -> None:
+        raise PeerUnreachable("the release is lost")
+
+    async def take() -> None:
+        await book_everywhere(other, b, [b], [HOUR])
+        _when(world, ("a", "a", "release"), "asked", lose)
+
+    async def look_too_early(*values: Any) -> Any:
+        found = await look(*values)
+        for (exchange,) in await a.rows("SELECT id FROM exchange WHERE state = 'held'"):
+            await a.node.time_line.release(exchange, task.task, a.identity)
+        return found
+
+    _when(world, ("a", "b", "hold"), "asked", take)
+    await a.plan()
+    assert await a.state(run) == "held"
+    world.clock.advance(times.SECOND)
+    monkeypatch.setattr(planning, "waiting", look_too_early)
+    await a.plan()
+    assert await a.state(run) == "waiting"
+    await b.node.ending.cancel_task(other.task)
+    await world.pass_time(times.MINUTE, 5 * times.SECOND)
+    assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from lead.workers import POLL_S
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
@@ -118,6 +119,8 @@ async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World)
     assert await _states(a, [task]) == ["unplaced"]
     reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
     assert reason == "b cannot be reached since 2026-12-01T00:01:00Z: the wire is cut"
+    world.clock.advance(times.HOUR)
+    assert await a.workers.run_once() == POLL_S
 
 
 async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead.planner import BEYOND
+from lead.conclusion import BEYOND
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -12,9 +11,8 @@ from lead.planning.selection import Candidate, select
 from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.timeline import Booking, Question, displaced
-from node.store import bookings
-from node.store.bookings import Hold
+from node.model.timeline import Booking, Question, answer, displaced
+from node.settings import Settings
 from tests.bookers import HOUR, Booker
 from tests.clocks import START
 from tests.worlds import ON_ONE_LOOP, World, hold_request, introduction
@@ -24,6 +22,8 @@ pytestmark = ON_ONE_LOOP
 SEEDS = range(6)
 TASKS = 40
 STEP = times.MINUTE
+MARGIN = 5 * STEP
+LENGTH = 4 * STEP
 
 
 def _some(rng: random.Random, *values: int | None) -> int | None:
@@ -86,7 +86,7 @@ async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
         running = rng.random() < 0.2
         if running:
             await booker.site.execute("UPDATE run SET state = 'running' WHERE id = $1", run.run)
-        fixed = running or run.starts_at < HOUR + 5 * STEP
+        fixed = running or run.starts_at < HOUR + MARGIN
         made.append(
             Booking(
                 run.run,
@@ -103,20 +103,26 @@ async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_the_query_sets_aside_what_the_rule_says(booker: Booker, seed: int) -> None:
+async def test_a_hold_sets_aside_what_the_rule_says(booker: Booker, seed: int) -> None:
     """Only what overlaps, conflicts, is strictly lower, not running and not about to start."""
     rng = random.Random(seed)
     made = await _booked(booker, rng)
-    start, kind = HOUR + rng.randrange(50) * STEP, rng.choice(list(SchedulingClass)[:2])
-    task = await booker.task(1, kind, 20 * STEP)
-    question = Question([(start, start + 20 * STEP)], kind, 20 * STEP, 1, START, START + times.DAY)
-    expected = {booking.run for booking in displaced(question, start, made)}
-    request = hold_request(task, [start], displacing=True)
-    hold = Hold(UUID(int=rng.getrandbits(128)), booker.lead.identity, request)
-    async with booker.site.database.transaction() as connection:
-        held = (await bookings.accept_epochs(connection, [hold]))[task.task]
-        wanted = [(hold, replace(held, scheduling_class=kind), request.runs)]
-        aside = await bookings.set_aside(connection, wanted, HOUR + 5 * STEP, START)
-    states = await booker.site.states()
-    assert {run for run, state in states.items() if state == "set-aside"} == expected
-    assert aside.total() == len(expected)
+    kind = rng.choice(list(SchedulingClass)[:2])
+    task = await booker.task(1, kind, LENGTH)
+    booker.world.clock.move_to(HOUR + MARGIN - Settings().start_margin)
+    outcomes = set()
+    for minute in range(MARGIN // STEP, 50, 3):
+        start = HOUR + minute * STEP
+        window = (start, start + LENGTH)
+        question = Question([window], kind, LENGTH, 1, *window)
+        possible = answer(question, made).free_displacing == [window]
+        expected = {one.run for one in displaced(question, start, made)} if possible else set()
+        exchange = uuid4()
+        answered = await booker.hold(hold_request(task, [start], displacing=True), exchange)
+        states = await booker.site.states()
+        assert bool(answered.held) is possible
+        assert {run for run, state in states.items() if state == "set-aside"} == expected
+        assert answered.set_aside == len(expected) or not possible
+        outcomes.add((possible, bool(expected)))
+        await booker.site.node.time_line.release(exchange, task.task)
+    assert {(True, True), (False, False)} <= outcomes

@@ -42,7 +42,7 @@ def test_a_broken_program_is_found(variant: Variant) -> None:
     """Within a few dozen seeds, and by the words that fit."""
     brief = named(BRIEF)
     faults = brief.faults.model_copy(update=variant.faults or {})
-    said = []
+    said: list[str] = []
     with variant.patched():
         for seed in range(1, SEEDS_FOR_A_VARIANT + 1):
             world = brief.model_copy(update={"seed": seed, "faults": faults})

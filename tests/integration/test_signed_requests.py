@@ -40,16 +40,15 @@ class Caller:
 
     def body(self) -> bytes:
         """A proposal."""
-        return orjson.dumps(
-            {
-                "task": str(uuid4()),
-                "lease_epoch": 1,
-                "scheduling_class": "normal",
-                "duration": times.MINUTE,
-                "priority": 0,
-                "windows": [[HOUR, HOUR + times.HOUR]],
-            }
-        )
+        question = {
+            "task": str(uuid4()),
+            "lease_epoch": 1,
+            "scheduling_class": "normal",
+            "duration": times.MINUTE,
+            "priority": 0,
+            "windows": [[HOUR, HOUR + times.HOUR]],
+        }
+        return orjson.dumps({"items": [question]})
 
     def signed(
         self, body: bytes, *, key: NodeKey | None = None, to: str | None = None, age_s: int = 0
@@ -103,7 +102,7 @@ async def test_a_signed_request_is_served(caller: Caller) -> None:
     body = caller.body()
     status, document = await caller.post(body, caller.signed(body))
     assert status == 200
-    assert document["free"] == [[HOUR, HOUR + times.HOUR]]
+    assert document["items"][0]["answer"]["free"] == [[HOUR, HOUR + times.HOUR]]
 
 
 async def test_an_unsigned_request_is_refused(caller: Caller) -> None:

@@ -1,4 +1,8 @@
-"""What pScheduler does badly from one run of a task to the next, with the proof that it is gone."""
+"""What pScheduler does badly from one run of a task to the next, with the proof that it is gone.
+
+Differing horizons are in ``test_retries.py``, nodes that are never compared in
+``test_reconciliation.py``, a lead that dies at any message in ``test_crashes.py``.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from node.model.wire.tasks import Schedule
 from tests.clocks import START, ManualClock
 from tests.worlds import (
     DURATION,
+    HOLD_LIFE,
     ON_ONE_LOOP,
     Call,
     Site,
@@ -222,3 +227,31 @@ async def test_a_clock_that_is_off_is_a_reason_and_no_end(world: World) -> None:
     a.clock.advance(90 * times.SECOND)
     await a.plan()
     assert await _placed(a, task) == await _placed(b, task) == [(HOUR, HOUR)]
+
+
+async def test_a_cancelled_run_makes_room_for_the_next_slot(world: World) -> None:
+    """A cancelled run that uses up max-runs: the next slot takes its place, whoever died."""
+    a, b = await world.two()
+    schedule = Schedule(start=HOUR, repeat=times.HOUR, max_runs=1, slip=DURATION)
+    task = await _led(a, (a, b), schedule=schedule)
+
+    holding = set()
+
+    async def die(call: Call, phase: str) -> None:
+        if call[2] == "hold" and phase == "answered":
+            holding.add(call[1])
+        if holding == {"a", "b"}:
+            world.watch = None
+            raise asyncio.CancelledError
+
+    world.watch = die
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy, return_exceptions=True)
+    world.clock.advance(HOLD_LIFE)
+    await a.tend()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    assert await a.state(run) == "waiting"
+    await a.node.ending.cancel_run(run)
+    await world.pass_time(20 * times.SECOND, 4 * times.SECOND)
+    assert await a.state(run) == "cancelled"
+    assert await _placed(a, task) == await _placed(b, task) == [(HOUR + times.HOUR,) * 2]

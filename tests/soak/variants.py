@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,17 +46,20 @@ def as_it_is(_node: SimulatedNode, _lead: Lead) -> None:
 
 @contextmanager
 def committed_whatever_it_is() -> Iterator[None]:
-    """``commit_exchange`` without ``AND state = 'held'``: what was dropped meanwhile is kept."""
-    real = bookings.TWINS.statements["commit_exchange"]
+    """``decide_exchanges`` without ``AND state = 'held'``: what was dropped meanwhile is kept."""
+    real = bookings.TWINS.statements["decide_exchanges"]
 
-    def commit(tables: Tables, exchange: UUID, data: Any, now: int) -> Answer:
-        row = tables.exchanges.rows.get(exchange)
-        if row is not None and row.state == "released":
-            tables.exchanges.change(row, state="held")
-        answered: Answer = real.twin(tables, exchange, data, now)
+    def decide(
+        tables: Tables, exchanges: Sequence[UUID], commits: Sequence[bool], *others: Any
+    ) -> Answer:
+        for exchange, commit in zip(exchanges, commits, strict=True):
+            row = tables.exchanges.rows.get(exchange)
+            if commit and row is not None and row.state == "released":
+                tables.exchanges.change(row, state="held")
+        answered: Answer = real.twin(tables, exchanges, commits, *others)
         return answered
 
-    twins._BY_TEXT[real.text] = replace(real, twin=commit)
+    twins._BY_TEXT[real.text] = replace(real, twin=decide)
     try:
         yield
     finally:
@@ -85,6 +88,6 @@ VARIANTS = (
         as_it_is,
         "although nothing was lost",
         committed_whatever_it_is,
-        {"forgotten_runs": 0},
+        {"forgotten_runs": 0, "cuts": 200},
     ),
 )

@@ -76,7 +76,7 @@ def test_the_documented_task_is_read() -> None:
 def test_a_task_needs_no_more_than_a_test() -> None:
     """Everything but the test has a default: once, now, priority 0."""
     task = TaskDocument.model_validate({"test": {"type": "rtt"}}, context=FROM_OUTSIDE)
-    assert (task.schedule, task.priority, task.tools) == (Schedule(), 0, ())
+    assert (task.schedule.at(0), task.priority, task.tools) == (Schedule(), 0, ())
 
 
 @pytest.mark.parametrize(
@@ -366,3 +366,34 @@ def test_a_fingerprint_tells_sets_apart(left: set[UUID], right: set[UUID], rng: 
     shuffled = sorted(left)
     rng.shuffle(shuffled)
     assert fingerprint(shuffled) == fingerprint(left)
+
+
+@given(st.integers(1, 2 * times.DAY), st.integers(times.EARLIEST, times.LATEST - times.LONGEST))
+def test_a_relative_start_is_fixed_when_the_task_is_created(step: int, now: int) -> None:
+    """PT10M is ten minutes from then; @PT1H is the next whole multiple of an hour since 1970."""
+    written = times.format_duration(step)
+    document = TaskDocument.model_validate(
+        {
+            "test": {"type": "idle"},
+            "schedule": {"start": f"@{written}", "repeat": "PT1H", "until": written},
+        },
+        context=FROM_OUTSIDE,
+    )
+    assert document.model_dump(mode="json")["schedule"]["start"] == f"@{written}"
+    schedule = document.schedule.at(now)
+    assert schedule.start is not None
+    assert schedule.start % step == 0
+    assert schedule.start - step <= now < schedule.start
+    assert schedule.until == now + step
+    assert schedule.repeat == times.HOUR
+    assert schedule.at(now + 5) == schedule
+
+
+@pytest.mark.parametrize("start", ["PT", "@PT0S", "@", "P1M", "@tomorrow", "@2026-12-01T00:00:00Z"])
+def test_what_is_no_relative_start(start: str) -> None:
+    """A start that names no time is refused at its own field."""
+    with pytest.raises(ValidationError) as caught:
+        TaskDocument.model_validate(
+            {"test": {"type": "idle"}, "schedule": {"start": start}}, context=FROM_OUTSIDE
+        )
+    assert [error["loc"] for error in caught.value.errors()] == [("schedule", "start")]

@@ -24,7 +24,7 @@ from node.model.errors import HostError
 from node.trust.keys import NodeKey, fingerprint, identity_of, public_of, verify
 from node.trust.private_files import create_private, read_private, replace_private
 
-patient = settings(deadline=2000)
+patient = settings(deadline=None)
 
 KEY = NodeKey.generate()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from node.model.times import SECOND
 from node.trust.nonces import NonceMemory
 
-patient = settings(deadline=2000)
+patient = settings(deadline=None)
 
 
 @patient

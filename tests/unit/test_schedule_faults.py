@@ -10,7 +10,7 @@ from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, validate
 from node.model.times import DAY, HOUR, MINUTE, SECOND, parse_instant
 
-patient = settings(deadline=2000)
+patient = settings(deadline=None)
 
 START = parse_instant("2026-01-01T00:00:00Z")
 

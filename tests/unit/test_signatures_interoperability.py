@@ -33,7 +33,7 @@ from tests.signing import (
     verify,
 )
 
-patient = settings(deadline=2000)
+patient = settings(deadline=None)
 
 
 class Keys(HTTPSignatureKeyResolver):

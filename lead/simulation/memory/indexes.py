@@ -47,6 +47,15 @@ class Ordered(Generic[R]):
         for place in range(bisect_left(entries, (start,)), len(entries)):
             yield entries[place][2]
 
+    def after(self, instant: int) -> list[R]:
+        """Those after an instant."""
+        entries = self._entries
+        return [entry[2] for entry in entries[bisect_left(entries, (instant + 1,)) :]]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._entries)
+
     def before(self, end: int) -> list[R]:
         """Those before an instant."""
         entries = self._entries
@@ -82,6 +91,40 @@ class Lane:
             nearby = runs.between(start - (1 << length), end)
             found += [run for run in nearby if run.ends_at > start]
         return found
+
+
+class OrderedGroups(Generic[K, R]):
+    """Rows that have something in common, each group in the order of an instant."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._groups: dict[K, Ordered[R]] = {}
+
+    def add(self, key: K, instant: int, row: R) -> None:
+        """One more of a group."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Ordered()
+        group.add(instant, row)
+
+    def remove(self, key: K, instant: int, row: R) -> None:
+        """One less."""
+        group = self._groups[key]
+        group.remove(instant, row)
+        if not len(group):
+            del self._groups[key]
+
+    def of(self, key: K) -> list[R]:
+        """The group as it is now."""
+        group = self._groups.get(key)
+        return [] if group is None else [row for _, row in group]
+
+    def after(self, key: K, instant: int) -> list[R]:
+        """Those of a group after an instant."""
+        group = self._groups.get(key)
+        return [] if group is None else group.after(instant)
 
 
 class Groups(Generic[K, R]):

@@ -25,7 +25,7 @@ def keep_self(tables: Tables, identity: str, name: str, url: str, address: str, 
 @TWINS.of("identity")
 def own_identity(tables: Tables) -> Answer:
     """The key this database belongs to."""
-    row = tables.nodes.itself()
+    row = tables.nodes.itself
     return () if row is None else [(row.identity,)]
 
 

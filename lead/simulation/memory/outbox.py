@@ -17,14 +17,19 @@ _TAKEN_MAX = 100
 
 @TWINS.of("id")
 def post(
-    tables: Tables, nodes: Sequence[str], kind: str, message: Any, now: int, delay: int
+    tables: Tables,
+    nodes: Sequence[str],
+    kinds: Sequence[str],
+    messages: Sequence[Any],
+    now: int,
+    delay: int,
 ) -> Answer:
-    """One message to each of these nodes."""
-    packed = pack(message)
+    """Messages, each to its node."""
     posted = []
-    for node in nodes:
+    for node, kind, message in zip(nodes, kinds, messages, strict=True):
         number = next(tables.letters.ids)
-        tables.letters.insert(Letter(number, node, str(kind), packed, now, now + delay))
+        letter = Letter(number, node, str(kind), pack(message), now, now + delay)
+        tables.letters.insert(letter)
         posted.append((number,))
     return posted
 
@@ -64,6 +69,15 @@ def failed(tables: Tables, letter: int, next_at: int, error: str) -> Answer:
     row = tables.letters.rows.get(letter)
     if row is not None:
         tables.letters.change(row, attempts=row.attempts + 1, next_at=next_at, last_error=error)
+    return ()
+
+
+@TWINS.of()
+def hasten(tables: Tables, nodes: Sequence[str], now: int) -> Answer:
+    """These nodes answer: what they could not be told before need not wait out its pause."""
+    late = [row for row in tables.letters.due.after(now) if row.node in nodes and row.attempts]
+    for row in late:
+        tables.letters.change(row, next_at=now)
     return ()
 
 

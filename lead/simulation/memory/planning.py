@@ -1,4 +1,4 @@
-"""Twins of ``lead/store/sql/planning.sql``."""
+"""Twins of ``lead/store/sql/planning.sql``: claims, pauses, comparison; see ``negotiations.py``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.bookings import committed_runs, greatest, least
+from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.rows import (
-    Decision,
-    Exchange,
-    Negotiation,
     Planning,
     Run,
     Task,
     pack,
     unpack,
 )
+from lead.simulation.memory.rulings import committed_runs
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from lead.simulation.memory.tasks import nodes_of
@@ -48,6 +46,8 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "campaign",
     "reference",
     "created_at",
+    "revision",
+    "freeing",
 )
 def claim(
     tables: Tables,
@@ -107,10 +107,12 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
         task.campaign,
         unpack(task.reference),
         task.created_at,
+        task.revision,
+        unpack(task.freeing),
     )
 
 
-@TWINS.of("min")
+@TWINS.of("least")
 def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     """When the next task is due to be planned."""
     soonest: int | None = None
@@ -137,270 +139,91 @@ def _runs_before(row: Planning, before: int) -> bool:
     return row.next_run_at is not None and row.next_run_at < before
 
 
-@TWINS.of("slot", "attempt", "reason")
-def waiting(tables: Tables, task: UUID, limit: int) -> Answer:
-    """Slots that wait for time, those that were not asked for longest first."""
-    rows = tables.runs.waiting.of(task)
-    rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
-    return [(run.slot, run.attempt, run.reason) for run in rows[:limit]]
+@TWINS.of("task_id", "slot", "attempt", "reason")
+def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
+    """By task, the slots that wait for time, those that were not asked for longest first."""
+    answered = []
+    for task in sorted(set(tasks)):
+        rows = tables.runs.waiting.of(task)
+        rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
+        answered += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
+    return answered
 
 
-@TWINS.of("count")
-def counted_runs(tables: Tables, task: UUID, not_counted: Sequence[str]) -> Answer:
-    """Runs that use up the task's ``max_runs``."""
-    return [(sum(run.state not in not_counted for run in tables.runs.by_task.of(task)),)]
+@TWINS.of("task_id", "slot", "attempt", "again")
+def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
+    """Slots not asked for that have had runs: the last attempt of each."""
+    last: dict[tuple[UUID, int], Run] = {}
+    for task, since in zip(tasks, planned_to, strict=True):
+        for run in () if since is None else tables.runs.by_task.after(task, since):
+            known = last.get((task, run.slot))
+            if known is None or known.attempt < run.attempt:
+                last[task, run.slot] = run
+    return [
+        (task, slot, run.attempt, run.freed or run.state == "displaced")
+        for (task, slot), run in sorted(last.items(), key=lambda item: item[0])
+    ]
 
 
-@TWINS.of("id")
-def open_negotiation(
-    tables: Tables,
-    exchange: UUID,
-    task: UUID,
-    epoch: int,
-    runs: Sequence[UUID],
-    now: int,
-    expires_at: int,
-) -> Answer:
-    """Write the names before the first message goes out."""
-    row = tables.plannings.rows.get(task)
-    if row is None or row.lease_epoch != epoch:
-        return ()
-    tables.negotiations.insert(Negotiation(exchange, task, epoch, list(runs), now, expires_at))
-    return [(exchange,)]
-
-
-@TWINS.of("id")
-def decide_commit(tables: Tables, exchange: UUID, now: int, message: dict[str, Any]) -> Answer:
-    """The commit point: unless the lease was lost, the time is over or the task has ended."""
-    row = tables.negotiations.open.get(exchange)
-    if row is None or row.expires_at <= now:
-        return ()
-    agenda = tables.plannings.rows.get(row.task_id)
-    active = tables.tasks.rows[row.task_id].state == "active"
-    if agenda is None or agenda.lease_epoch != row.lease_epoch or not active:
-        return ()
-    tables.negotiations.change(row, state="committed", commit_message=pack(message), decided_at=now)
-    return [(exchange,)]
-
-
-@TWINS.of("id")
-def lock_task(tables: Tables, task: UUID) -> Answer:
-    """Whoever changes it waits."""
-    return [(task,)] if task in tables.tasks.rows else ()
-
-
-@TWINS.of("id")
-def ended(tables: Tables, runs: Sequence[UUID], over: Sequence[str]) -> Answer:
-    """Of these runs, those that are over at the lead."""
-    rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
-    return [(run.id,) for run in rows if run is not None and run.state in over]
-
-
-@TWINS.of("id")
-def decide_abort(tables: Tables, exchange: UUID, now: int) -> Answer:
-    """The exchange is aborted, unless it is decided."""
-    row = tables.negotiations.open.get(exchange)
-    if row is None:
-        return ()
-    tables.negotiations.change(row, state="aborted", decided_at=now)
-    return [(exchange,)]
-
-
-@TWINS.of()
-def keep_led_exchange(
-    tables: Tables, exchange: UUID, task: UUID, epoch: int, data: dict[str, Any], now: int
-) -> Answer:
-    """The lead's record of an exchange in which it takes no part."""
-    if exchange not in tables.exchanges.rows:
-        kept = Exchange(
-            exchange, task, epoch, now, now, state="committed", data=pack(data), decided_at=now
-        )
-        tables.exchanges.insert(kept)
-    return ()
-
-
-@TWINS.of()
-def keep_led_runs(
-    tables: Tables,
-    task: UUID,
-    exchange: UUID,
-    scheduling_class: str,
-    priority: int,
-    now: int,
-    runs: Sequence[UUID],
-    slots: Sequence[int],
-    attempts: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-) -> Answer:
-    """The lead's record of runs in which it takes no part."""
-    name = str(scheduling_class)
-    wanted = zip(runs, slots, attempts, starts, ends, strict=True)
-    for run, slot, attempt, starts_at, ends_at in wanted:
-        there = tables.runs.rows.get(run)
-        if there is None:
-            made = Run(
-                run,
-                task,
-                exchange,
-                slot,
-                attempt,
-                None,
-                name,
-                priority,
-                starts_at,
-                ends_at,
-                "booked",
-                now,
-                now,
-            )
-            tables.runs.insert(made)
-        elif there.state == "waiting":
-            tables.runs.change(
-                there,
-                exchange_id=exchange,
-                starts_at=starts_at,
-                ends_at=ends_at,
-                state="booked",
-                reason=None,
-                changed_at=now,
-            )
-    return ()
-
-
-@TWINS.of()
-def keep_waiting(
-    tables: Tables,
-    task: UUID,
-    participant: int | None,
-    scheduling_class: str,
-    priority: int,
-    duration: int,
-    now: int,
-    runs: Sequence[UUID],
-    slots: Sequence[int],
-    attempts: Sequence[int],
-    states: Sequence[str],
-    reasons: Sequence[str],
-) -> Answer:
-    """Slots that found no time, each with what stood in the way."""
-    name = str(scheduling_class)
-    wanted = zip(runs, slots, attempts, states, reasons, strict=True)
-    for run, slot, attempt, state, reason in wanted:
-        there = tables.runs.rows.get(run)
-        if there is not None:
-            _keep_waiting(tables, there, str(state), reason, now)
-            continue
-        made = Run(
-            run,
-            task,
-            None,
-            slot,
-            attempt,
-            participant,
-            name,
-            priority,
-            slot,
-            slot + duration,
-            str(state),
-            now,
-            now,
-            reason=reason,
-        )
-        tables.runs.insert(made)
-    return ()
-
-
-def _keep_waiting(tables: Tables, run: Run, state: str, reason: str, now: int) -> None:
-    held = run.state in {"booked", "set-aside"} and tables.held(run.exchange_id)
-    if run.state != "waiting" and not held:
-        return
-    over = state == "unplaced"
-    tables.runs.change(
-        run,
-        state=state if run.state == "waiting" else run.state,
-        reason=run.reason if over and run.reason else reason,
-        changed_at=now,
-        finished_at=now if over else None,
+@TWINS.of("task_id", "count")
+def counted_runs(tables: Tables, tasks: Sequence[UUID], not_counted: Sequence[str]) -> Answer:
+    """By task, the runs that use up its ``max_runs``."""
+    counted = (
+        (task, sum(run.state not in not_counted for run in tables.runs.by_task.of(task)))
+        for task in dict.fromkeys(tasks)
     )
-
-
-@TWINS.of()
-def keep_decision(
-    tables: Tables,
-    task: UUID,
-    exchange: UUID | None,
-    now: int,
-    outcome: str,
-    sentence: str,
-    asked: int,
-    placed: int,
-    first_slot: int | None,
-    last_slot: int | None,
-    trace: dict[str, Any],
-) -> Answer:
-    """Store a planning attempt; the same outcome again, for the same reason, is counted."""
-    newest = tables.decisions.by_task.newest(task)
-    again = newest is not None and (newest.outcome, newest.sentence) == (outcome, sentence)
-    if newest is not None and again and newest.placed == placed == 0:
-        tables.decisions.change(
-            newest,
-            times=newest.times + 1,
-            decided_at=now,
-            exchange_id=exchange,
-            asked=asked,
-            trace=pack(trace),
-            first_slot=least(newest.first_slot, first_slot),
-            last_slot=greatest(newest.last_slot, last_slot),
-        )
-        return ()
-    made = Decision(
-        next(tables.decisions.ids),
-        task,
-        exchange,
-        now,
-        now,
-        outcome,
-        sentence,
-        asked,
-        placed,
-        first_slot,
-        last_slot,
-        pack(trace),
-    )
-    tables.decisions.insert(made)
-    return ()
-
-
-def _leased(tables: Tables, task: UUID, epoch: int) -> Planning | None:
-    row = tables.plannings.rows.get(task)
-    if row is None or row.lease_epoch != epoch or row.lease_until is None:
-        return None
-    return row
+    return [(task, count) for task, count in counted if count]
 
 
 @TWINS.of("task_id")
-def finish_claim(
+def finish_claims(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    epochs: Sequence[int],
+    were_planned_to: Sequence[int | None],
+    planned_to: Sequence[int | None],
+    next_run_at: Sequence[int | None],
+    plan_at: Sequence[int | None],
+    failures: Sequence[int],
+    waits_for: Sequence[str | None],
+    waits_until: Sequence[int | None],
+) -> Answer:
+    """Give tasks back with what is to be planned next; what changed since the claim stays."""
+    done = zip(
+        tasks,
+        epochs,
+        were_planned_to,
+        planned_to,
+        next_run_at,
+        plan_at,
+        failures,
+        waits_for,
+        waits_until,
+        strict=True,
+    )
+    return [(task,) for task, *following in done if _finish(tables, task, *following)]
+
+
+def _finish(
     tables: Tables,
     task: UUID,
     epoch: int,
+    was_planned_to: int | None,
     planned_to: int | None,
     next_run_at: int | None,
     plan_at: int | None,
     failures: int,
-    planned_to_before: int | None,
     waits_for: str | None,
     waits_until: int | None,
-) -> Answer:
-    """Give the task back with what is to be planned next; what changed since the claim stays."""
+) -> bool:
     row = _leased(tables, task, epoch)
     if row is None or (plan_at is not None and tables.tasks.rows[task].state != "active"):
-        return ()
+        return False
     if row.plan_at is not None and row.lease_until is not None and row.plan_at < row.lease_until:
         plan_at, next_run_at = least(row.plan_at, plan_at), least(row.next_run_at, next_run_at)
     tables.plannings.change(
         row,
-        planned_to=planned_to if row.planned_to == planned_to_before else row.planned_to,
+        planned_to=planned_to if row.planned_to == was_planned_to else row.planned_to,
         next_run_at=next_run_at,
         plan_at=plan_at,
         failures=failures,
@@ -409,7 +232,14 @@ def finish_claim(
         lease_owner=None,
         lease_until=None,
     )
-    return [(task,)]
+    return True
+
+
+def _leased(tables: Tables, task: UUID, epoch: int) -> Planning | None:
+    row = tables.plannings.rows.get(task)
+    if row is None or row.lease_epoch != epoch or row.lease_until is None:
+        return None
+    return row
 
 
 @TWINS.of("task_id")
@@ -426,19 +256,6 @@ def break_off(tables: Tables, task: UUID, epoch: int, plan_at: int) -> Answer:
         lease_until=None,
     )
     return [(task,)]
-
-
-@TWINS.of("id")
-def abort_broken_off(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
-    """Whoever asks for the decision on what was being negotiated hears that there is none."""
-    found = [
-        row
-        for row in tables.negotiations.by_task.of(task)
-        if row.state == "open" and row.lease_epoch == epoch
-    ]
-    for row in found:
-        tables.negotiations.change(row, state="aborted", decided_at=now)
-    return [(row.id,) for row in found]
 
 
 @TWINS.of()
@@ -492,15 +309,6 @@ def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
     return ()
 
 
-@TWINS.of()
-def abort_stale(tables: Tables, now: int) -> Answer:
-    """Abort the negotiations of workers that are gone."""
-    stale = [row for row in tables.negotiations.open.values() if row.expires_at <= now]
-    for row in stale:
-        tables.negotiations.change(row, state="aborted", decided_at=now)
-    return ()
-
-
 @TWINS.of("id")
 def set_participants(
     tables: Tables,
@@ -529,7 +337,7 @@ def digests(
     tables: Tables, participant: str, since: int, until: int, decided_before: int
 ) -> Answer:
     """Runs to come of the tasks led here, for comparison with one participant."""
-    itself = tables.nodes.itself()
+    itself = tables.nodes.itself
     if itself is None:
         return ()
     led = [
@@ -552,7 +360,8 @@ def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
 
 
 @TWINS.of("pg_notify")
-def notify_planned(tables: Tables, payload: str) -> Answer:
-    """Tell whoever watches the task that a planning attempt was made."""
-    tables.journal.tell(payload)
-    return [(None,)]
+def notify_planned(tables: Tables, said: Sequence[str]) -> Answer:
+    """Tell whoever watches these tasks that a planning attempt was made."""
+    for payload in said:
+        tables.journal.tell(payload)
+    return [(None,)] * len(said)

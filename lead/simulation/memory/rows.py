@@ -101,6 +101,9 @@ class Task(Row):
     state: str = "active"
     reason: str | None = None
     lease_epoch: int = 0
+    revision: int = 1
+    freeing: Packed | None = None
+    paused_at: int | None = None
     ended_at: int | None = None
 
 
@@ -173,6 +176,9 @@ class Run(Row):
     lane: str | None = None
     reason: str | None = None
     displaced_by: UUID | None = None
+    freed: bool = False
+    spec: Packed | None = None
+    tool: str | None = None
     started_at: int | None = None
     finished_at: int | None = None
     process_id: int | None = None

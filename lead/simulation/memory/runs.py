@@ -48,8 +48,8 @@ def _due(tables: Tables, run: Run) -> tuple[Any, ...]:
         run.starts_at,
         run.ends_at,
         task.test,
-        task.tool,
-        unpack(task.spec),
+        task.tool if run.tool is None else run.tool,
+        unpack(task.spec if run.spec is None else run.spec),
         unpack(task.participants),
         unpack(task.addresses),
         None if exchange is None else unpack(exchange.data),
@@ -121,7 +121,7 @@ def lock(tables: Tables, run: UUID) -> Answer:
             row.slot,
             row.attempt,
             task.test,
-            unpack(task.spec),
+            unpack(task.spec if row.spec is None else row.spec),
             task.lead,
             unpack(task.participants),
             task.duration,
@@ -203,6 +203,15 @@ def move(
             finished_at=now if over and run.finished_at is None else run.finished_at,
         )
     return [(run.id, run.task_id, run.process_id) for run in moved]
+
+
+@TWINS.of()
+def keep_winner(tables: Tables, run: UUID, winner: UUID) -> Answer:
+    """Displaced on another node: by which run."""
+    row = tables.runs.rows.get(run)
+    if row is not None and row.state == "displaced" and row.displaced_by is None:
+        tables.runs.change(row, displaced_by=winner)
+    return ()
 
 
 @TWINS.of("id")
@@ -314,11 +323,11 @@ def wait_again(
 
 @TWINS.of()
 def purge(tables: Tables, finished_before: int, others_before: int) -> Answer:
-    """Runs older than they are kept; a task with ``max_runs`` counts them while it is planned."""
+    """Runs older than they are kept; a task with ``max_runs`` counts them as long as it goes on."""
     kept = []
     for run in tables.runs.over_before(finished_before, others_before):
         task = tables.tasks.rows[run.task_id]
-        if task.limited and task.state == "active":
+        if task.limited and task.state in {"active", "paused"} and not run.freed:
             kept.append(run)
         else:
             tables.delete_run(run)

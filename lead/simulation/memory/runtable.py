@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.simulation.memory.exchangetable import Exchanges
-from lead.simulation.memory.indexes import Groups, Lane, Ordered
+from lead.simulation.memory.indexes import Groups, Lane, Ordered, OrderedGroups
 from lead.simulation.memory.journal import Journal, Table
 from lead.simulation.memory.rows import Run
 from lead.simulation.memory.tasktable import Tasks
@@ -16,7 +16,9 @@ from node.store.database import BrokenCheck, BrokenKey, BrokenOverlap, BrokenRef
 
 OPEN = frozenset({"waiting", "booked", "set-aside", "running", "merging"})
 LIVE = frozenset({"booked", "running"})
+_OVER = frozenset({"finished", "failed", "missed", "cancelled", "displaced", "unplaced"})
 _REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced", "waiting"})
+_FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
 _INDEXED = frozenset({"state", "exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
 
 _Heap = list[tuple[int, int, Run]]
@@ -32,7 +34,7 @@ class Runs(Table[UUID, Run]):
         self._exchanges = exchanges
         self._slots: dict[tuple[UUID, int, int], Run] = {}
         self._over: tuple[_Heap, _Heap] = ([], [])
-        self.by_task: Groups[UUID, Run] = Groups()
+        self.by_task: OrderedGroups[UUID, Run] = OrderedGroups()
         self.open: Groups[UUID, Run] = Groups()
         self.waiting: Groups[UUID, Run] = Groups()
         self.by_exchange: Groups[UUID, Run] = Groups()
@@ -86,8 +88,19 @@ class Runs(Table[UUID, Run]):
         """Hand it out by :meth:`over_before` another time."""
         heappush(self._over[run.state == "finished"], (run.ends_at, run.number, run))
 
+    def delete(self, row: Run) -> None:
+        """Away with it."""
+        if row.lane is not None and row.state in LIVE:
+            self._tell_freed(row)
+        super().delete(row)
+
+    def _tell_freed(self, row: Run) -> None:
+        self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
+
     def change(self, row: Run, **changes: Any) -> None:
-        """Give columns new values."""
+        """Give columns new values; who gives back its time tells the span."""
+        if row.lane is not None and row.state in LIVE and changes.get("state", row.state) in _FREE:
+            self._tell_freed(row)
         if _INDEXED.isdisjoint(changes):
             before = {column: getattr(row, column) for column in changes}
             self._set(row, changes)
@@ -101,12 +114,12 @@ class Runs(Table[UUID, Run]):
 
     def _put(self, row: Run) -> None:
         self._slots[row.task_id, row.slot, row.attempt] = row
-        self.by_task.add(row.task_id, row)
+        self.by_task.add(row.task_id, row.slot, row)
         super()._put(row)
 
     def _take(self, row: Run) -> None:
         super()._take(row)
-        self.by_task.remove(row.task_id, row)
+        self.by_task.remove(row.task_id, row.slot, row)
         del self._slots[row.task_id, row.slot, row.attempt]
 
     def _check(self, row: Run) -> None:

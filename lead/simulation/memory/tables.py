@@ -25,21 +25,32 @@ from node.store.database import BrokenKey, BrokenReference
 
 
 class Nodes(Table[str, Node]):
-    """The nodes known here."""
+    """The nodes known here; ``itself`` is this one."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.itself: Node | None = None
+        self._named: dict[str, Node] = {}
 
     def key(self, row: Node) -> str:
         """Its identity."""
         return row.identity
 
-    def itself(self) -> Node | None:
-        """This node."""
-        return next((node for node in self.rows.values() if node.is_self), None)
-
     def _check(self, row: Node) -> None:
-        for other in self.rows.values():
-            if other is not row and (other.name == row.name or (other.is_self and row.is_self)):
-                msg = f"a node {other.name} is there already"
-                raise BrokenKey(msg)
+        if row.name in self._named or (row.is_self and self.itself is not None):
+            msg = f"a node {row.name}, or this node, is there already"
+            raise BrokenKey(msg)
+
+    def _enter(self, row: Node) -> None:
+        self._named[row.name] = row
+        if row.is_self:
+            self.itself = row
+
+    def _leave(self, row: Node) -> None:
+        del self._named[row.name]
+        if row.is_self:
+            self.itself = None
 
 
 class AccessTokens(Table[str, AccessToken]):

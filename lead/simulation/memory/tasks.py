@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.bookings import wake
 from lead.simulation.memory.rows import Idempotency, Planning, Task, pack, pack_optional, unpack
+from lead.simulation.memory.rulings import wake
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -19,8 +19,10 @@ def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(participant["node"]) for participant in participants))
 
 
-def _limited(schedule: dict[str, Any]) -> bool:
-    return isinstance(schedule.get("max_runs"), int)
+_UP_TO_DATE = (
+    *("spec", "tool", "tools", "scheduling_class", "duration", "priority", "participants", "nodes"),
+    *("addresses", "schedule", "limited", "campaign", "reference", "revision"),
+)
 
 
 @TWINS.of("id")
@@ -42,36 +44,35 @@ def upsert_task(
     campaign: str | None,
     reference: Any,
     created_at: int,
+    revision: int,
 ) -> Answer:
     """A task made known here; repeated by its lead, it is brought up to date."""
+    made = Task(
+        task,
+        lead,
+        test,
+        pack(spec),
+        tool,
+        list(tools),
+        str(scheduling_class),
+        duration,
+        priority,
+        pack(participants),
+        participant,
+        pack(addresses),
+        pack(schedule),
+        campaign,
+        pack_optional(reference),
+        created_at,
+        nodes_of(participants),
+        isinstance(schedule.get("max_runs"), int),
+        revision=revision,
+    )
     there = tables.tasks.rows.get(task)
-    nodes = nodes_of(participants)
     if there is None:
-        made = Task(
-            task,
-            lead,
-            test,
-            pack(spec),
-            tool,
-            list(tools),
-            str(scheduling_class),
-            duration,
-            priority,
-            pack(participants),
-            participant,
-            pack(addresses),
-            pack(schedule),
-            campaign,
-            pack_optional(reference),
-            created_at,
-            nodes,
-            _limited(schedule),
-        )
         tables.tasks.insert(made)
-    elif there.lead == lead:
-        tables.tasks.change(
-            there, tool=tool, participants=pack(participants), nodes=nodes, priority=priority
-        )
+    elif there.lead == lead and there.revision <= revision:
+        tables.tasks.change(there, **{column: getattr(made, column) for column in _UP_TO_DATE})
     else:
         return ()
     return [(task,)]
@@ -102,6 +103,12 @@ def find_idempotency(tables: Tables, key: str) -> Answer:
     return () if row is None else [(row.request_digest, row.task_id)]
 
 
+@TWINS.of("id")
+def lock_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever changes it or books for it waits."""
+    return [(task,)] if task in tables.tasks.rows else ()
+
+
 @TWINS.of(
     "id",
     "lead",
@@ -121,6 +128,9 @@ def find_idempotency(tables: Tables, key: str) -> Answer:
     "campaign",
     "reference",
     "created_at",
+    "revision",
+    "freeing",
+    "paused_at",
     "ended_at",
 )
 def task(tables: Tables, task: UUID) -> Answer:
@@ -148,6 +158,9 @@ def task(tables: Tables, task: UUID) -> Answer:
             row.campaign,
             unpack(row.reference),
             row.created_at,
+            row.revision,
+            unpack(row.freeing),
+            row.paused_at,
             row.ended_at,
         )
     ]
@@ -159,17 +172,18 @@ def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> A
     row = tables.tasks.rows.get(task)
     if row is None or row.state not in {"active", "paused"}:
         return ()
-    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now)
+    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
     return [(task,)]
 
 
-@TWINS.of()
+@TWINS.of("lease_until")
 def stop_planning(tables: Tables, task: UUID) -> Answer:
     """Nothing more to plan."""
     row = tables.plannings.rows.get(task)
-    if row is not None:
-        tables.plannings.change(row, plan_at=None, next_run_at=None)
-    return ()
+    if row is None:
+        return ()
+    tables.plannings.change(row, plan_at=None, next_run_at=None)
+    return [(row.lease_until,)]
 
 
 @TWINS.of()
@@ -179,6 +193,22 @@ def wake_planning(tables: Tables, task: UUID, now: int, slot: int) -> Answer:
     if row is not None and tables.tasks.rows[task].state == "active":
         wake(tables, row, now, slot)
     return ()
+
+
+@TWINS.of("id")
+def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> Answer:
+    """Time that a participant refused has become free: what waits is planned now."""
+    woken = []
+    for task in dict.fromkeys(tasks):
+        row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+        if row is None or agenda is None or row.state != "active" or node not in row.nodes:
+            continue
+        if agenda.plan_at is None or agenda.plan_at <= now:
+            continue
+        if agenda.lease_until is not None or task in tables.runs.waiting:
+            tables.plannings.change(agenda, plan_at=now)
+            woken.append((task,))
+    return woken
 
 
 @TWINS.of("id", "participants", "participant")

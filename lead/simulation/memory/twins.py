@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from lead.simulation.memory import bookings, nodes, outbox, planning, runs, tasks
+from lead.simulation.memory import (
+    bookings,
+    changes,
+    negotiations,
+    nodes,
+    outbox,
+    planning,
+    rulings,
+    runs,
+    tasks,
+)
 from lead.simulation.memory.statements import Statement
 from node.store.database import Queries
 
-FILES = tuple(module.TWINS for module in (bookings, nodes, outbox, planning, runs, tasks))
+_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
+
+FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
+"""By file of queries; a long one has its twins in two modules."""
 
 _BY_TEXT: dict[str, Statement] = {
     statement.text: statement for file in FILES for statement in file.statements.values()

@@ -23,13 +23,25 @@ RETURNING
     planning.task_id, planning.next_run_at, planning.planned_to, planning.failures, planning.lease_epoch,
     task.state::text, task.test, task.spec, task.tool, task.tools, task.scheduling_class::text, task.duration,
     task.priority, task.participants, task.participant, task.addresses, task.schedule, task.campaign,
-    task.reference, task.created_at;
+    task.reference, task.created_at, task.revision, task.freeing;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer.
-SELECT min(greatest(CASE WHEN waits_for = ANY($2::text []) THEN waits_until ELSE plan_at END, lease_until))
-FROM planning
-WHERE plan_at IS NOT NULL AND next_run_at < $1;
+SELECT
+    least(
+        (
+            SELECT greatest(plan_at, lease_until)
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND (waits_for IS NULL OR waits_for <> ALL($2::text []))
+            ORDER BY greatest(plan_at, lease_until)
+            LIMIT 1
+        ),
+        (
+            SELECT min(greatest(waits_until, lease_until))
+            FROM planning
+            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+        )
+    );
 
 -- next_to_come --
 -- The first slot beyond those that are near enough to be planned.
@@ -37,26 +49,45 @@ SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at 
 
 -- waiting --
 -- Those that were not asked for longest come first, so that each has its turn where there are many.
-SELECT slot, attempt, reason FROM run WHERE task_id = $1 AND state = 'waiting' ORDER BY changed_at, slot LIMIT $2;
+SELECT task_id, slot, attempt, reason
+FROM (
+    SELECT task_id, slot, attempt, reason, row_number() OVER (PARTITION BY task_id ORDER BY changed_at, slot) AS number
+    FROM run
+    WHERE task_id = ANY($1::uuid []) AND state = 'waiting'
+) AS waiting
+WHERE number <= $2
+ORDER BY task_id, number;
+
+-- touched --
+-- Slots not asked for that have had runs: the last attempt of each, and whether another may follow it.
+SELECT DISTINCT ON (run.task_id, run.slot) run.task_id, run.slot, run.attempt, run.freed OR run.state = 'displaced' AS again
+FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
+INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
+ORDER BY run.task_id, run.slot, run.attempt DESC;
 
 -- counted_runs --
--- Runs that use up the task's max_runs.
-SELECT count(*) FROM run
-WHERE task_id = $1 AND NOT (state = ANY($2::run_state []));
+-- Runs that use up the tasks' max_runs.
+SELECT task_id, count(*) FROM run
+WHERE task_id = ANY($1::uuid []) AND NOT (state = ANY($2::run_state []))
+GROUP BY task_id;
 
--- open_negotiation --
+-- open_negotiations --
 INSERT INTO negotiation (id, task_id, lease_epoch, run_ids, opened_at, expires_at)
-SELECT $1, task_id, $3, $4, $5, $6
-FROM planning WHERE task_id = $2 AND lease_epoch = $3
+SELECT
+    opening.id, opening.task_id, opening.lease_epoch,
+    (SELECT array_agg(named.run_id) FROM unnest($4::integer [], $5::uuid []) AS named (number, run_id) WHERE named.number = opening.number),
+    $6, $7
+FROM unnest($1::uuid [], $2::uuid [], $3::bigint []) WITH ORDINALITY AS opening (id, task_id, lease_epoch, number)
+INNER JOIN planning ON opening.task_id = planning.task_id AND opening.lease_epoch = planning.lease_epoch
 RETURNING id;
 
 -- decide_commit --
 -- The commit point. Refused if the lease was lost, the time is over or the task has ended.
 UPDATE negotiation
-SET state = 'committed', commit_message = $3, decided_at = $2
-FROM task, planning
+SET state = 'committed', commit_message = said.message, decided_at = $2
+FROM unnest($1::uuid [], $3::jsonb []) AS said (id, message), task, planning
 WHERE
-    negotiation.id = $1
+    negotiation.id = said.id
     AND negotiation.state = 'open'
     AND negotiation.expires_at > $2
     AND task.id = negotiation.task_id
@@ -65,16 +96,30 @@ WHERE
     AND planning.lease_epoch = negotiation.lease_epoch
 RETURNING negotiation.id;
 
--- lock_task --
+-- committed --
+SELECT commit_message FROM negotiation WHERE id = $1 AND state = 'committed';
+
+-- held_again --
+-- What the lead holds of an exchange, to be held by a participant that has dropped it.
+SELECT
+    run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.priority, task.revision,
+    negotiation.lease_epoch, coalesce(task.tool, '') AS tool, negotiation.expires_at - negotiation.opened_at AS life
+FROM negotiation
+INNER JOIN task ON negotiation.task_id = task.id
+INNER JOIN run ON negotiation.id = run.exchange_id
+WHERE negotiation.id = $1 AND run.id = ANY($2::uuid [])
+ORDER BY run.starts_at;
+
+-- lock_tasks --
 -- A cancel that is under way comes before or after the decision, never in its middle.
-SELECT id FROM task WHERE id = $1 FOR SHARE;
+SELECT id FROM task WHERE id = ANY($1::uuid []) ORDER BY id FOR SHARE;
 
 -- ended --
 -- Of these runs, those that are over at the lead.
 SELECT id FROM run WHERE id = ANY($1::uuid []) AND state = ANY($2::run_state []);
 
 -- decide_abort --
-UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE id = $1 AND state = 'open' RETURNING id;
+UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE id = ANY($1::uuid []) AND state = 'open';
 
 -- keep_led_exchange --
 -- Where the lead takes no part itself: its record of the exchange and of the runs.
@@ -119,47 +164,70 @@ WHERE
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'held')
     );
 
--- keep_decision --
+-- keep_decisions --
 -- The same outcome again, for the same reason, is counted and not stored anew; the trace is that of the last time.
-WITH newest AS (
-    SELECT id, outcome, sentence, placed FROM decision WHERE task_id = $1 ORDER BY id DESC LIMIT 1
+WITH made AS (
+    SELECT *
+    FROM unnest(
+        $2::uuid [], $3::uuid [], $4::text [], $5::text [], $6::integer [], $7::integer [], $8::timestamptz [],
+        $9::timestamptz [], $10::jsonb []
+    ) AS made (task_id, exchange_id, outcome, sentence, asked, placed, first_slot, last_slot, trace)
 ),
 
 counted AS (
     UPDATE decision
     SET
-        times = decision.times + 1, decided_at = $3, exchange_id = $2, asked = $6, trace = $10,
-        first_slot = least(decision.first_slot, $8), last_slot = greatest(decision.last_slot, $9)
-    FROM newest
-    WHERE decision.id = newest.id AND newest.outcome = $4 AND newest.sentence = $5 AND newest.placed = 0 AND $7 = 0
-    RETURNING decision.id
+        times = decision.times + 1, decided_at = $1, exchange_id = made.exchange_id, asked = made.asked,
+        trace = made.trace, first_slot = least(decision.first_slot, made.first_slot),
+        last_slot = greatest(decision.last_slot, made.last_slot)
+    FROM made
+    WHERE
+        decision.id = (SELECT max(newest.id) FROM decision AS newest WHERE newest.task_id = made.task_id)
+        AND decision.outcome = made.outcome AND decision.sentence = made.sentence
+        AND decision.placed = 0 AND made.placed = 0
+    RETURNING decision.task_id
 )
 
 INSERT INTO decision (
     task_id, exchange_id, first_at, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace
 )
-SELECT $1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10
-WHERE NOT EXISTS (SELECT FROM counted);
+SELECT
+    made.task_id, made.exchange_id, $1, $1, made.outcome, made.sentence, made.asked, made.placed, made.first_slot,
+    made.last_slot, made.trace
+FROM made
+WHERE NOT EXISTS (SELECT FROM counted WHERE counted.task_id = made.task_id);
 
--- finish_claim --
--- Give the task back. What changed since the claim stays: an earlier plan_at is a wake-up, another planned_to an edit.
+-- finish_claims --
+-- Give tasks back. What changed since the claim stays: an earlier plan_at is a wake-up, another planned_to an edit.
 -- A cancel under way is waited for: it must see the slots that are going to wait, or keep them from being written.
 UPDATE planning
 SET
-    planned_to = CASE WHEN planning.planned_to IS DISTINCT FROM $7::timestamptz THEN planning.planned_to ELSE $3::timestamptz END,
+    planned_to = CASE WHEN planning.planned_to IS DISTINCT FROM done.was_planned_to THEN planning.planned_to ELSE done.planned_to END,
     next_run_at = CASE
-        WHEN planning.plan_at < planning.lease_until THEN least(planning.next_run_at, $4::timestamptz)
-        ELSE $4::timestamptz
+        WHEN planning.plan_at < planning.lease_until THEN least(planning.next_run_at, done.next_run_at)
+        ELSE done.next_run_at
     END,
     plan_at = CASE
-        WHEN planning.plan_at < planning.lease_until THEN least(planning.plan_at, $5::timestamptz)
-        ELSE $5::timestamptz
+        WHEN planning.plan_at < planning.lease_until THEN least(planning.plan_at, done.plan_at)
+        ELSE done.plan_at
     END,
-    failures = $6, waits_for = $8, waits_until = $9, lease_owner = NULL, lease_until = NULL
-FROM (SELECT state FROM task WHERE id = $1 FOR SHARE) AS task
+    failures = done.failures, waits_for = done.waits_for, waits_until = done.waits_until,
+    lease_owner = NULL, lease_until = NULL
+FROM (
+    SELECT done.*, task.state
+    FROM unnest(
+        $1::uuid [], $2::bigint [], $3::timestamptz [], $4::timestamptz [], $5::timestamptz [], $6::timestamptz [],
+        $7::integer [], $8::text [], $9::timestamptz []
+    ) AS done (
+        task_id, lease_epoch, was_planned_to, planned_to, next_run_at, plan_at, failures, waits_for, waits_until
+    )
+    INNER JOIN task ON done.task_id = task.id
+    ORDER BY task.id
+    FOR SHARE OF task
+) AS done
 WHERE
-    planning.task_id = $1 AND planning.lease_epoch = $2 AND planning.lease_until IS NOT NULL
-    AND (task.state = 'active' OR $5::timestamptz IS NULL)
+    planning.task_id = done.task_id AND planning.lease_epoch = done.lease_epoch AND planning.lease_until IS NOT NULL
+    AND (done.state = 'active' OR done.plan_at IS NULL)
 RETURNING planning.task_id;
 
 -- break_off --
@@ -233,4 +301,4 @@ ORDER BY task.id
 LIMIT 1000;
 
 -- notify_planned --
-SELECT pg_notify('parley', $1);
+SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

@@ -46,6 +46,13 @@ def _instant(value: object, info: ValidationInfo) -> object:
     raise ValueError("not an RFC 3339 time; write 2026-12-01T00:00:00Z")
 
 
+def _moment(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str) and value.removeprefix("@").startswith("P"):
+        times.moment_after(value, 0)
+        return value
+    return _instant(value, info)
+
+
 def _duration(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         return times.parse_duration(value)
@@ -83,6 +90,17 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T00:00:00Z"]}),
 ]
 """Microseconds since 1970 in memory, RFC 3339 in JSON."""
+
+Moment = Annotated[
+    int | str,
+    BeforeValidator(_moment),
+    PlainSerializer(
+        lambda moment: moment if isinstance(moment, str) else times.format_instant(moment),
+        return_type=str,
+    ),
+    WithJsonSchema({"type": "string", "examples": ["2026-12-01T00:00:00Z", "PT10M", "@PT1H"]}),
+]
+"""An :data:`Instant`, or one that hangs on when it is read: see ``times.moment_after``."""
 
 Duration = Annotated[
     int,

@@ -20,6 +20,9 @@ from node.model.wire.tasks import PARTICIPANTS_MAX, PRIORITY_MAX, Participant, S
 BATCH_MAX = 512
 """Most runs in one exchange."""
 
+FREED_MAX = 500
+"""Most tasks in one message that time became free."""
+
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
 
@@ -30,11 +33,29 @@ Place = Annotated[int, Field(ge=0, lt=PARTICIPANTS_MAX)]
 Length = Annotated[int, Field(gt=0, lt=times.LATEST, strict=True)]
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
 Epoch = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+Revision = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
 
 
+class Freeing(Document):
+    """Which of its runs a task has given up.
+
+    Those of a slot from ``slots_from`` on that start at or after ``starting`` and were booked under
+    a lease epoch before ``before_epoch``. The epoch makes it safe to hear of it twice or late: what
+    was booked since is not meant.
+    """
+
+    before_epoch: Epoch
+    starting: Micros
+    slots_from: Micros
+    reason: Sentence
+
+
 class Introduction(Document):
-    """A task made known to a participant, once, before anything is planned."""
+    """A task made known to a participant before anything is planned, and again at each change.
+
+    ``keep`` false only asks: whether it would take part, under these terms.
+    """
 
     task: UUID
     test: str
@@ -51,6 +72,10 @@ class Introduction(Document):
     campaign: str | None
     reference: Any
     created_at: Micros
+    revision: Revision = 1
+    paused_at: Micros | None = Field(None, description="Since when it is paused, if it is.")
+    freeing: Freeing | None = None
+    keep: bool = True
 
 
 class IntroductionAnswer(Document):
@@ -132,6 +157,7 @@ class HoldRequest(Document):
 
     task: UUID
     lease_epoch: Epoch
+    revision: Revision = 1
     tool: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")]
     priority: Priority
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
@@ -220,6 +246,12 @@ class DecisionAnswer(Document):
 
     state: str = Field(pattern="^(open|committed|aborted)$")
     commit: CommitRequest | None = None
+
+
+class Freed(Document):
+    """Time that was refused to these tasks has become free: their lead may plan them now."""
+
+    tasks: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=FREED_MAX)]
 
 
 class RunEnd(Document):

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints, field_validator
 
+from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.wire.fields import Count, Document, Duration, Host, Instant, Name
+from node.model.wire.fields import Count, Document, Duration, Host, Instant, Moment, Name
 
 PRIORITY_MAX = 2**31 - 1
 PARTICIPANTS_MAX = 32
@@ -30,11 +31,13 @@ class ArchiveChoice(Document):
     spec: dict[str, Any] = Field(default_factory=dict)
 
 
-class Schedule(Document):
-    """When. Nothing at all means once, as soon as possible."""
+class ScheduleDocument(Document):
+    """When, as posted. Nothing at all means once, as soon as possible."""
 
-    start: Instant | None = Field(
-        None, description="Nominal start of the first run, and the anchor of the interval."
+    start: Moment | None = Field(
+        None,
+        description="Nominal start of the first run, and the anchor of the interval: an instant, "
+        "PT10M for so long after the task is created, @PT1H for the next full hour.",
     )
     repeat: Duration | None = Field(
         None, description="Interval from nominal start to nominal start."
@@ -45,7 +48,9 @@ class Schedule(Document):
     timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(
         None, description="Zone of the cron fields; UTC unless said.", examples=["Europe/Berlin"]
     )
-    until: Instant | None = Field(None, description="No run has its nominal start then or later.")
+    until: Moment | None = Field(
+        None, description="No run has its nominal start then or later; written as start is."
+    )
     max_runs: Count | None = Field(
         None, description="So many runs; displaced, cancelled and unplaced ones do not count."
     )
@@ -61,6 +66,24 @@ class Schedule(Document):
         description="Start at random within the slip instead of as early as possible.",
     )
 
+    def at(self, now: int) -> Schedule:
+        """The schedule of a task that is created now: nothing in it hangs on the time any more."""
+        moments = {"start": self.start, "until": self.until}
+        fixed = {
+            name: times.moment_after(moment, now) if isinstance(moment, str) else moment
+            for name, moment in moments.items()
+        }
+        return Schedule.model_validate(self.model_dump() | fixed)
+
+
+class Schedule(ScheduleDocument):
+    """When, as kept: start and until are instants."""
+
+    start: Instant | None = Field(
+        None, description="Nominal start of the first run, and the anchor of the interval."
+    )
+    until: Instant | None = Field(None, description="No run has its nominal start then or later.")
+
 
 class TaskDocument(Document):
     """A task as posted."""
@@ -69,7 +92,7 @@ class TaskDocument(Document):
     tools: tuple[Name, ...] = Field(
         (), max_length=16, description="Tools in order of preference; none: the best all have."
     )
-    schedule: Schedule = Schedule()
+    schedule: ScheduleDocument = ScheduleDocument()
     priority: int = Field(0, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     participants: tuple[Host, ...] = Field(
         (),
@@ -93,6 +116,35 @@ class TaskDocument(Document):
         return value
 
 
+class TaskPatch(Document):
+    """Changes of a task, as a JSON merge patch (RFC 7396): null removes, what is absent stays.
+
+    The whole of it is then checked like a new task. Not even null can change what is measured by
+    whom: the test's type and the participants; that would be another task.
+    """
+
+    revision: int | None = Field(
+        None,
+        ge=1,
+        strict=True,
+        description="The revision that was read. If the task has been changed since, nothing is "
+        "changed and the answer is 409; without it the newest is changed.",
+    )
+    test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
+    tools: tuple[Name, ...] | None = Field(None, max_length=16)
+    schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
+    priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
+    campaign: Name | None = None
+    reference: Any = None
+    participants: tuple[Host, ...] | None = Field(
+        None, max_length=PARTICIPANTS_MAX, description="Refused if others would take part."
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """The patch itself, as it was sent."""
+        return self.model_dump(exclude_unset=True, exclude={"revision"})
+
+
 class Participant(Document):
     """A node that takes part in a task, as the task's participants see it."""
 
@@ -111,6 +163,8 @@ class Task(Document):
     id: UUID
     state: str
     reason: str | None
+    revision: int = Field(1, description="Counts its changes: edits, pauses, resumptions.")
+    paused_at: Instant | None = Field(None, description="Since when it is paused, if it is.")
     test: TestChoice
     tool: str | None
     tools: tuple[str, ...]

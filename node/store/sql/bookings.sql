@@ -47,10 +47,12 @@ WHERE
     AND run.state IN ('booked', 'running');
 
 -- accept_epochs --
--- The tasks must be active and led by who asks; an older epoch than seen belongs to a worker that lost its lease.
+-- The tasks must be active, led by who asks and known as they are at their lead; an older epoch than seen belongs to a
+-- worker that lost its lease.
 WITH asked AS (
-    SELECT asked.id, asked.lead, asked.epoch, asked.tool
-    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text []) AS asked (id, lead, epoch, tool)
+    SELECT asked.id, asked.lead, asked.epoch, asked.tool, asked.revision
+    FROM unnest($1::uuid [], $2::text [], $3::bigint [], $4::text [], $5::integer [])
+        AS asked (id, lead, epoch, tool, revision)
     INNER JOIN task ON asked.id = task.id
     ORDER BY asked.id
     FOR UPDATE OF task
@@ -59,14 +61,16 @@ WITH asked AS (
 UPDATE task
 SET lease_epoch = asked.epoch, tool = asked.tool
 FROM asked
-WHERE task.id = asked.id AND task.lead = asked.lead AND task.state = 'active' AND task.lease_epoch <= asked.epoch
+WHERE
+    task.id = asked.id AND task.lead = asked.lead AND task.state = 'active' AND task.lease_epoch <= asked.epoch
+    AND task.revision = asked.revision
 RETURNING
     task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
     (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here;
 
 -- task_standings --
 -- Why accept_epochs did not find one.
-SELECT id, state::text, lead, lease_epoch FROM task WHERE id = ANY($1::uuid []);
+SELECT id, state::text, lead, lease_epoch, revision FROM task WHERE id = ANY($1::uuid []);
 
 -- exchange_standings --
 SELECT exchange.id, exchange.state::text, exchange.answer, exchange.task_id, task.lead
@@ -244,9 +248,15 @@ RETURNING id;
 -- wake_dropped --
 -- A hold that outlived the worker who made it is dropped when nobody plans the task any more: it must
 -- be planned again, but not at once, so that the pauses between failed attempts stay pauses. After a failed attempt
--- the pause is set already.
+-- the pause is set already. Whoever plans the task at this moment has not seen that these slots wait.
 UPDATE planning
-SET plan_at = CASE WHEN failures = 0 THEN least(plan_at, $2) ELSE coalesce(plan_at, $2) END, next_run_at = least(next_run_at, dropped.slot)
+SET
+    plan_at = CASE
+        WHEN lease_until IS NOT NULL THEN least(plan_at, $3)
+        WHEN failures = 0 THEN least(plan_at, $2)
+        ELSE coalesce(plan_at, $2)
+    END,
+    next_run_at = least(next_run_at, dropped.slot)
 FROM (SELECT task_id, min(slot) AS slot FROM run WHERE id = ANY($1::uuid []) GROUP BY task_id) AS dropped
 INNER JOIN task ON dropped.task_id = task.id AND task.state = 'active'
 WHERE planning.task_id = dropped.task_id;

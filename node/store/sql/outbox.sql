@@ -1,6 +1,8 @@
 -- post --
 INSERT INTO outbox (node, kind, message, created_at, next_at)
-SELECT address.node, $2, $3, $4::timestamptz, $4::timestamptz + $5::interval FROM unnest($1::text []) AS address (node)
+SELECT letter.node, letter.kind, letter.message, $4::timestamptz, $4::timestamptz + $5::interval
+FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS letter (node, kind, message, number)
+ORDER BY letter.number
 RETURNING id;
 
 -- due --
@@ -21,6 +23,10 @@ DELETE FROM outbox WHERE id = ANY($1::bigint []);
 
 -- failed --
 UPDATE outbox SET attempts = attempts + 1, next_at = $2, last_error = $3 WHERE id = $1;
+
+-- hasten --
+-- These nodes answer: what they could not be told before need not wait out its pause.
+UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;
 
 -- next_due --
 SELECT min(next_at) FROM outbox WHERE kind = ANY($1::text []) AND node <> ALL($2::text []);

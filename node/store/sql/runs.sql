@@ -1,8 +1,8 @@
 -- due_runs --
 -- Committed runs that start soon, with all that is needed to launch this node's part of them.
 SELECT
-    run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.test, task.tool, task.spec,
-    task.participants, task.addresses, exchange.data
+    run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.test, coalesce(run.tool, task.tool) AS tool,
+    coalesce(run.spec, task.spec) AS spec, task.participants, task.addresses, exchange.data
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN exchange ON run.exchange_id = exchange.id
@@ -35,7 +35,7 @@ SELECT id FROM task WHERE id = (SELECT task_id FROM run WHERE run.id = $1) FOR S
 -- lock --
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
-    task.test, task.spec, task.lead, task.participants, task.duration
+    task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE run.id = $1
@@ -61,6 +61,10 @@ SET
     finished_at = CASE WHEN $5 THEN coalesce(finished_at, $4) ELSE finished_at END
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
 RETURNING id, task_id, process_id;
+
+-- keep_winner --
+-- Displaced on another node: by which run.
+UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displaced_by IS NULL;
 
 -- conclude --
 -- The merged outcome of a run.
@@ -186,10 +190,15 @@ DELETE FROM run
 WHERE
     ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
     AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
-    -- A task with max_runs counts them as long as it is planned.
-    AND NOT EXISTS (
-        SELECT FROM task
-        WHERE task.id = run.task_id AND task.state = 'active' AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+    -- A task with max_runs counts them as long as it is planned, but not those it has given up.
+    AND (
+        freed
+        OR NOT EXISTS (
+            SELECT FROM task
+            WHERE
+                task.id = run.task_id AND task.state IN ('active', 'paused')
+                AND jsonb_typeof(task.schedule -> 'max_runs') = 'number'
+        )
     );
 
 -- purge_decisions --

@@ -2,14 +2,23 @@
 -- A task made known here; an introduction repeated by its lead brings it up to date.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at
+    addresses, schedule, campaign, reference, created_at, revision
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 ON CONFLICT (id) DO UPDATE SET
+    spec = excluded.spec,
     tool = excluded.tool,
+    tools = excluded.tools,
+    scheduling_class = excluded.scheduling_class,
+    duration = excluded.duration,
+    priority = excluded.priority,
     participants = excluded.participants,
-    priority = excluded.priority
-WHERE task.lead = excluded.lead
+    addresses = excluded.addresses,
+    schedule = excluded.schedule,
+    campaign = excluded.campaign,
+    reference = excluded.reference,
+    revision = excluded.revision
+WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
@@ -24,11 +33,16 @@ RETURNING task_id;
 -- find_idempotency --
 SELECT request_digest, task_id FROM idempotency WHERE key = $1;
 
+-- lock_task --
+-- Whoever changes a task comes before or after a hold, a decision, an end or another change, never in its middle.
+SELECT id FROM task WHERE id = $1 FOR UPDATE;
+
 -- task --
 SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
-    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
+    task.freeing, task.paused_at, task.ended_at
 FROM task
 WHERE id = $1;
 
@@ -37,11 +51,14 @@ WHERE id = $1;
 SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
-    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.ended_at,
+    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision, task.paused_at,
+    task.ended_at,
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
-    (SELECT planning.plan_at FROM planning WHERE planning.task_id = task.id) AS plan_at,
+    -- What is being planned right now is due.
+    (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
+        FROM planning WHERE planning.task_id = task.id) AS plan_at,
     (SELECT min(run_known.starts_at) FROM run_known
         WHERE run_known.task_id = task.id AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
     coalesce((
@@ -64,12 +81,12 @@ LIMIT $8;
 
 -- end_task --
 UPDATE task
-SET state = $2::task_state, reason = $3, ended_at = $4
+SET state = $2::task_state, reason = $3, ended_at = $4, paused_at = NULL
 WHERE id = $1 AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
-UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1;
+UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1 RETURNING lease_until;
 
 -- wake_planning --
 -- Something changed for this task: plan it now, from this slot on.
@@ -77,6 +94,24 @@ UPDATE planning
 SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, $3)
 FROM task
 WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
+
+-- wake_refused --
+-- Time that a participant refused has become free: what waits is planned now. A task that is being planned may be
+-- about to wait.
+UPDATE planning
+SET plan_at = least(planning.plan_at, $3)
+FROM task
+WHERE
+    planning.task_id = task.id
+    AND task.id = ANY($1::uuid [])
+    AND task.state = 'active'
+    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+    AND planning.plan_at > $3
+    AND (
+        planning.lease_until IS NOT NULL
+        OR EXISTS (SELECT FROM run WHERE run.task_id = task.id AND run.state = 'waiting')
+    )
+RETURNING task.id;
 
 -- finish_tasks --
 -- Tasks that have nothing left to plan and no run that is not over.

@@ -99,6 +99,8 @@ class StandIn:
     """So many POSTs lose their connection after they have arrived."""
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     posted: list[tuple[Document, str]] = field(default_factory=list)
+    patched: list[tuple[Document, str]] = field(default_factory=list)
+    """Merge patches of tasks, and whether each was a dry run."""
     waited: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when somebody waits for a run that will not end."""
     was_asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -199,11 +201,38 @@ async def _create(request: web.Request) -> web.Response:
     return web.json_response(node.created, status=201)
 
 
+async def _plan(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
+    return web.json_response(node.documents[request.path])
+
+
 async def _cancel(request: web.Request) -> web.Response:
     node = request.app[STAND_IN]
     found = _by_id(node.tasks if "/tasks/" in request.path else node.runs, request)
     found.update(state="cancelled", reason="cancelled by its owner")
     return web.json_response(found)
+
+
+async def _pause(request: web.Request) -> web.Response:
+    found = _by_id(request.app[STAND_IN].tasks, request)
+    found.update(state="paused", paused_at=START, next_run_at=None, runs={"cancelled": 2})
+    return web.json_response(found)
+
+
+async def _resume(request: web.Request) -> web.Response:
+    found = _by_id(request.app[STAND_IN].tasks, request)
+    found.update(state="active", paused_at=None)
+    return web.json_response(found)
+
+
+async def _edit(request: web.Request) -> web.Response:
+    node = request.app[STAND_IN]
+    patch = await request.json()
+    node.patched.append((patch, request.query.get("dry_run", "")))
+    found = _by_id(node.tasks, request)
+    schedule = found["schedule"] | patch.get("schedule", {})
+    return web.json_response({**found, "schedule": schedule, "revision": 5})
 
 
 async def _document(request: web.Request) -> web.Response:
@@ -221,9 +250,13 @@ async def node() -> AsyncIterator[StandIn]:
     app[STAND_IN] = stand_in
     app.router.add_get("/v1/tasks", _list_tasks)
     app.router.add_post("/v1/tasks", _create)
+    app.router.add_post("/v1/plans", _plan)
     app.router.add_get("/v1/runs", _list_runs)
     app.router.add_get("/v1/tasks/{id}", _task)
     app.router.add_get("/v1/runs/{id}", _run)
+    app.router.add_post("/v1/tasks/{id}/pause", _pause)
+    app.router.add_post("/v1/tasks/{id}/resume", _resume)
+    app.router.add_patch("/v1/tasks/{id}", _edit)
     app.router.add_delete("/v1/{kind:tasks|runs}/{id}", _cancel)
     app.router.add_get("/{path:.*}", _document)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)

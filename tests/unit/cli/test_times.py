@@ -89,11 +89,13 @@ def test_moments() -> None:
     assert parse_moment("now").at(7) == 7
     assert parse_moment("+1h").at(7) == HOUR + 7
     assert parse_moment("-30m").at(HOUR) == 30 * MINUTE
+    assert parse_moment("@1h").at(HOUR - 1) == HOUR
+    assert parse_moment("@PT1H").at(HOUR) == 2 * HOUR
     written = "2026-12-01T01:00:00+01:00"
     assert parse_moment(written).at(7) == times.parse_instant("2026-12-01T00:00:00Z")
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "2026-12-01 00:00", "+", "1h", ""])
+@pytest.mark.parametrize("text", ["tomorrow", "2026-12-01 00:00", "+", "1h", "@", "@0s", ""])
 def test_what_is_no_moment(text: str) -> None:
     """A time without an offset, or a word, is refused with what to write."""
     with pytest.raises(ValueError, match="write"):

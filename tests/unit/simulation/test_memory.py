@@ -11,6 +11,7 @@ import pytest
 from lead.simulation.memory import MemoryDatabase
 from lead.store import planning
 from node.model.errors import DatabaseUnavailable
+from node.model.wire.nodes import NodeCard
 from node.store import bookings, nodes, outbox, tasks
 from node.store.database import BrokenKey, Connection, Notice
 from node.store.outbox import Kind
@@ -243,3 +244,21 @@ async def test_an_outbox_is_read_in_portions(database: MemoryDatabase) -> None:
     assert min(message.created_at for message in taken) == START - 149
     assert len(taken) == 100
     assert following == START - 49
+
+
+async def test_two_nodes_never_have_one_name(database: MemoryDatabase) -> None:
+    """A name that is taken is refused, and the node that wanted it keeps its own."""
+    async with database.connection() as connection:
+        for name in ("a", "b"):
+            await nodes.keep(connection, card(name, name), START)
+        with pytest.raises(BrokenKey):
+            await nodes.keep(connection, card("b", "a"), START)
+        assert [known.name for known in await nodes.listed(connection)] == ["a", "b"]
+        assert await nodes.remove(connection, "a")
+        assert await nodes.keep(connection, card("b", "a"), START)
+
+
+def card(identity: str, name: str) -> NodeCard:
+    """A node of that name."""
+    key = f"ed25519:{identity:_<43}"
+    return NodeCard(identity=key, name=name, url="http://n", address="n", version="0")

@@ -91,7 +91,7 @@ def test_a_loss_is_seen_as_silence(what: str) -> None:
             network.cut[frozenset(("here", "there"))] += 1
         else:
             loop.call_in(12 * MILLISECOND, network.cut.update, [frozenset(("here", "there"))])
-            there.serve = _slowly(there.serve)  # type: ignore[method-assign]
+            there.serve = _slowly(there.serve)  # type: ignore[assignment,method-assign]
         with pytest.raises(PeerUnreachable, match="there cannot be reached: no answer within 5 s"):
             await ask(network, here, there)
         return loop.now, there.served
@@ -152,7 +152,7 @@ def test_nothing_comes_from_a_host_that_died_meanwhile() -> None:
     """A request that was being served when the receiver died has no answer."""
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> int:
-        there.serve = _slowly(there.serve)  # type: ignore[method-assign]
+        there.serve = _slowly(there.serve)  # type: ignore[assignment,method-assign]
         loop.call_in(15 * MILLISECOND, there.process.kill)
         with pytest.raises(PeerUnreachable, match="no answer"):
             await ask(network, here, there)

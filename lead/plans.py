@@ -1,0 +1,391 @@
+"""What would happen if a task were posted: asked of all its participants, booked and kept nowhere.
+
+The same drafts, proposals, agenda and choice as in real planning; only the hold is never sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lead.negotiation import Asked, ask, cut_short, drawing
+from lead.participants import Adviser
+from lead.planner import ChooseTool
+from lead.planning import forecast
+from lead.planning.agenda import Agenda, Limits
+from lead.planning.alternatives import (
+    Change,
+    Kind,
+    Situation,
+    alternatives,
+    changed,
+    instead,
+    shortest,
+)
+from lead.planning.forecast import Placed, fresh_agenda
+from lead.planning.placement import Offer, choose
+from lead.planning.reasons import why_not
+from node.clock import Clock
+from node.model.errors import ParleyError, RequestError, ToolUnavailable
+from node.model.wire.outlooks import Outlook, OutlookRequest
+from node.model.wire.participants import Introduction, ProposalRequest
+from node.model.wire.plans import (
+    Alternative,
+    NoAlternative,
+    Outcome,
+    ParticipantAnswer,
+    Plan,
+    PlannedStart,
+    PlanRequest,
+    UnplacedStart,
+)
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import TaskDocument
+
+FIRST_EPOCH = 1
+"""The lease epoch under which a new task is planned first: with the task it seeds the drawing."""
+
+_ALTERNATIVES = 3
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Counsel:
+    """What a lead asks its node for: to check a document, to reach others, to choose a tool."""
+
+    draft: Callable[[TaskDocument], Introduction]
+    adviser_of: Callable[[str], Adviser]
+    choose_tool: ChooseTool
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A task as its participants see it, and what came of asking for its time."""
+
+    introduction: Introduction
+    limits: Limits
+    placed: Placed
+    asked: Asked = field(default_factory=Asked)
+
+
+class Foresight:
+    """Answers what would happen."""
+
+    def __init__(self, clock: Clock, limits: Limits, clock_limit: int, counsel: Counsel) -> None:
+        """``limits`` and ``clock_limit`` are those of real planning."""
+        self._clock = clock
+        self._limits = limits
+        self._clock_limit = clock_limit
+        self._counsel = counsel
+
+    async def plan(self, request: PlanRequest) -> Plan:
+        """What would happen to this task.
+
+        :raises InvalidDocument: a field is wrong; what is refused by others is an answer.
+        """
+        document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
+        considered = await self._consider(TaskDocument.model_validate(document))
+        outlooks = await self._outlooks(considered)
+        found, missing = await self._alternatives(document, considered)
+        return _plan(considered, outlooks, request.runs, self._clock.now()).model_copy(
+            update={"alternatives": tuple(found), "no_alternatives": tuple(missing)}
+        )
+
+    async def _consider(self, document: TaskDocument) -> Considered:
+        introduction = await self._ask_all(self._counsel.draft(document))
+        refusals = [
+            f"{p.name}: {p.reason}" for p in introduction.participants if p.accepted is False
+        ]
+        try:
+            introduction = self._with_tool(introduction)
+        except ToolUnavailable as error:
+            refusals.append(error.detail)
+        if refusals:
+            failure = (Outcome.REFUSED, "; ".join(refusals))
+            return Considered(introduction, self._limits, Placed(failure=failure))
+        for participant in introduction.participants:
+            if participant.accepted is None:
+                failure = (Outcome.UNREACHABLE, str(participant.reason))
+                return Considered(introduction, self._limits, Placed(failure=failure))
+        return await self._place(introduction)
+
+    async def _ask_all(self, introduction: Introduction) -> Introduction:
+        answers = await asyncio.gather(
+            *(self._ask(introduction, place) for place in range(len(introduction.participants)))
+        )
+        return introduction.model_copy(update={"participants": tuple(answers)})
+
+    async def _ask(self, introduction: Introduction, place: int) -> Listed:
+        participant = introduction.participants[place]
+        addressed = introduction.model_copy(update={"participant": place})
+        try:
+            answered = await self._counsel.adviser_of(participant.node).consider(addressed)
+        except ParleyError as error:
+            return participant.model_copy(update={"reason": error.detail})
+        return participant.model_copy(update=answered.model_dump())
+
+    def _with_tool(self, introduction: Introduction) -> Introduction:
+        """The task with the tool that it would be given, of those whose answers are known."""
+        offers = [p.tools for p in introduction.participants if p.accepted]
+        tool, duration = self._counsel.choose_tool(
+            introduction.test, introduction.tools, offers, introduction.spec
+        )
+        return introduction.model_copy(update={"tool": tool, "duration": duration})
+
+    async def _place(self, introduction: Introduction) -> Considered:
+        """Ask for the time as real planning would, and choose as it would.
+
+        As there, it is asked again for less if a participant books less far ahead.
+        """
+        found, ahead = await self._offered(introduction, self._limits)
+        if ahead < self._limits.horizon:
+            found, _ = await self._offered(introduction, replace(self._limits, horizon=ahead))
+        return found
+
+    async def _offered(self, introduction: Introduction, limits: Limits) -> tuple[Considered, int]:
+        """What comes of asking up to this horizon, and how far ahead to ask instead."""
+        now = self._clock.now()
+        schedule, created_at = introduction.schedule, introduction.created_at
+        agenda = fresh_agenda(schedule, created_at, introduction.duration, limits, now)
+        if not agenda.slots:
+            placed = _chosen(introduction, agenda, Asked())
+            return Considered(introduction, limits, placed), limits.horizon
+        windows = [(slot.start, slot.end) for slot in agenda.slots]
+        asked = await self._propose(introduction, introduction.duration, windows)
+        for failure in asked.failures.values():
+            placed = Placed(agenda, failure=(Outcome(failure.outcome), failure.reason))
+            return Considered(introduction, limits, placed, asked), limits.horizon
+        placed = _chosen(introduction, agenda, asked)
+        ahead = limits.horizon
+        if cut_short(agenda.slots, asked.proposals, now + limits.horizon):
+            ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
+        return Considered(introduction, limits, placed, asked), ahead
+
+    async def _propose(
+        self, introduction: Introduction, duration: int, windows: Sequence[tuple[int, int]]
+    ) -> Asked:
+        request = ProposalRequest(
+            task=introduction.task,
+            lease_epoch=FIRST_EPOCH,
+            scheduling_class=introduction.scheduling_class,
+            duration=duration,
+            priority=introduction.priority,
+            windows=tuple(windows),
+        )
+        advisers = [self._counsel.adviser_of(p.node) for p in introduction.participants]
+        return await ask(advisers, request, self._clock, self._clock_limit)
+
+    async def _outlooks(self, considered: Considered) -> dict[str, Outlook]:
+        """By name, what the chosen runs would mean for each participant that says so."""
+        introduction, choices = considered.introduction, considered.placed.choices
+        if not choices:
+            return {}
+        request = OutlookRequest(
+            since=self._clock.now(),
+            scheduling_class=introduction.scheduling_class,
+            priority=introduction.priority,
+            runs=tuple((c.starts_at, c.starts_at + introduction.duration) for c in choices),
+            displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
+        )
+        answers = await asyncio.gather(
+            *(self._outlook(p.node, request) for p in introduction.participants)
+        )
+        named = zip(introduction.participants, answers, strict=True)
+        return {p.name: answered for p, answered in named if answered is not None}
+
+    async def _outlook(self, node: str, request: OutlookRequest) -> Outlook | None:
+        """None from a node that has gone silent since it was asked for its time."""
+        try:
+            return await self._counsel.adviser_of(node).outlook(request)
+        except ParleyError:
+            return None
+
+    async def _alternatives(
+        self, document: Mapping[str, Any], considered: Considered
+    ) -> tuple[list[Alternative], list[NoAlternative]]:
+        """The nearest documents that were tried and do better, and why there is none of a kind."""
+        outcome = considered.placed.outcome
+        if outcome in (Outcome.FOUND, Outcome.LATER):
+            return [], []
+        if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
+            reason = "nothing can be agreed with a node that cannot be asked, or by two clocks"
+            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+        changes, missing = await self._changes(considered)
+        found: list[Alternative] = []
+        for change in changes[:_TRIES]:
+            if len(found) == _ALTERNATIVES:
+                break
+            tried = await self._tried(document, change, len(considered.placed.choices))
+            if isinstance(tried, Alternative):
+                found.append(tried)
+            else:
+                missing.setdefault(change.kind, f"{change.differs}: {tried}")
+        kinds = {alternative.kind for alternative in found}
+        found.sort(key=lambda alternative: alternative.distance)
+        return found, [
+            NoAlternative(kind=kind, reason=missing[kind])
+            for kind in _NAMED
+            if kind in missing and kind not in kinds
+        ]
+
+    async def _changes(self, considered: Considered) -> tuple[list[Change], dict[Kind, str]]:
+        introduction = considered.introduction
+        tools = await self._common_tools(introduction)
+        if considered.placed.outcome is Outcome.REFUSED:
+            reason = f"it is refused: {considered.placed.sentence()}"
+            missing = dict.fromkeys((Kind.LATER, Kind.SHORTER), reason)
+            if not tools:
+                missing[Kind.TOOL] = "no tool for it that every participant has"
+            return [instead(tool, None, rank) for rank, tool in enumerate(tools)], missing
+        durations = [self._occupied(introduction, introduction.spec, tool) for tool in tools]
+        if (least := shortest(introduction.spec)) is not None:
+            durations.append(self._occupied(introduction, least, introduction.tool or ""))
+        shortest_run = min([introduction.duration, *(d for d in durations if d is not None)])
+        now = self._clock.now()
+        limits = considered.limits
+        whole = (now + limits.margin, now + limits.horizon)
+        asked = await self._propose(introduction, shortest_run, [whole])
+        if asked.failures:
+            return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
+        situation = Situation(
+            introduction=introduction,
+            slots=considered.placed.windows,
+            placed=len(considered.placed.choices),
+            offers=asked.offers,
+            limits=limits,
+            now=now,
+            tools=tools,
+            occupied=lambda spec, tool: self._occupied(introduction, spec, tool),
+        )
+        # Over a busy day of many participants this takes long enough to be felt by others.
+        return await asyncio.to_thread(alternatives, situation)
+
+    async def _common_tools(self, introduction: Introduction) -> list[str]:
+        """The tools that all participants have, whichever were asked for, best first."""
+        asked = introduction
+        if introduction.tools:
+            asked = await self._ask_all(introduction.model_copy(update={"tools": ()}))
+        if not all(p.accepted for p in asked.participants):
+            return []
+        first, *others = (p.tools for p in asked.participants)
+        return [tool for tool in first if all(tool in offer for offer in others)]
+
+    def _occupied(
+        self, introduction: Introduction, spec: Mapping[str, Any], tool: str
+    ) -> int | None:
+        try:
+            return self._counsel.choose_tool(introduction.test, (tool,), [], dict(spec))[1]
+        except (RequestError, ToolUnavailable):
+            return None
+
+    async def _tried(
+        self, document: Mapping[str, Any], change: Change, placed: int
+    ) -> Alternative | str:
+        """The alternative, or why it is none: it is asked for like the document itself."""
+        made = changed(document, change)
+        try:
+            considered = await self._consider(TaskDocument.model_validate(made))
+        except RequestError as error:
+            return error.detail
+        windows, choices = considered.placed.windows, considered.placed.choices
+        if not choices or len(choices) < min(len(windows), placed + 1):
+            return considered.placed.sentence()
+        return Alternative(
+            kind=change.kind,
+            differs=change.differs,
+            distance=change.distance,
+            asked=len(windows),
+            placed=len(choices),
+            starts_at=min(choice.starts_at for choice in choices),
+            displacing=sum(choice.displacing for choice in choices),
+            document=made,
+        )
+
+
+_NAMED = (Kind.LATER, Kind.SHORTER, Kind.TOOL)
+"""The kinds of alternatives that everybody may expect."""
+
+
+def _chosen(introduction: Introduction, agenda: Agenda, asked: Asked) -> Placed:
+    over = dict.fromkeys(
+        (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
+    )
+    if not asked.offers:
+        return Placed(agenda, reasons=over)
+    slots, duration = agenda.slots, introduction.duration
+    schedule = introduction.schedule.model_dump(mode="json")
+    rng = drawing(introduction.task, FIRST_EPOCH, schedule)
+    choices = choose(slots, asked.offers, duration, rng)
+    reasons = why_not(slots, choices, duration, asked.offers, asked.proposals)
+    return Placed(agenda, choices, over | reasons)
+
+
+def _plan(considered: Considered, outlooks: Mapping[str, Outlook], shown: int, now: int) -> Plan:
+    introduction, placed = considered.introduction, considered.placed
+    choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
+    reasons = sorted(placed.reasons.items())
+    return Plan(
+        outcome=placed.outcome,
+        sentence=placed.sentence(),
+        now=now,
+        test=introduction.test,
+        tool=introduction.tool,
+        scheduling_class=introduction.scheduling_class,
+        duration=introduction.duration,
+        priority=introduction.priority,
+        asked=len(placed.windows),
+        placed=len(choices),
+        starts=tuple(
+            PlannedStart(
+                slot=choice.slot.nominal,
+                starts_at=choice.starts_at,
+                ends_at=choice.starts_at + introduction.duration,
+                displacing=choice.displacing,
+            )
+            for choice in choices[:shown]
+        ),
+        drawn=introduction.schedule.slip_random,
+        unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in reasons[:shown]),
+        displaced=tuple(
+            lost
+            for name, outlook in outlooks.items()
+            for lost in forecast.displaced(name, placed.choices, outlook)
+        ),
+        displaced_count=sum(outlook.displaced_count for outlook in outlooks.values()),
+        participants=tuple(_answer(considered, p) for p in introduction.participants),
+        occupancy=tuple(
+            forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
+        ),
+        alternatives=(),
+        no_alternatives=(),
+    )
+
+
+def _answer(considered: Considered, participant: Listed) -> ParticipantAnswer:
+    said, reason, windows_free = "accepts", participant.reason, None
+    if not participant.accepted:
+        said = "unreachable" if participant.accepted is None else "refuses"
+    elif (failure := considered.asked.failures.get(participant.name)) is not None:
+        said, reason = failure.outcome, failure.reason
+    for offer in considered.asked.offers:
+        if offer.name == participant.name:
+            windows_free, reason = _time_of(considered, offer)
+    return ParticipantAnswer(
+        name=participant.name,
+        node=participant.node,
+        answer=said,
+        reason=reason,
+        tools=participant.tools,
+        windows_free=windows_free,
+    )
+
+
+def _time_of(considered: Considered, offer: Offer) -> tuple[int, str | None]:
+    """In how many windows one has time, and what stands in the way of the first other."""
+    slots, duration = considered.placed.asked.slots, considered.introduction.duration
+    alone = choose(slots, [offer], duration, None)
+    reasons = why_not(slots, alone, duration, [offer], considered.asked.proposals)
+    first = next((reason.removeprefix(f"{offer.name}: ") for reason in reasons.values()), None)
+    return len(alone), first

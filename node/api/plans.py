@@ -1,0 +1,28 @@
+"""Plans: what would happen if a task were posted."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Route
+from node.model.wire.plans import Plan, PlanRequest
+
+
+async def plan(request: web.Request) -> web.StreamResponse:
+    """POST: the answer is 200 also where the task would be refused; nothing is booked or kept."""
+    return replies.one(await request.app[NODE].plans(reading.document(request, PlanRequest)))
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/plans",
+        plan,
+        "What would happen if this task were posted; nothing is booked or kept",
+        # Whoever asks makes other nodes work for it.
+        Access.WRITE,
+        PlanRequest,
+        Plan,
+    ),
+)

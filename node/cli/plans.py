@@ -1,0 +1,245 @@
+"""``parley plan``: what would happen; nothing is booked or kept.
+
+An alternative is a whole task document: ``parley plan task … --alternative 1`` prints it alone, so
+that ``parley plan task … --alternative 1 | parley task create --file -`` posts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from node.cli.documents import document_options, task_document
+from node.cli.follow import NO_TIME
+from node.cli.output import Column, Kind, Record, aligned, printable
+from node.cli.references import route, short
+from node.cli.session import Session, asks_node
+from node.cli.times import local, spoken
+from node.model import times
+from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
+
+_EXIT_CODES = {
+    "found": 0,
+    "partly": 0,
+    "beyond-horizon": 0,
+    "no-time": NO_TIME,
+    "clock": NO_TIME,
+    "refused": RefusedByParticipant.exit_code,
+    "unreachable": PeerUnreachable.exit_code,
+}
+
+PLAN = Kind(
+    columns=(Column("sentence", lambda plan: plan["sentence"]),),
+    fields=("outcome", "asked", "placed", "tool", "duration", "displaced_count", "sentence"),
+    empty="",
+    key="outcome",
+)
+
+_BARS = "▁▂▃▄▅▆▇█"
+_LISTED = 10
+_REASONS = 3
+_LEAST = 0.0005
+
+
+@click.group("plan")
+def plan_group() -> None:
+    """Ask what would happen; nothing is booked or kept."""
+
+
+@plan_group.command("task")
+@document_options
+@click.option(
+    "--runs", type=click.IntRange(1), help="How many next starts to show; 10 unless said."
+)
+@click.option(
+    "--alternative",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Print only the document of the N-th alternative, to be posted.",
+)
+@asks_node
+async def task(session: Session, /, runs: int | None, alternative: int | None, **given: Any) -> int:
+    """Say what would happen if this task were created: the options are those of task create.
+
+    \b
+      parley plan task throughput --spec source=a --spec dest=b --repeat 1h
+      parley plan task --file task.json
+      parley plan task --file task.json --alternative 1 | parley task create --file -
+    """  # noqa: D301 - click's mark for lines to keep
+    document = await task_document(session, given)
+    session.progress.status("asking the participants for a time", "planning")
+    plan = await session.client.plan(document if runs is None else {**document, "runs": runs})
+    session.progress.clear()
+    if alternative is None:
+        session.output.one(plan.model_dump(mode="json"), PLAN, plan_view)
+        return _EXIT_CODES[plan.outcome]
+    if alternative > len(plan.alternatives):
+        raise NotFound(_no_such(plan.model_dump(mode="json"), alternative))
+    session.output.raw(plan.alternatives[alternative - 1].document)
+    return 0
+
+
+def _no_such(plan: Record, wanted: int) -> str:
+    there = len(plan["alternatives"])
+    if there:
+        return f"there is no alternative {wanted}, only {there}"
+    if plan["outcome"] == "found":
+        return "there is no alternative: the task as it is finds all its time; create it"
+    return f"there is no alternative; {plan['sentence']}"
+
+
+def plan_view(plan: Record) -> str:
+    """A plan for a person: when, what gives way, who says what, how full, what else."""
+    names = printable(route(participant["name"] for participant in plan["participants"]))
+    head = f"{plan['test']} {names}: {printable(plan['sentence'])}"
+    takes = f"takes {plan['duration']} of all, {plan['scheduling_class']}"
+    if plan["tool"]:
+        takes += f", with {plan['tool']}"
+    sections = [
+        [head, f"({takes}; nothing is booked or kept by asking)"],
+        _starts(plan),
+        _unplaced(plan),
+        _displaced(plan),
+        _participants(plan),
+        _occupancy(plan),
+        _alternatives(plan),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _starts(plan: Record) -> list[str]:
+    rows = []
+    for start in plan["starts"]:
+        late = times.parse_instant(start["starts_at"]) - times.parse_instant(start["slot"])
+        told = [f"{spoken(late)} after its nominal start"] if late >= times.SECOND else []
+        told += ["displacing lower priorities"] if start["displacing"] else []
+        rows.append([local(start["starts_at"]), ", ".join(told)])
+    lines = ["Starts", *aligned(rows, indent="  ").splitlines()] if rows else []
+    if more := plan["placed"] - len(rows):
+        lines.append(f"  and {more} more up to the horizon; --runs N shows more")
+    if plan["drawn"] and rows:
+        lines.append("  Drawn at random within the slip: the task itself will draw others.")
+    return lines
+
+
+def _unplaced(plan: Record) -> list[str]:
+    """The first runs without a time; a single one has its reason in the first line."""
+    waiting = plan["asked"] - plan["placed"]
+    if waiting <= 0 or plan["asked"] == 1:
+        return []
+    lines = [
+        f"  {local(lost['slot'])}  {printable(lost['reason'])}"
+        for lost in plan["unplaced"][:_REASONS]
+    ]
+    if waiting > len(lines):
+        lines.append(f"  and {waiting - len(lines)} more; -o json has their reasons, too")
+    return ["Would wait", *lines]
+
+
+def _displaced(plan: Record) -> list[str]:
+    if not plan["displaced_count"]:
+        return []
+    rows = [
+        [
+            printable(lost["name"]),
+            f"{lost['test']} of task {short(lost['task'])}",
+            f"run {short(lost['run'])}",
+            lost["scheduling_class"],
+            f"priority {lost['priority']}",
+            local(lost["starts_at"]),
+        ]
+        for lost in plan["displaced"][:_LISTED]
+    ]
+    more = plan["displaced_count"] - len(rows)
+    lines = [
+        f"Would give way to priority {plan['priority']}",
+        *aligned(rows, indent="  ").splitlines(),
+    ]
+    return [*lines, f"  and {more} more; -o json lists them"] if more else lines
+
+
+def _participants(plan: Record) -> list[str]:
+    rows = []
+    for said in plan["participants"]:
+        time = ""
+        if said["windows_free"] is not None:
+            time = f"time for {said['windows_free']} of {plan['asked']}"
+        # What stands in the way of a run is said beside the run.
+        reason = "" if said["answer"] == "accepts" else printable(said["reason"] or "")
+        rows.append(
+            [
+                printable(said["name"]),
+                said["answer"],
+                printable(" ".join(said["tools"])),
+                time,
+                reason,
+            ]
+        )
+    return ["Participants", *_columns(rows)]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows in columns, without the columns that are empty."""
+    kept = [column for column in zip(*rows, strict=True) if any(column)]
+    return aligned(list(zip(*kept, strict=True)), indent="  ").splitlines()
+
+
+def _occupancy(plan: Record) -> list[str]:
+    if not plan["occupancy"]:
+        return []
+    rows = []
+    for full in plan["occupancy"]:
+        hours = full["hours"]
+        added = f"{full['added_s']:+,.0f} s"
+        shares = f"{full['before']:.1%} → {full['after']:.1%}"
+        rows += [
+            [printable(full["name"]), added, shares, "now", _bars(hours, "before")],
+            ["", "", "", "then", _bars(hours, "after")],
+        ]
+    lines = ["Occupancy of the next 24 h, hour by hour", *aligned(rows, indent="  ").splitlines()]
+    fullest = [
+        (hour["after"], printable(full["name"]), hour)
+        for full in plan["occupancy"]
+        for hour in full["hours"]
+        if abs(hour["after"] - hour["before"]) > _LEAST
+    ]
+    if fullest:
+        share, name, hour = max(fullest, key=lambda entry: entry[0])
+        lines.append(
+            f"  fullest hour that changes: from {local(hour['starts_at'])} on {name}, "
+            f"{hour['before']:.1%} → {share:.1%}"
+        )
+    return lines
+
+
+def _bars(hours: Sequence[Record], which: str) -> str:
+    """One letter an hour: a dot for nothing, else eight heights, the highest for a full hour."""
+    return "".join(
+        "·" if hour[which] <= 0 else _BARS[min(7, int(hour[which] * 8))] for hour in hours
+    )
+
+
+def _alternatives(plan: Record) -> list[str]:
+    rows = []
+    for number, other in enumerate(plan["alternatives"], 1):
+        told = f"{other['placed']} of {other['asked']}, first at {local(other['starts_at'])}"
+        if other["displacing"]:
+            told += f", {other['displacing']} displacing"
+        rows.append([str(number), printable(other["differs"]), told])
+    none = [
+        f"  none {_NONE[other['kind']]}: {printable(other['reason'])}"
+        for other in plan["no_alternatives"]
+    ]
+    if not rows:
+        return ["No alternatives", *none] if none else []
+    return [
+        "Alternatives, the nearest first",
+        *aligned(rows, indent="  ").splitlines(),
+        *none,
+        "  To create one, add: --alternative N | parley task create --file -",
+    ]
+
+
+_NONE = {"later": "later", "shorter": "shorter", "tool": "with another tool"}

@@ -1,0 +1,116 @@
+-- fence --
+-- At the lead: whoever plans the task at this moment has lost its lease; the epoch makes its late messages harmless.
+UPDATE planning
+SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL, waits_for = NULL, waits_until = NULL
+WHERE task_id = $1
+RETURNING lease_epoch;
+
+-- raise_epoch --
+UPDATE task SET lease_epoch = greatest(lease_epoch, $2) WHERE id = $1;
+
+-- abort_open --
+UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE task_id = $1 AND state = 'open';
+
+-- free_led --
+-- At the lead: the runs to come of these slots, waiting ones too; and whatever is held without being decided, since
+-- its exchange has just been aborted.
+UPDATE run
+SET state = 'cancelled', freed = true, reason = $4, changed_at = $5, finished_at = $5
+WHERE
+    task_id = $1
+    AND (
+        (state = 'waiting' AND slot >= $2)
+        OR (state IN ('booked', 'set-aside') AND slot >= $2 AND starts_at >= $3)
+        OR (
+            state IN ('booked', 'set-aside')
+            AND EXISTS (
+                SELECT FROM exchange INNER JOIN negotiation ON exchange.id = negotiation.id
+                WHERE exchange.id = run.exchange_id AND exchange.state = 'held' AND negotiation.state = 'aborted'
+            )
+        )
+    )
+RETURNING id, slot;
+
+-- free_part --
+-- At a participant, by its lead's word: runs booked before the change. What was never committed is forgotten; what has
+-- begun since, because the word came late, is stopped.
+WITH meant AS (
+    SELECT run.id, run.state, exchange.state = 'held' AS held
+    FROM run
+    INNER JOIN exchange ON run.exchange_id = exchange.id
+    WHERE
+        run.task_id = $1
+        AND run.slot >= $2
+        AND run.starts_at >= $3
+        AND exchange.lease_epoch < $4
+        AND (
+            run.state IN ('booked', 'set-aside', 'running', 'merging') OR (run.state = 'failed' AND run.ends_at > $6)
+        )
+    ORDER BY run.id
+    FOR UPDATE OF run
+),
+
+dropped AS (
+    DELETE FROM run USING meant WHERE run.id = meant.id AND meant.held RETURNING run.id, meant.state
+),
+
+freed AS (
+    UPDATE run
+    SET state = 'cancelled', freed = true, reason = $5, changed_at = $6, finished_at = coalesce(run.finished_at, $6)
+    FROM meant
+    WHERE run.id = meant.id AND NOT meant.held
+    RETURNING run.id, meant.state
+)
+
+SELECT id, state = 'running' AS stopped FROM dropped
+UNION ALL
+SELECT id, state = 'running' AS stopped FROM freed;
+
+-- keep_freeing --
+UPDATE task SET freeing = $2 WHERE id = $1;
+
+-- keep_measured --
+-- Runs that stay are what they were booked as, whatever the task says from now on.
+UPDATE run
+SET spec = task.spec, tool = task.tool
+FROM task
+WHERE task.id = $1 AND run.task_id = $1 AND run.spec IS NULL AND NOT run.freed;
+
+-- reprioritise --
+UPDATE run SET priority = $2, changed_at = $3
+WHERE task_id = $1 AND priority <> $2 AND state IN ('waiting', 'booked', 'set-aside');
+
+-- stand --
+-- Active or paused, by the newest word of the lead.
+UPDATE task
+SET
+    revision = $2,
+    paused_at = $3::timestamptz,
+    state = CASE WHEN $3::timestamptz IS NULL THEN 'active' ELSE 'paused' END::task_state
+WHERE id = $1 AND state IN ('active', 'paused') AND revision <= $2
+RETURNING id;
+
+-- standing --
+SELECT planned_to, next_run_at FROM planning WHERE task_id = $1;
+
+-- plan_on --
+UPDATE planning SET planned_to = $2, next_run_at = $3, plan_at = $4, failures = 0 WHERE task_id = $1;
+
+-- surplus --
+-- The first slot in excess of so many runs.
+SELECT slot FROM run
+WHERE task_id = $1 AND NOT (state = ANY($2::run_state []))
+ORDER BY slot
+OFFSET $3
+LIMIT 1;
+
+-- kept_between --
+SELECT count(DISTINCT slot) FROM run WHERE task_id = $1 AND slot >= $2 AND slot < $3 AND NOT freed;
+
+-- keep_change --
+INSERT INTO decision (task_id, first_at, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace)
+VALUES ($1, $2, $2, $3, $4, 0, 0, $5, $6, $7);
+
+-- letters_left --
+-- Whether other participants have not heard of the task's change yet.
+SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AND id <> $3);

@@ -1,0 +1,71 @@
+-- giving_way --
+-- What "set_aside" would take for these runs: strictly lower priority, not running, not about to start.
+SELECT * FROM (
+    SELECT DISTINCT ON (run.id)
+        wanted.number,
+        run.id,
+        run.task_id,
+        task.test,
+        run.scheduling_class::text,
+        run.priority,
+        run.starts_at,
+        run.ends_at
+    FROM unnest($1::integer [], $2::timestamptz [], $3::timestamptz []) AS wanted (number, starts_at, ends_at)
+    INNER JOIN run ON run.during && tstzrange(wanted.starts_at, wanted.ends_at)
+    INNER JOIN task ON run.task_id = task.id
+    WHERE
+        run.state = 'booked'
+        AND run.lane IS NOT NULL
+        AND run.scheduling_class = ANY($4::scheduling_class [])
+        AND run.priority < $5
+        AND run.starts_at >= $6
+    ORDER BY run.id, wanted.number
+) AS victim
+ORDER BY victim.starts_at, victim.id;
+
+-- hours --
+-- Background runs count, too: this is when anything is measured on the node, not what is kept free of it.
+WITH booked AS (
+    SELECT id, during FROM run
+    WHERE
+        starts_at < $1::timestamptz + $2::integer * interval '1 hour'
+        AND ends_at > $1::timestamptz
+        AND participant IS NOT NULL
+        AND state IN ('booked', 'running')
+),
+
+taken AS (
+    SELECT
+        (SELECT range_agg(during) FROM booked) AS before,
+        (
+            SELECT range_agg(during)
+            FROM (
+                SELECT during FROM booked WHERE id <> ALL($5::uuid [])
+                UNION ALL
+                SELECT tstzrange(starts_at, ends_at)
+                FROM unnest($3::timestamptz [], $4::timestamptz []) AS wanted (starts_at, ends_at)
+            ) AS remaining
+        ) AS after
+),
+
+hour AS (
+    SELECT
+        number,
+        tstzmultirange(tstzrange(
+            $1::timestamptz + number * interval '1 hour', $1::timestamptz + (number + 1) * interval '1 hour'
+        )) AS span
+    FROM generate_series(0, $2::integer - 1) AS number
+)
+
+SELECT
+    coalesce((
+        SELECT extract(EPOCH FROM sum(upper(piece) - lower(piece))) * 1000000
+        FROM unnest(taken.before * hour.span) AS piece
+    ), 0)::bigint AS before,
+    coalesce((
+        SELECT extract(EPOCH FROM sum(upper(piece) - lower(piece))) * 1000000
+        FROM unnest(taken.after * hour.span) AS piece
+    ), 0)::bigint AS after
+FROM hour
+CROSS JOIN taken
+ORDER BY hour.number;

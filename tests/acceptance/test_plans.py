@@ -1,0 +1,106 @@
+"""What would happen, asked of three nodes, and what then does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.acceptance.hostility import everything
+from tests.acceptance.outsider import Json, Outsider
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("tidy"),
+]
+
+
+async def _parley(node: Outsider, *arguments: str, stdin: str = "") -> tuple[int, Json]:
+    """The command as a process: its exit code and the document it prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "node.cli.main",
+        *arguments,
+        env={**os.environ, "PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(stdin.encode())
+    assert process.returncode is not None
+    assert out, err.decode()
+    return process.returncode, json.loads(out)
+
+
+def _exclusive(start: datetime, minutes: int, **document: Json) -> Json:
+    schedule = {"start": start.isoformat(), "slip": "PT0S"}
+    spec = {"duration": f"PT{minutes}M", "class": "exclusive"}
+    return {"spec": spec, "schedule": schedule, **document}
+
+
+async def test_an_alternative_is_found_posted_and_booked(
+    a: Outsider, b: Outsider, c: Outsider, nodes: list[Outsider], free_hour: datetime
+) -> None:
+    """Somebody asks, is told no with a way out, posts that, and it is booked where it was said."""
+    blocking = await b.create("idle", b, c, **_exclusive(free_hour, 20, priority=5))
+    await b.planned(blocking)
+    before = await everything(nodes)
+    late = free_hour + timedelta(minutes=15)
+    options = (
+        "idle",
+        "--spec-json",
+        json.dumps({"duration": "PT10M", "class": "exclusive"}),
+        *("--participant", a.name, "--participant", c.name),
+        *("--start", late.isoformat(), "--slip", "1m"),
+    )
+    code, plan = await _parley(a, "plan", "task", *options)
+    assert (code, plan["outcome"], plan["starts"]) == (4, "no-time", [])
+    assert [said["windows_free"] for said in plan["participants"]] == [1, 0]
+    first = plan["alternatives"][0]
+    assert (first["kind"], first["placed"]) == ("later", 1)
+    assert await everything(nodes) == before
+    code, document = await _parley(a, "plan", "task", *options, "--alternative", "1")
+    assert (code, document) == (0, first["document"])
+    code, task = await _parley(a, "task", "create", "--file", "-", stdin=json.dumps(document))
+    assert code == 0
+    assert (await a.run(task))["starts_at"] == first["starts_at"]
+    assert datetime.fromisoformat(first["starts_at"]) >= free_hour + timedelta(minutes=20)
+
+
+async def test_who_would_give_way_does(
+    a: Outsider, b: Outsider, free_hour: datetime, nodes: list[Outsider]
+) -> None:
+    """A plan of higher priority names the run that is then displaced; until then it stays."""
+    low = await b.create("idle", b, **_exclusive(free_hour, 20))
+    run = await b.run(low)
+    document = {"participants": [a.name, b.name], "priority": 4} | _exclusive(free_hour, 5)
+    document["test"] = {"type": "idle", "spec": document.pop("spec")}
+    before = await everything(nodes)
+    answer = await a.ask("POST", "/v1/plans", document)
+    assert (answer.status, answer.body["outcome"]) == (200, "found")
+    assert [(lost["name"], lost["run"]) for lost in answer.body["displaced"]] == [
+        (b.name, run["id"])
+    ]
+    assert [full["added_s"] for full in answer.body["occupancy"]] == [300, -900]
+    assert await everything(nodes) == before
+    assert (await a.ask("POST", "/v1/tasks", document)).status == 201
+    await b.until_state(run, "displaced")
+
+
+async def test_plans_need_a_token_and_a_sound_document(a: Outsider) -> None:
+    """Who may not post may not ask; a wrong field is pointed at as it would be when posting."""
+    document = {"test": {"type": "idle"}, "runs": 0}
+    answer = await a.ask("POST", "/v1/plans", document)
+    assert (answer.status, answer.pointers) == (422, ["/runs"])
+    answer = await a.ask("POST", "/v1/plans", {"test": {"type": "juggling"}})
+    assert (answer.status, answer.pointers) == (422, ["/test/type"])
+    headers = {"Authorization": "Bearer wrong"}
+    assert (await a.ask("POST", "/v1/plans", document, headers)).status == 401
+    described = await a.get("/v1/openapi.json")
+    assert "PlanRequest" in json.dumps(described["paths"]["/v1/plans"]["post"]["requestBody"])

@@ -1,0 +1,82 @@
+"""Pausing, resuming and editing: what the options become, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+ONE = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+TWO = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
+
+
+@pytest.fixture
+def tasks(node: Any) -> Any:
+    """A node with two tasks, one of them changed before."""
+    node.add_task(ONE, revision=4)
+    node.add_task(TWO)
+    return node
+
+
+async def test_several_are_paused_at_once(parley: Any, tasks: Any) -> None:
+    """Each is paused, and the list says since when."""
+    ended = await parley("task", "pause", "aaaa", "bbbb", "-o", "table")
+    assert ended.code == 0
+    assert ended.out.count("paused since 2026-12-01 10:00:00Z; 2 cancelled") == 2
+    posts = [path for method, path, _ in tasks.asked if method == "POST"]
+    assert posts == [f"/v1/tasks/{ONE}/pause", f"/v1/tasks/{TWO}/pause"]
+
+
+async def test_one_is_resumed(parley: Any, tasks: Any) -> None:
+    """It is active again, and shows its revision."""
+    await parley("task", "pause", "aaaa")
+    shown = await parley("task", "show", "aaaa", "-o", "table")
+    assert "paused since" in shown.out
+    assert "revision" in shown.out
+    ended = await parley("task", "resume", "aaaa")
+    assert [task["state"] for task in json.loads(ended.out)] == ["active"]
+    assert "paused since" not in (await parley("task", "show", "aaaa", "-o", "table")).out
+
+
+async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
+    """Only what was given is in it; null is what goes back; the revision read fences it."""
+    ended = await parley(
+        "task", "edit", "aaaa", "--repeat", "30m", "--priority", "10", "--spec", "count=20",
+        "--clear", "until", "--clear", "campaign",
+    )  # fmt: skip
+    assert ended.code == 0
+    cleared = {"until": None, "cron": None, "timezone": None}
+    assert tasks.patched == [
+        (
+            {
+                "test": {"spec": {"count": 20}},
+                "schedule": {"repeat": "PT30M", **cleared},
+                "priority": 10,
+                "campaign": None,
+                "revision": 4,
+            },
+            "",
+        )
+    ]
+    assert ended.err == "changed: repeat PT5M → PT30M\n"
+    assert json.loads(ended.out)["revision"] == 5
+
+
+async def test_a_dry_run_says_what_would_change(parley: Any, tasks: Any) -> None:
+    """The node is asked not to change anything; options win over the file."""
+    patch = json.dumps({"schedule": {"repeat": "PT1H", "slip": "PT2M"}, "revision": 3})
+    ended = await parley(
+        "task", "edit", "aaaa", "--file", "-", "--cron", "0 * * * *", "--dry-run", stdin=patch
+    )
+    schedule = {"repeat": "PT1H", "slip": "PT2M", "cron": "0 * * * *"}
+    assert tasks.patched == [({"schedule": {**schedule, "repeat": None}, "revision": 3}, "true")]
+    assert ended.err.startswith("would change: repeat PT5M → none; ")
+
+
+async def test_an_edit_of_nothing_is_a_usage_error(parley: Any, tasks: Any) -> None:
+    """It says what could be given, and asks the node to change nothing."""
+    ended = await parley("task", "edit", "aaaa")
+    assert ended.code == 2
+    assert "--repeat 30m" in ended.err
+    assert tasks.patched == []

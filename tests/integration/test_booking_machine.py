@@ -1,0 +1,447 @@
+"""Booking under everything at once: hypothesis chooses what happens to three real nodes.
+
+Nodes and databases are real; wires and the clock are the test's. A message may be lost before or
+after its effect, come again or late, or meet a lead that dies, a clock that jumps, a cancel or
+another lead's plan. After every step no invariant may be broken; at the end all wires are healed,
+time passes, and everything must have come right by itself.
+
+``PARLEY_EXAMPLES=2000 python -m pytest tests/integration/test_booking_machine.py`` runs as many as
+wished, for as long as they take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from lead.planning.agenda import PAUSE_MAX
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import Conflict, NotFound, ParleyError, PeerUnreachable
+from node.model.wire.participants import HoldAnswer, Introduction
+from node.model.wire.tasks import Schedule
+from node.store import runs
+from node.store.database import Database
+from tests.clocks import START, ManualClock
+from tests.invariants import always, no_old_holds, settled
+from tests.worlds import (
+    DURATION,
+    HOLD_LIFE,
+    Call,
+    Site,
+    Wire,
+    World,
+    hold_request,
+    introduction,
+)
+
+T = TypeVar("T")
+Fault: TypeAlias = tuple[str, int, str, str]
+Wish: TypeAlias = tuple[int, list[int], SchedulingClass, int, Schedule]
+
+EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "20"))
+STEPS = 16
+TASKS_MAX = 12
+TICK = 7 * times.SECOND
+
+NODES = st.integers(0, 2)
+ANY = st.integers(0, 30)
+CLASSES = st.sampled_from(
+    [SchedulingClass.EXCLUSIVE] * 3 + [SchedulingClass.NORMAL, SchedulingClass.BACKGROUND]
+)
+SCHEDULES = st.builds(
+    lambda start, slip, repeat, max_runs: Schedule(
+        start=START + start * DURATION,
+        slip=slip * DURATION,
+        repeat=repeat and repeat * DURATION,
+        until=repeat and START + (start + 3 * repeat) * DURATION,
+        max_runs=repeat and max_runs,
+        slip_random=slip == 2,
+    ),
+    start=st.integers(3, 4),
+    slip=st.integers(0, 2),
+    repeat=st.none() | st.none() | st.integers(1, 3),
+    max_runs=st.none() | st.integers(1, 2),
+)
+FAULTS = st.tuples(
+    st.sampled_from(["hold", "commit", "hold", "propose", "release"]),
+    st.sampled_from([1, 1, 2]),
+    st.sampled_from(["answered", "asked"]),
+    st.sampled_from(
+        ["die", "drop", "die", "cut", "wait", "die", "cancel run", "plan", "cancel task"]
+    ),
+)
+"""At which of the messages of a kind, before or after its effect, what happens."""
+
+WISHES = st.tuples(
+    NODES,
+    st.lists(NODES, min_size=1, max_size=3, unique=True),
+    CLASSES,
+    st.integers(-1, 2),
+    SCHEDULES,
+)
+"""Lead, participants, class, priority and schedule of a task: few slots, so that they contend."""
+
+
+class Lender(Protocol):
+    """Gives out databases and clears them."""
+
+    async def lend(self, size: int) -> Database:
+        """A database with nothing in it."""
+        ...
+
+    async def take_back(self, database: Database) -> None:
+        """Clear it."""
+        ...
+
+    async def close(self) -> None:
+        """Close all of them."""
+        ...
+
+
+class TappedWire(Wire):
+    """Remembers what went over it, so that it can come again."""
+
+    tape: list[tuple[Call, Callable[[], Awaitable[Any]]]]
+    heard: dict[int, Any]
+
+    async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
+        place = len(self.tape)
+        self.tape.append(((self._sender.name, self.name, what), action))
+
+        async def remembered() -> T:
+            self.heard[place] = answered = await action()
+            return answered
+
+        return await super()._call(what, remembered)
+
+
+class Booking(RuleBasedStateMachine):
+    """Three nodes, some tasks, and whatever can happen to them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, lender: Lender, directory: Path) -> None:
+        """All of it on one loop; the databases are cleared for the next example."""
+        super().__init__()
+        self.loop = loop
+        self.lender = lender
+        self.world = World(lender.lend, ManualClock(), directory)
+        self.tasks: list[tuple[Site, Introduction]] = []
+        self.tape: list[tuple[Call, Callable[[], Awaitable[Any]]]] = []
+        self.heard: dict[int, Any] = {}
+
+    def do(self, action: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end."""
+        return self.loop.run_until_complete(action)
+
+    @initialize(wishes=st.lists(WISHES, min_size=2, max_size=4), fault=FAULTS)
+    def begin(self, wishes: list[Wish], fault: Fault) -> None:
+        """Three nodes that know each other, and some tasks that they lead."""
+
+        async def begin() -> None:
+            await self.world.__aenter__()
+            for name in "abc":
+                await self.world.site(name, connections=6)
+            for site in self.world.sites:
+                wires = {}
+                for other in self.world.sites:
+                    wire = TappedWire(self.world, site, other)
+                    wire.tape, wire.heard = self.tape, self.heard
+                    wires[other.identity] = wire
+                site.node.wires = wires  # type: ignore[attr-defined]
+
+        self.do(begin())
+        for wish in wishes:
+            self.wish(wish, fault)
+
+    @property
+    def sites(self) -> list[Site]:
+        """The nodes."""
+        return self.world.sites
+
+    # -- what users do -----------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.tasks) < TASKS_MAX)
+    @rule(wish=WISHES, fault=st.none() | FAULTS)
+    def wish(self, wish: Wish, fault: Fault | None) -> None:
+        """A task is created and planned; its participants have not heard of it yet."""
+        lead, places, kind, priority, schedule = wish
+        if schedule.start is None or schedule.start <= self.world.clock.now():
+            return
+        site = self.sites[lead]
+        task = introduction(
+            [self.sites[place] for place in places],
+            accepted=None,
+            scheduling_class=kind,
+            priority=priority,
+            schedule=schedule,
+        ).model_copy(
+            update={"task": UUID(int=len(self.tasks) + 1), "created_at": self.world.clock.now()}
+        )
+        self.do(site.keep(task, site))
+        self.tasks.append((site, task))
+        self.do(self._plan(site, fault))
+
+    @precondition(lambda self: len(self.tasks) < TASKS_MAX)
+    @rule(wishes=st.lists(WISHES, min_size=2, max_size=3), fault=FAULTS)
+    def wishes(self, wishes: list[Wish], fault: Fault) -> None:
+        """Some tasks, one after the other, with the same bad luck."""
+        for wish in wishes:
+            self.wish(wish, fault)
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=ANY, by=NODES)
+    def cancel_task(self, which: int, by: int) -> None:
+        """Somebody cancels a task, at its lead or where it takes part."""
+        self.do(self._cancel_task(which, by))
+
+    async def _cancel_task(self, which: int, by: int) -> None:
+        _, task = self.tasks[which % len(self.tasks)]
+        try:
+            await self.sites[by].node.ending.cancel_task(task.task)
+        except NotFound:
+            note("it is not known there")
+
+    @rule(which=ANY, by=NODES)
+    def cancel_run(self, which: int, by: int) -> None:
+        """Somebody cancels a run that his node knows."""
+        self.do(self._cancel_run(which, by))
+
+    async def _cancel_run(self, which: int, by: int) -> None:
+        site = self.sites[by]
+        rows = await site.rows("SELECT id FROM run ORDER BY starts_at, id")
+        if rows:
+            await site.node.ending.cancel_run(rows[which % len(rows)][0])
+
+    # -- what leads do -----------------------------------------------------------------------------
+
+    @rule(lead=NODES, fault=st.none() | FAULTS)
+    def plan(self, lead: int, fault: Fault | None) -> None:
+        """A lead plans what is due, and something happens meanwhile."""
+        self.do(self._plan(self.sites[lead], fault))
+
+    @rule()
+    def plan_together(self) -> None:
+        """All leads plan at the same time."""
+
+        async def together() -> None:
+            await asyncio.gather(*(self._plan(site, None) for site in self.sites))
+
+        self.do(together())
+
+    async def _plan(self, site: Site, fault: Fault | None) -> None:
+        if fault is not None:
+            self.world.watch = self._watch(site, *fault)
+        await site.workers.run_once()
+        await asyncio.gather(*site.workers._busy, return_exceptions=True)
+        if fault is not None:
+            self.world.watch = None
+
+    def _watch(
+        self, lead: Site, what: str, number: int, when: str, effect: str
+    ) -> Callable[[Call, str], Awaitable[None]]:
+        met = 0
+
+        async def watch(call: Call, phase: str) -> None:
+            nonlocal met
+            if (call[0], call[2], phase) != (lead.name, what, when):
+                return
+            met += 1
+            if met != number:
+                return
+            self.world.watch = None
+            note(f"{effect} at {call}, {phase}")
+            await self._happen(effect, call)
+
+        return watch
+
+    async def _happen(self, effect: str, call: Call) -> None:
+        """What interrupts a lead between two messages."""
+        if effect == "die":
+            raise asyncio.CancelledError
+        if effect == "wait":
+            await self._sleep(HOLD_LIFE + TICK)
+        elif effect == "cancel run":
+            await self._cancel_run(self.world.clock.now() % 31, self._place(call[1]))
+        elif effect == "cancel task":
+            await self._cancel_task(len(self.tape), self._place(call[1]))
+        elif effect == "plan":
+            await asyncio.gather(*(self._plan(s, None) for s in self.sites if s.name != call[0]))
+        elif call[0] != call[1]:
+            self.world.cut |= {frozenset(call[:2])} if effect == "cut" else set()
+            raise PeerUnreachable(f"{call[1]} does not answer")
+
+    def _place(self, name: str) -> int:
+        return "abc".index(name)
+
+    # -- what the network does ---------------------------------------------------------------------
+
+    @rule(one=NODES, other=NODES)
+    def cut(self, one: int, other: int) -> None:
+        """A wire breaks, or is mended."""
+        if one != other:
+            self.world.cut ^= {frozenset((self.sites[one].name, self.sites[other].name))}
+
+    @precondition(lambda self: self.tape)
+    @rule(which=ANY)
+    def again(self, which: int) -> None:
+        """One of the last messages comes again, or arrives after it was given up."""
+        place = max(0, len(self.tape) - 1 - which)
+        call, action = self.tape[place]
+        self.do(self._again(place, call, action))
+
+    async def _again(self, place: int, call: Call, action: Callable[[], Awaitable[Any]]) -> None:
+        note(f"{call} comes again")
+        try:
+            answered = await action()
+        except ParleyError as error:
+            note(error.detail)
+            return
+        if call[2] == "hold" and place in self.heard:
+            assert isinstance(answered, HoldAnswer)
+            assert answered == self.heard[place]
+        self.heard[place] = answered
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=ANY, at=NODES)
+    def old_lease(self, which: int, at: int) -> None:
+        """A worker that lost its lease long ago asks for a hold, and is refused."""
+        lead, task = self.tasks[which % len(self.tasks)]
+
+        async def hold() -> None:
+            site = self.sites[at]
+            rows = await site.rows("SELECT lease_epoch FROM task WHERE id = $1", task.task)
+            if not rows or not rows[0][0]:
+                return
+            request = hold_request(task, [START + 20 * DURATION], epoch=rows[0][0] - 1)
+            try:
+                answered = await site.node.time_line.hold(
+                    UUID(int=2**64 + len(self.tape)), lead.identity, request
+                )
+            except Conflict:
+                return
+            msg = f"an old lease was heard: {answered}"
+            raise AssertionError(msg)
+
+        self.do(hold())
+
+    # -- time --------------------------------------------------------------------------------------
+
+    @rule(ticks=st.integers(1, 8))
+    def time_passes(self, ticks: int) -> None:
+        """Some seconds pass, with everybody at work."""
+        self.do(self._pass(ticks * TICK, TICK))
+
+    @rule(ticks=st.integers(1, 8))
+    def a_lead_sleeps(self, ticks: int) -> None:
+        """Some seconds pass in which nobody plans or delivers, and holds run out."""
+        for _ in range(ticks):
+            self.do(self._sleep(TICK))
+
+    async def _sleep(self, duration: int) -> None:
+        self.world.clock.advance(duration)
+        for site in self.sites:
+            await site.tend()
+
+    @rule(minutes=st.integers(1, 6))
+    def minutes_pass(self, minutes: int) -> None:
+        """Minutes pass; runs begin and end."""
+        self.do(self._pass(minutes * times.MINUTE, times.MINUTE // 2))
+
+    async def _pass(self, duration: int, step: int) -> None:
+        end = self.world.clock.now() + duration
+        while self.world.clock.now() < end:
+            self.world.clock.advance(step)
+            for site in self.sites:
+                await self._plan(site, None)
+                await site.deliver()
+                await site.tend()
+                await self._run(site)
+
+    async def _run(self, site: Site) -> None:
+        """What the launcher does: committed runs begin at their start, and end at their end."""
+        now = site.clock.now()
+        due = "SELECT id FROM run WHERE state = 'booked' AND starts_at <= $1"
+        for row in await site.rows(due, now):
+            async with site.database.transaction() as connection:
+                await runs.begin(connection, row[0], now)
+        over = "UPDATE run SET state = 'finished' WHERE state = 'running' AND ends_at <= $1"
+        await site.execute(over, now)
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_forbidden(self) -> None:
+        """No overlap, nothing set aside for nobody, no slot twice, no more runs than allowed."""
+        for site in self.sites:
+            assert self.do(always(site)) == []
+
+    def teardown(self) -> None:
+        """All wires are whole, time passes, and everything comes right by itself."""
+        try:
+            if self.sites:
+                self.do(self._settle())
+        finally:
+            self.do(self._give_back())
+
+    async def _settle(self) -> None:
+        self.world.cut = set()
+        await self._pass(2 * HOLD_LIFE + TICK, TICK)
+        for site in self.sites:
+            assert await no_old_holds(site, HOLD_LIFE) == []
+        while letters := [await site.rows("SELECT next_at FROM outbox") for site in self.sites]:
+            due = [row[0] for rows in letters for row in rows]
+            if not due:
+                break
+            self.world.clock.move_to(min(due))
+            await self._pass(TICK, TICK)
+        await self._pass(2 * TICK, TICK)
+        assert await settled(self.sites, self.tasks, PAUSE_MAX) == []
+
+    async def _give_back(self) -> None:
+        for site in self.sites:
+            await self.lender.take_back(site.database)
+        await self.world.__aexit__(None, None, None)
+
+
+@pytest.mark.timeout(0 if "PARLEY_EXAMPLES" in os.environ else 300)
+def test_booking_survives_whatever_happens(own_lender: Lender, tmp_path: Path) -> None:
+    """No sequence of plans, faults, cancels and lost messages breaks a promise of booking."""
+    loop = asyncio.new_event_loop()
+
+    class Here(Booking):
+        """On this loop, with these databases."""
+
+        def __init__(self) -> None:
+            super().__init__(loop, own_lender, tmp_path)
+
+    try:
+        run_state_machine_as_test(
+            Here,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                # To shrink takes minutes; a failure is replayed by its blob.
+                phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            ),
+        )
+    finally:
+        loop.run_until_complete(own_lender.close())
+        loop.close()

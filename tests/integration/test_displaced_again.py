@@ -1,0 +1,100 @@
+"""A displaced run: freed everywhere, placed again inside its window, and told by whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.model import times
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import Introduction
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+
+
+async def _led(lead: Site, participants: tuple[Site, ...], **options: Any) -> Introduction:
+    """A task that its lead has on the agenda and its participants have accepted."""
+    task = introduction(participants, **options)
+    for site in {lead, *participants}:
+        await site.keep(task, lead)
+    return task
+
+
+async def _displaced(world: World, slip: int, **schedule: Any) -> tuple[Introduction, Introduction]:
+    """A run of a, b and c that has just lost its time at b to a run of higher priority."""
+    a, b, c = await world.three()
+    low = await _led(a, (a, b, c), schedule=Schedule(start=HOUR, slip=slip, **schedule))
+    await a.plan()
+    high = await _led(b, (b,), priority=5, schedule=Schedule(start=HOUR, slip=0))
+    await b.plan()
+    assert await b.state(run_id(TaskId(high.task), HOUR, 1)) == "scheduled"
+    return low, high
+
+
+async def test_the_trace_says_by_whom(world: World) -> None:
+    """Freed at once on all, placed again inside the window, and the trace has the winner."""
+    low, high = await _displaced(world, 20 * times.MINUTE)
+    a, b, c = world.sites
+    await world.settle()
+    first, again = (run_id(TaskId(low.task), HOUR, attempt) for attempt in (1, 2))
+    assert [await site.state(first) for site in (a, b, c)] == ["displaced"] * 3
+    by = f"displaced by a run of higher priority (idle of task {high.task}, priority 5 over 0)"
+    assert [await site.reason(first) for site in (a, b, c)] == [by] * 3
+    assert await a.reason(again) == f"{by}; is being placed again"
+    winner = run_id(TaskId(high.task), HOUR, 1)
+    for site in (a, b, c):
+        rows = await site.rows("SELECT displaced_by FROM run WHERE id = $1", first)
+        assert [row[0] for row in rows] == [winner]
+    await a.plan()
+    assert [await site.state(again) for site in (a, b, c)] == ["scheduled"] * 3
+    [row] = await c.rows("SELECT starts_at FROM run WHERE id = $1", again)
+    assert row[0] == HOUR + DURATION
+    [trace] = [r[0] for r in await a.rows("SELECT trace FROM decision ORDER BY id DESC LIMIT 1")]
+    assert trace["before"] == [f"{by}; is being placed again"]
+
+
+async def test_without_room_it_waits_and_says_so(world: World) -> None:
+    """A run displaced without slip waits for its only start, and becomes unplaced in the end."""
+    low, _ = await _displaced(world, 0)
+    a, _, c = world.sites
+    await world.settle()
+    await a.plan()
+    again = run_id(TaskId(low.task), HOUR, 2)
+    assert await a.state(again) == "waiting"
+    assert (await a.reason(again) or "").startswith("b: no PT5M free: busy with")
+    await world.pass_time(times.HOUR, 5 * times.MINUTE)
+    assert await a.state(again) == "unplaced"
+    assert await c.state(again) is None
+
+
+async def test_it_counts_toward_no_limit(world: World) -> None:
+    """A displaced run uses up none of max_runs: as many as asked for are booked in the end."""
+    low, _ = await _displaced(world, 0, repeat=times.HOUR, max_runs=3, until=HOUR + 10 * times.HOUR)
+    a = world.sites[0]
+    await world.pass_time(times.HOUR + times.MINUTE, times.MINUTE)
+    states = [row[0] for row in await a.rows("SELECT state::text FROM run ORDER BY slot, attempt")]
+    assert states[:2] == ["displaced", "unplaced"]
+    assert len(states) == 5
+    assert set(states[2:]) <= {"booked", "running", "missed", "finished", "merging"}
+    del low
+
+
+async def test_a_lead_that_is_away_learns_of_it_later(world: World) -> None:
+    """While the lead cannot be told the message waits; then the run is placed again."""
+    a, b, _ = await world.three()
+    low = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=20 * times.MINUTE))
+    await a.plan()
+    await _led(b, (b,), priority=5, schedule=Schedule(start=HOUR, slip=0))
+    world.cut = {frozenset("ab")}
+    await b.plan()
+    await world.pass_time(times.MINUTE, 5 * times.SECOND)
+    first, again = (run_id(TaskId(low.task), HOUR, attempt) for attempt in (1, 2))
+    assert (await a.state(first), await b.state(first)) == ("scheduled", "displaced")
+    world.cut = set()
+    await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
+    assert (await a.state(first), await a.state(again)) == ("displaced", "scheduled")
+    assert await b.state(again) == "scheduled"

@@ -1,0 +1,172 @@
+"""Words of a lead that come late, twice or in another order do not undo a newer change."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from node.model import times
+from node.model.errors import Conflict, NotFound
+from node.model.wire.participants import Freeing, Introduction
+from tests.clocks import START
+from tests.worlds import (
+    ON_ONE_LOOP,
+    Site,
+    World,
+    book_everywhere,
+    commit_request,
+    hold_request,
+    introduction,
+)
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+MANY = 288
+
+
+def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> Freeing:
+    return Freeing(
+        before_epoch=before_epoch,
+        starting=starting,
+        slots_from=slots_from,
+        reason="the task was edited: slip PT5M → PT1M",
+    )
+
+
+def _at(task: Introduction, revision: int, **changes: object) -> Introduction:
+    """The task at another revision, as it is made known to b."""
+    return task.model_copy(update={"revision": revision, "participant": 1, **changes})
+
+
+async def _known(world: World) -> tuple[Site, Site, Introduction]:
+    a, b = await world.two()
+    task = introduction([a, b])
+    await b.node.consent.consider(a.identity, _at(task, 1))
+    return a, b, task
+
+
+async def test_an_old_introduction_changes_nothing(world: World) -> None:
+    """It is refused as such, and the terms that came before it stay."""
+    a, b, task = await _known(world)
+    await b.node.consent.consider(a.identity, _at(task, 3, priority=7, paused_at=START))
+    with pytest.raises(Conflict, match="3 is known"):
+        await b.node.consent.consider(a.identity, _at(task, 2, priority=5))
+    row = (await b.rows("SELECT priority, revision, state::text FROM task"))[0]
+    assert tuple(row) == (7, 3, "paused")
+
+
+async def test_a_question_keeps_nothing(world: World) -> None:
+    """Who is only asked about an edit answers, and knows the task as before."""
+    a, b, task = await _known(world)
+    answered = await b.node.consent.consider(a.identity, _at(task, 2, priority=9, keep=False))
+    assert answered.accepted
+    assert (await b.rows("SELECT priority, revision FROM task"))[0][1] == 1
+    never = introduction([a, b])
+    await b.node.consent.consider(a.identity, _at(never, 1, keep=False))
+    assert len(await b.rows("SELECT FROM task")) == 1
+
+
+async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
+    """An older one is a conflict; a newer one asks for the task to be introduced again."""
+    a, b, task = await _known(world)
+    await b.node.consent.consider(a.identity, _at(task, 2))
+    request = hold_request(task, [HOUR])
+    with pytest.raises(Conflict, match="changed since"):
+        await b.node.time_line.hold(uuid4(), a.identity, request)
+    newer = request.model_copy(update={"revision": 3})
+    with pytest.raises(NotFound, match="before its last change"):
+        await b.node.time_line.hold(uuid4(), a.identity, newer)
+    fitting = request.model_copy(update={"revision": 2})
+    assert (await b.node.time_line.hold(uuid4(), a.identity, fitting)).held
+
+
+async def test_a_paused_task_holds_nothing(world: World) -> None:
+    """Its lead is told why."""
+    a, b, task = await _known(world)
+    await b.node.consent.consider(a.identity, _at(task, 2, paused_at=START))
+    request = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
+    with pytest.raises(Conflict, match="is paused here"):
+        await b.node.time_line.hold(uuid4(), a.identity, request)
+
+
+async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None:
+    """Only runs of exchanges before the change are freed, however late and often it is told."""
+    a, b, task = await _known(world)
+    first, second = HOUR, HOUR + times.HOUR
+    for epoch, start in ((1, first), (5, second)):
+        exchange, request = uuid4(), hold_request(task, [start], epoch=epoch)
+        await b.node.time_line.hold(exchange, a.identity, request)
+        await b.node.time_line.commit(exchange, commit_request(request))
+    for _ in range(2):
+        await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
+    states = list((await b.states()).values())
+    assert states == ["cancelled", "scheduled"]
+    assert "slip PT5M → PT1M" in (await b.rows("SELECT reason FROM run WHERE freed"))[0][0]
+
+
+async def test_an_old_word_still_frees(world: World) -> None:
+    """A change heard of after a newer one does not bring its terms, but frees its runs."""
+    a, b, task = await _known(world)
+    exchange, request = uuid4(), hold_request(task, [HOUR])
+    await b.node.time_line.hold(exchange, a.identity, request)
+    await b.node.time_line.commit(exchange, commit_request(request))
+    await b.node.consent.consider(a.identity, _at(task, 3))
+    with pytest.raises(Conflict):
+        await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
+    assert list((await b.states()).values()) == ["cancelled"]
+
+
+async def test_what_was_only_held_is_forgotten(world: World) -> None:
+    """A hold from before the change is dropped, and its late commit finds nothing to keep."""
+    a, b, task = await _known(world)
+    exchange, request = uuid4(), hold_request(task, [HOUR])
+    await b.node.time_line.hold(exchange, a.identity, request)
+    await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(2)))
+    await b.node.time_line.commit(exchange, commit_request(request))
+    assert await b.states() == {}
+    old = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
+    with pytest.raises(Conflict, match="epoch"):
+        await b.node.time_line.hold(uuid4(), a.identity, old)
+
+
+async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
+    """A host that lost its tool hears of the pause all the same."""
+    a, b, task = await _known(world)
+    exchange, request = uuid4(), hold_request(task, [HOUR])
+    await b.node.time_line.hold(exchange, a.identity, request)
+    await b.node.time_line.commit(exchange, commit_request(request))
+    b.node.capabilities.tests = {}
+    paused = _at(task, 2, freeing=_freeing(2), paused_at=START)
+    answered = await b.node.consent.consider(a.identity, paused)
+    assert not answered.accepted
+    assert list((await b.states()).values()) == ["cancelled"]
+    row = (await b.rows("SELECT state::text, revision FROM task"))[0]
+    assert tuple(row) == ("paused", 1)
+
+
+async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:
+    """A host that withdrew refuses an edit, and says what became of the task."""
+    a, b, task = await _known(world)
+    await b.node.ending.cancel_task(task.task)
+    answered = await b.node.consent.consider(a.identity, _at(task, 2))
+    assert (answered.accepted, answered.reason) == (
+        False,
+        "the task is refused here: b withdrew from it",
+    )
+    assert (await b.rows("SELECT state::text FROM task"))[0][0] == "refused"
+
+
+async def test_many_runs_are_freed_by_one_letter(world: World) -> None:
+    """A day of runs every five minutes is freed by one message; others are set free with it."""
+    a, b = [await world.site(name, horizon=2 * times.DAY) for name in "ab"]
+    task = introduction([a, b], duration=times.MINUTE)
+    starts = [HOUR + number * 5 * times.MINUTE for number in range(MANY)]
+    await book_everywhere(task, a, [a, b], starts)
+    await a.execute("UPDATE planning SET lease_epoch = 1")
+    await a.node.changing.pause(task.task)
+    world.calls.clear()
+    await world.settle()
+    assert world.calls == [("a", "b", "introduce")]
+    assert set((await b.states()).values()) == set((await a.states()).values()) == {"cancelled"}

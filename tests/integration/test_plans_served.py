@@ -1,0 +1,35 @@
+"""What would happen, asked of a node over HTTP that has no lead beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from node.cli.services import with_foresight
+from node.client.users import UserClient
+from node.model.wire.plans import Outcome
+from node.store import nodes
+from node.trust.tokens import digest
+from tests.clocks import ManualClock
+from tests.conftest import NewDatabase
+from tests.served import know, served
+
+
+async def test_a_node_without_its_lead_answers(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Plans need no worker: a node whose lead is another process asks the others itself."""
+    async with contextlib.AsyncExitStack() as stack:
+        a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        await know(a, b)
+        await know(b, a)
+        with_foresight(a)
+        async with a.database.transaction() as connection:
+            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
+        async with UserClient(a.card.url, "secret", clock) as client:
+            plan = await client.plan({"test": {"type": "idle", "spec": spec}, "runs": 1})
+    assert (plan.outcome, plan.placed) == (Outcome.FOUND, 1)
+    assert [said.answer for said in plan.participants] == ["accepts", "accepts"]
+    assert [full.added_s for full in plan.occupancy] == [60, 60]

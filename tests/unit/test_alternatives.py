@@ -1,0 +1,241 @@
+"""What to ask for instead, against oracles that try every shift, size and start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.planning.agenda import Limits
+from lead.planning.alternatives import (
+    Change,
+    Kind,
+    Situation,
+    alternatives,
+    changed,
+    shorter_spec,
+    size_of,
+)
+from lead.planning.forecast import fresh_agenda
+from lead.planning.placement import Offer, choose
+from node.model import times
+from node.model.spans import Span, at_least, normalise
+from node.model.times import format_instant, parse_duration, parse_instant
+from node.model.wire.tasks import Participant, Schedule
+from tests.clocks import START
+from tests.worlds import introduce
+
+SECOND = times.SECOND
+HORIZON = 120
+SET_UP = 2
+"""What every tool takes beside the measurement, seconds."""
+TOOLS = {"sleep": SET_UP, "doze": 0}
+
+patient = settings(deadline=None, max_examples=60)
+
+
+def occupied(spec: Mapping[str, Any], tool: str) -> int:
+    """How long a run of this spec takes with a tool."""
+    return parse_duration(str(spec["duration"])) + TOOLS[tool] * SECOND
+
+
+@st.composite
+def span_sets(draw: st.DrawFn) -> list[Span]:
+    """Free ranges on whole seconds of the horizon."""
+    cuts = sorted(draw(st.lists(st.integers(0, HORIZON), max_size=12, unique=True)))
+    pieces = [(START + a * SECOND, START + b * SECOND) for a, b in pairwise(cuts)]
+    return [piece for piece in pieces if draw(st.booleans())]
+
+
+SCHEDULES = st.builds(
+    lambda start, slip, repeat: Schedule(
+        start=START + start * SECOND,
+        slip=slip * SECOND,
+        repeat=None if repeat is None else repeat * SECOND,
+    ),
+    st.integers(0, 30),
+    st.integers(0, 6),
+    st.none() | st.integers(14, 40),
+)
+
+
+def situation_of(
+    schedule: Schedule, size: int, free: list[Span], more: list[Span], tools: tuple[str, ...]
+) -> Situation:
+    """A task of this schedule and size among nodes with this time; more if others give way."""
+    listed = [Participant(node="ed25519:a", name="a", url="http://a:1", address="192.0.2.1")]
+    duration = (size + SET_UP) * SECOND
+    made = introduce(listed, duration=duration, schedule=schedule)
+    made = made.model_copy(update={"spec": {"duration": f"PT{size}S"}})
+    limits = Limits(HORIZON * SECOND, 0, 512)
+    shortest = occupied(shorter_spec(made.spec, -(-size // 10)), "doze")
+    offer = Offer("a", at_least(free, shortest), at_least(normalise(free + more), shortest))
+    agenda = fresh_agenda(schedule, START, duration, limits, START)
+    return Situation(
+        introduction=made,
+        slots=(*agenda.too_late, *agenda.slots),
+        placed=len(choose(agenda.slots, [offer], duration, None)),
+        offers=[offer],
+        limits=limits,
+        now=START,
+        tools=tools,
+        occupied=occupied,
+    )
+
+
+SITUATIONS = st.builds(
+    situation_of,
+    SCHEDULES,
+    st.integers(1, 12),
+    span_sets(),
+    span_sets(),
+    st.sampled_from([(), ("sleep",), ("sleep", "doze")]),
+).filter(lambda made: len(made.slots) > made.placed)
+
+
+def counted(situation: Situation, schedule: Schedule, duration: int) -> tuple[int, int]:
+    """How many runs of such a task are asked for, and how many find time."""
+    slots = fresh_agenda(schedule, START, duration, situation.limits, START).slots
+    return len(slots), len(choose(slots, situation.offers, duration, None))
+
+
+def after(situation: Situation, change: Change) -> tuple[int, int]:
+    """What comes of a document with the change made to it."""
+    posted = {
+        "test": {"type": "idle", "spec": situation.introduction.spec},
+        "schedule": situation.schedule.model_dump(mode="json", exclude_none=True),
+    }
+    document = changed(posted, change)
+    tool = document.get("tools", ["sleep"])[0]
+    duration = occupied(document["test"]["spec"], tool)
+    return counted(situation, Schedule.model_validate(document["schedule"]), duration)
+
+
+@patient
+@given(SITUATIONS)
+def test_every_change_helps(situation: Situation) -> None:
+    """All runs find time, or, one further away, more than before."""
+    for change in alternatives(situation)[0]:
+        asked, placed = after(situation, change)
+        assert placed > 0
+        if change.distance < 1:
+            assert placed == asked
+        else:
+            assert placed > situation.placed
+
+
+@patient
+@given(SITUATIONS)
+def test_one_of_each_kind_comes_first(situation: Situation) -> None:
+    """The nearest of each kind, nearest first; then the second of each kind."""
+    changes, missing = alternatives(situation)
+    nth = [[c.kind for c in changes[:at]].count(c.kind) for at, c in enumerate(changes)]
+    assert nth == sorted(nth)
+    ranks = [(rank, change.distance) for rank, change in zip(nth, changes, strict=True)]
+    assert ranks == sorted(ranks)
+    kinds = {change.kind for change in changes}
+    assert kinds | set(missing) == set(Kind)
+    assert kinds.isdisjoint(missing)
+
+
+@patient
+@given(SITUATIONS.filter(lambda made: made.schedule.repeat is None))
+def test_a_single_run_is_put_to_the_next_time_there_is(situation: Situation) -> None:
+    """The first start after its window at which all have time, by displacing if need be."""
+    slot = situation.slots[0]
+    free = normalise(situation.offers[0].free_displacing)
+    possible = [
+        START + second * SECOND
+        for second in range(HORIZON)
+        if START + second * SECOND > slot.latest_start(situation.duration)
+        and any(
+            low <= START + second * SECOND and START + second * SECOND + situation.duration <= high
+            for low, high in free
+        )
+    ]
+    later = [c.schedule["start"] for c in alternatives(situation)[0] if c.kind is Kind.LATER]
+    assert later[:1] == [format_instant(start) for start in possible[:1]]
+    assert later == sorted(set(later))
+
+
+@patient
+@given(SITUATIONS.filter(lambda made: made.schedule.repeat is not None))
+def test_a_grid_is_shifted_no_further_than_needed(situation: Situation) -> None:
+    """No smaller shift gives all runs their time, unless it pushes some out of the horizon."""
+    repeat, anchor = situation.schedule.repeat or 0, situation.schedule.start or 0
+    later = [c for c in alternatives(situation)[0] if c.kind is Kind.LATER and c.distance < 1]
+    found = [parse_instant(change.schedule["start"]) - anchor for change in later]
+    for shift in range(0, found[0] if found else repeat, SECOND):
+        schedule = situation.schedule.model_copy(update={"start": anchor + shift})
+        asked, placed = counted(situation, schedule, situation.duration)
+        assert placed < asked or asked < len(situation.slots)
+
+
+@patient
+@given(SITUATIONS)
+def test_a_measurement_is_cut_no_shorter_than_needed(situation: Situation) -> None:
+    """No longer one finds all its time; none is below a tenth of what was asked."""
+    size = size_of(situation.introduction.spec) or 0
+
+    def whole(tried: int) -> bool:
+        duration = (tried + SET_UP) * SECOND
+        asked, placed = counted(situation, situation.schedule, duration)
+        return asked == placed > situation.placed
+
+    longest = next((n for n in range(size - 1, -(-size // 10) - 1, -1) if n and whole(n)), None)
+    cut = [c for c in alternatives(situation)[0] if c.kind is Kind.SHORTER]
+    if longest is not None:
+        assert [c.spec for c in cut] == [{"duration": f"PT{longest}S"}]
+        assert cut[0].distance == (size - longest) / size
+    else:
+        assert all(c.distance >= 1 for c in cut)
+
+
+@patient
+@given(SITUATIONS)
+def test_another_tool_is_one_that_all_have(situation: Situation) -> None:
+    """Where a quicker tool finds the time it is named; where there is none, it is said."""
+    changes, missing = alternatives(situation)
+    named = [c.tools for c in changes if c.kind is Kind.TOOL]
+    assert named in ([], [("doze",)])
+    if "doze" not in situation.tools:
+        assert "no other tool" in missing[Kind.TOOL]
+
+
+def test_a_grid_that_hangs_on_the_instant_of_posting_is_fixed() -> None:
+    """Changes of a repeating task without a start name the start that was tried."""
+    free = [(START + low * SECOND, START + (low + 9) * SECOND) for low in range(5, 110, 20)]
+    schedule = Schedule(start=START, slip=0, repeat=20 * SECOND)
+    made = situation_of(schedule, 5, free, [], ("sleep",))
+    started = made.introduction.model_copy(
+        update={"schedule": schedule.model_copy(update={"start": None})}
+    )
+    for change in alternatives(replace(made, introduction=started))[0]:
+        assert "start" in change.schedule
+    named = {change.kind: change.schedule for change in alternatives(made)[0]}
+    assert named[Kind.SLIP] == {"slip": "PT5S"}
+
+
+def test_changes_leave_the_rest_of_the_document_alone() -> None:
+    """Only the fields that differ are set; the document given is not touched."""
+    document = {"test": {"type": "idle", "spec": {"class": "normal"}}, "reference": 7}
+    change = Change(Kind.SHORTER, 0.1, "", {"start": "x"}, {"duration": "PT1S"}, ("doze",))
+    assert changed(document, change) == {
+        "test": {"type": "idle", "spec": {"class": "normal", "duration": "PT1S"}},
+        "schedule": {"start": "x"},
+        "tools": ["doze"],
+        "reference": 7,
+    }
+    assert document == {"test": {"type": "idle", "spec": {"class": "normal"}}, "reference": 7}
+
+
+def test_the_length_of_a_measurement() -> None:
+    """Whole seconds, else packets; some tests have neither."""
+    assert size_of({"duration": "PT1M30S", "count": 3}) == 90
+    assert size_of({"count": 3}) == 3
+    assert size_of({"url": "http://a"}) is None
+    assert shorter_spec({"count": 30, "dest": "b"}, 3) == {"count": 3, "dest": "b"}

@@ -1,0 +1,197 @@
+"""What an edit changes, gives up and plans anew, against slow oracles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.model import times
+from node.model.changes import (
+    EVERY_SLOT,
+    NO_SLOT,
+    Standing,
+    Terms,
+    differences,
+    first_open,
+    given_up_from,
+    go_on,
+    merged,
+    passed_between,
+)
+from node.model.recurrence import Recurrence, nominal_starts, slip_of
+from tests.clocks import START
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+OBJECT = st.dictionaries(st.text(max_size=2), JSON, max_size=4)
+
+MINUTE = times.MINUTE
+DURATION = MINUTE
+RECURRENCES = st.builds(
+    Recurrence,
+    anchor=st.integers(0, 120).map(lambda m: START + m * MINUTE),
+    repeat=st.integers(7, 90).map(lambda m: m * MINUTE),
+    until=st.none() | st.integers(130, 900).map(lambda m: START + m * MINUTE),
+    slip=st.integers(0, 30).map(lambda m: m * MINUTE),
+)
+INSTANTS = st.integers(0, 1000 * 60).map(lambda s: START + s * times.SECOND)
+FAR = START + 1700 * MINUTE
+
+
+def _no_null(value: Any) -> bool:
+    """Whether no object in it has a null: a patch of such a document gives the document."""
+    if isinstance(value, dict):
+        return all(each is not None and _no_null(each) for each in value.values())
+    return True
+
+
+@given(OBJECT, OBJECT.filter(_no_null))
+def test_a_document_merged_into_nothing_is_the_document(before: Any, patch: Any) -> None:
+    """Without nulls a patch of nothing is itself, and a patch applied twice changes no more."""
+    assert merged({}, patch) == patch
+    once = merged(before, patch)
+    assert merged(once, patch) == once
+
+
+@given(OBJECT)
+def test_null_removes(before: Any) -> None:
+    """A patch that sets every field to null leaves nothing; an empty one leaves all."""
+    assert merged(before, dict.fromkeys(before)) == {}
+    assert merged(before, {}) == before
+
+
+def test_a_merge_patch_as_in_its_rfc() -> None:
+    """The example of RFC 7396: replaced, removed, added, and lists as a whole."""
+    before = {"title": "x", "author": {"givenName": "John", "familyName": "Doe"}, "tags": [1, 2]}
+    patch = {"title": "y", "phone": "1", "author": {"familyName": None}, "tags": [3]}
+    after = {"title": "y", "author": {"givenName": "John"}, "tags": [3], "phone": "1"}
+    assert merged(before, patch) == after
+
+
+@given(OBJECT)
+def test_equal_documents_do_not_differ(document: Any) -> None:
+    """Nothing is said of what is the same."""
+    assert differences(document, document) == []
+
+
+def test_differences_are_said_field_by_field() -> None:
+    """Old and new value under the field's own name; the reference is only said to be another."""
+    before = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT1H"}, "reference": {"a": 1}}
+    after = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT30M", "max_runs": 3}}
+    assert differences(before, after) == [
+        "repeat PT1H → PT30M",
+        "reference changed",
+        "max_runs none → 3",
+    ]
+
+
+def test_a_long_value_is_shortened() -> None:
+    """Nobody's list of hosts fills the sentence."""
+    assert len(differences({}, {"text": "x" * 500})[0]) < 100
+
+
+def _terms(recurrence: Recurrence, **changes: Any) -> Terms:
+    return replace(Terms(("spec", "tool"), recurrence, slip_random=False), **changes)
+
+
+@given(RECURRENCES, RECURRENCES)
+def test_only_slots_that_fit_no_more_are_given_up(old: Recurrence, new: Recurrence) -> None:
+    """With the same grid: exactly the slots behind the new end; with another grid: all."""
+    bound = given_up_from(_terms(old), _terms(new), None)
+    same_grid = replace(old, until=None) == replace(new, until=None)
+    if not same_grid:
+        assert bound == EVERY_SLOT
+        return
+    kept = [slot for slot in nominal_starts(old, 0, FAR, 2000) if slot < bound]
+    there = set(nominal_starts(new, 0, FAR, 2000))
+    assert kept == [slot for slot in nominal_starts(old, 0, FAR, 2000) if slot in there]
+
+
+@given(RECURRENCES, st.none() | INSTANTS, st.none() | INSTANTS)
+def test_an_end_or_a_number_gives_up_the_tail(
+    recurrence: Recurrence, until: int | None, surplus: int | None
+) -> None:
+    """The earlier of the new end and the first run in excess; nothing without either."""
+    new = replace(recurrence, until=until)
+    ends = [end for end in (until, surplus) if end is not None]
+    assert given_up_from(_terms(recurrence), _terms(new), surplus) == min([*ends, NO_SLOT])
+
+
+@given(RECURRENCES)
+def test_other_measurements_give_up_everything(recurrence: Recurrence) -> None:
+    """Another spec or tool, or a random slip, makes every run to come another."""
+    old = _terms(recurrence)
+    assert given_up_from(old, replace(old, measured=("other",)), None) == EVERY_SLOT
+    assert given_up_from(old, replace(old, slip_random=True), None) == EVERY_SLOT
+
+
+@given(RECURRENCES, INSTANTS, st.lists(INSTANTS, max_size=5).map(sorted))
+def test_a_new_grid_is_planned_from_now_on(
+    recurrence: Recurrence, now: int, freed: list[int]
+) -> None:
+    """No slot to come is left out; of the past only slots that were given up come again."""
+    on = go_on(recurrence, Standing(FAR, FAR), freed, now, anew=True)
+    every = nominal_starts(recurrence, 0, FAR, 2000)
+    wanted = [slot for slot in every if slot > now or slot in freed]
+    assert on.next_slot == (wanted[0] if wanted else None)
+    assert on.planned_to == (wanted[0] - 1 if wanted else FAR)
+
+
+@given(RECURRENCES, st.data(), INSTANTS)
+def test_on_the_same_grid_planning_goes_on_where_it_was(
+    recurrence: Recurrence, data: st.DataObject, now: int
+) -> None:
+    """Every slot that was given up, and every one not planned yet, lies behind where it goes on."""
+    every = nominal_starts(recurrence, 0, FAR, 2000)
+    planned = every[: data.draw(st.integers(0, len(every)))]
+    freed = sorted(data.draw(st.sets(st.sampled_from(planned), max_size=4))) if planned else []
+    standing = Standing(planned[-1] if planned else every[0] - 1, None)
+    on = go_on(recurrence, standing, freed, now, anew=False)
+    assert on.planned_to is not None
+    behind = [slot for slot in every if slot > on.planned_to]
+    assert set(freed) <= set(behind)
+    assert set(every) - set(planned) <= set(behind)
+    assert on.next_slot == (behind[0] if behind else None)
+
+
+@given(RECURRENCES, INSTANTS)
+def test_the_first_open_slot(recurrence: Recurrence, soonest: int) -> None:
+    """It is the first nominal start whose slip is not over."""
+    every = nominal_starts(recurrence, 0, FAR, 2000)
+    still = [slot for slot in every if slot + slip_of(recurrence, DURATION, slot) >= soonest]
+    assert first_open(recurrence, DURATION, soonest) == (still[0] if still else None)
+
+
+@given(RECURRENCES, INSTANTS, st.integers(0, 600).map(lambda m: m * MINUTE))
+def test_what_passed_and_what_comes_are_all(
+    recurrence: Recurrence, paused: int, pause: int
+) -> None:
+    """Slots that passed during a pause and those after it are all slots since, none in both."""
+    resumed = paused + pause
+    first = first_open(recurrence, DURATION, paused)
+    following = first_open(recurrence, DURATION, resumed)
+    passed = passed_between(recurrence, first, following, resumed, 5000)
+    every = nominal_starts(recurrence, 0, FAR, 5000)
+    since = [slot for slot in every if first is not None and slot >= first]
+    coming = [slot for slot in every if following is not None and slot >= following]
+    if following is None:
+        coming = [slot for slot in since if slot >= resumed]
+    assert passed + coming == since
+
+
+@pytest.mark.parametrize("repeat", [None, times.HOUR])
+def test_a_single_run_is_open_as_long_as_its_slip_lasts(repeat: int | None) -> None:
+    """A task that runs once is resumed while its run may still start, and not after."""
+    once = Recurrence(anchor=START, repeat=repeat, until=None, slip=5 * MINUTE)
+    assert first_open(once, DURATION, START + 5 * MINUTE) == START
+    after = first_open(once, DURATION, START + 5 * MINUTE + 1)
+    assert after == (None if repeat is None else START + repeat)

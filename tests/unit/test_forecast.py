@@ -1,0 +1,111 @@
+"""What came of asking, in words and figures."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.planning import forecast
+from lead.planning.agenda import Agenda, Limits, Slot, Standing, agenda
+from lead.planning.forecast import Placed, fresh_agenda
+from lead.planning.placement import Choice
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.scheduling import first_slot, recurrence_of
+from node.model.wire.outlooks import HOURS, Hour, Outlook
+from node.model.wire.participants import Obstacle
+from node.model.wire.plans import Outcome
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+
+MINUTE = times.MINUTE
+LIMITS = Limits(times.DAY, 2 * times.SECOND, 512)
+SLOTS = tuple(Slot(at, 1, at, at + MINUTE) for at in (START + times.HOUR, START + 2 * times.HOUR))
+DUE = Agenda(SLOTS, (), SLOTS[-1].nominal, None, full=False)
+LATER = Agenda((), (), None, START + 3 * times.DAY, full=False)
+MISSED = Agenda((), SLOTS[:1], None, None, full=False)
+
+
+def chosen(*slots: Slot, displacing: bool = False) -> list[Choice]:
+    """Choices at the nominal starts."""
+    return [Choice(slot, slot.start, displacing) for slot in slots]
+
+
+@pytest.mark.parametrize(
+    ("placed", "outcome", "told"),
+    [
+        (Placed(DUE, chosen(*SLOTS)), Outcome.FOUND, "2 of 2 runs would be booked, the first at"),
+        (
+            Placed(DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: "b: busy"}),
+            Outcome.PARTLY,
+            "1 of them displacing runs of lower priority; the others would wait: b: busy",
+        ),
+        (Placed(DUE, [], {SLOTS[0].nominal: "b: busy"}), Outcome.NO_TIME, "b: busy"),
+        (Placed(MISSED, [], {SLOTS[0].nominal: "it is over"}), Outcome.NO_TIME, "it is over"),
+        (Placed(LATER), Outcome.LATER, "lies beyond the horizon"),
+        (Placed(failure=(Outcome.REFUSED, "b: no")), Outcome.REFUSED, "b: no"),
+    ],
+)
+def test_outcomes(placed: Placed, outcome: Outcome, told: str) -> None:
+    """Each outcome has its sentence."""
+    assert placed.outcome is outcome
+    assert told in placed.sentence()
+
+
+@given(st.integers(1, 40), st.integers(0, 20), st.none() | st.integers(1, 9))
+def test_the_first_agenda_is_that_of_a_new_task(
+    repeat: int, delay: int, max_runs: int | None
+) -> None:
+    """What is asked for is what a lead asks for, when it plans the task for the first time."""
+    schedule = Schedule(
+        start=START - MINUTE, repeat=repeat * times.HOUR, slip=MINUTE, max_runs=max_runs
+    )
+    now = START + delay * times.HOUR
+    recurrence = recurrence_of(schedule, now)
+    first = first_slot(recurrence, now)
+    assert first is not None
+    standing = Standing(first, None, (), max_runs)
+    asked = fresh_agenda(schedule, now, MINUTE, LIMITS, now)
+    assert asked == agenda(recurrence, MINUTE, standing, LIMITS, now)
+    assert len(asked.slots) <= (max_runs or 512)
+
+
+HOUR_LISTS = st.lists(
+    st.builds(Hour, before=st.integers(0, times.HOUR), after=st.integers(0, times.HOUR)),
+    min_size=HOURS,
+    max_size=HOURS,
+)
+
+
+@given(HOUR_LISTS)
+def test_occupancy_adds_up(hours: list[Hour]) -> None:
+    """The shares of the hours are the share of the day; what is added is their difference."""
+    full = forecast.occupancy("a", START, hours)
+    assert full.before == pytest.approx(sum(hour.before for hour in full.hours) / HOURS)
+    assert full.after == pytest.approx(sum(hour.after for hour in full.hours) / HOURS)
+    assert full.added_s == pytest.approx((full.after - full.before) * 86400)
+    assert [hour.starts_at for hour in full.hours[:2]] == [START, START + times.HOUR]
+
+
+def test_whom_a_run_displaces() -> None:
+    """A run that gives way names the run it gives way to; what is made up is left out."""
+
+    def lost(index: int) -> Obstacle:
+        return Obstacle(
+            window=index,
+            run=uuid4(),
+            task=uuid4(),
+            test="idle",
+            scheduling_class=SchedulingClass.NORMAL,
+            priority=-1,
+            starts_at=START,
+            ends_at=START + MINUTE,
+        )
+
+    hours = (Hour(before=0, after=0),) * HOURS
+    told = Outlook(displaced=(lost(1), lost(7), lost(-1)), displaced_count=3, hours=hours)
+    [found] = forecast.displaced("b", chosen(*SLOTS), told)
+    assert (found.name, found.by, found.run) == ("b", SLOTS[1].start, told.displaced[0].run)

@@ -1,0 +1,66 @@
+"""Which windows were refused to whom: bounded, and matched with what becomes free."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.model.classes import SchedulingClass
+from node.model.refusals import Refusals
+from node.model.spans import Span
+from node.model.wire.participants import ProposalRequest
+
+spans = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (s[0], s[0] + s[1]))
+windows_of_tasks = st.lists(st.tuples(st.integers(0, 5), st.lists(spans, max_size=6)), max_size=12)
+
+
+def question(task: int, windows: list[Span]) -> ProposalRequest:
+    """A question about these windows (at least one must be asked for)."""
+    return ProposalRequest(
+        task=UUID(int=task),
+        lease_epoch=1,
+        scheduling_class=SchedulingClass.EXCLUSIVE,
+        duration=1,
+        priority=0,
+        windows=tuple(windows or [(0, 1)]),
+    )
+
+
+@given(windows_of_tasks, st.lists(spans, max_size=4))
+def test_what_is_touched_is_what_overlaps(
+    asked: list[tuple[int, list[Span]]], freed: list[Span]
+) -> None:
+    """Of the last question of each task, exactly those windows that share time with the freed."""
+    kept = Refusals()
+    for task, windows in asked:
+        kept.remember("lead", question(task, windows), windows)
+    last = dict(asked)
+    expected = {
+        UUID(int=task): [w for w in windows if any(f[0] < w[1] and w[0] < f[1] for f in freed)]
+        for task, windows in last.items()
+    }
+    found = {r.question.task: list(r.question.windows) for r in kept.touched(freed)}
+    assert found == {task: windows for task, windows in expected.items() if windows}
+
+
+@given(windows_of_tasks, st.integers(1, 12))
+def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most: int) -> None:
+    """The oldest tasks are forgotten first, whole; what is kept stays within the bound."""
+    kept = Refusals(most)
+    for task, windows in asked:
+        kept.remember("lead", question(task, windows), windows)
+    order: dict[int, int] = {}
+    for task, windows in asked:
+        order.pop(task, None)
+        if windows:
+            order[task] = len(windows)
+        while sum(order.values()) > most:
+            order.pop(next(iter(order)))
+    touched = kept.touched([(-1, 1000)])
+    assert [r.question.task.int for r in touched] == list(order)
+    assert sum(len(r.question.windows) for r in touched) <= most
+    for task in order:
+        kept.forget(UUID(int=task))
+    assert kept.touched([(-1, 1000)]) == []
