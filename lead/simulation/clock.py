@@ -17,6 +17,11 @@ START = 1_767_571_200 * SECOND
 _MILLION = 1_000_000
 
 
+async def pause(duration: int = 0) -> None:
+    """Let so many microseconds of true virtual time pass; none only lets others come in."""
+    await asyncio.sleep(duration / SECOND)
+
+
 class SimulatedClock:
     """Time as one simulated node sees it. Instants are microseconds since 1970."""
 

@@ -44,7 +44,7 @@ class History:
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     slots: dict[UUID, dict[int, int | Unhappy]] = field(default_factory=lambda: defaultdict(dict))
-    """By task, what became of each slot that is over: the attempt that finished, or why none did."""
+    """By task, what became of each slot that is over: the attempt that finished, or why none."""
     repaired: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
     occupied: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))

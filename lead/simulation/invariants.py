@@ -7,11 +7,10 @@ rely on none of the constraints that are to be shown to hold.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from lead.simulation.clock import pause
 from lead.simulation.memory.rows import Run, Task, unpack
 from lead.simulation.node import Host
 from node.model import times
@@ -59,7 +58,7 @@ async def check(world: World) -> None:
             world.history.violated(sentence)
     found = dict.fromkeys(_unsettled(world))
     if found:
-        await asyncio.sleep(_UNDER_WAY / times.SECOND)
+        await pause(_UNDER_WAY)
         still = set(_unsettled(world))
         for sentence in found:
             if sentence in still:
@@ -75,9 +74,9 @@ def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
     """Take down what became of the runs led by a host that ended before then."""
     tables = host.database.tables
     for run in tables.runs.rows.values():
-        if run.ends_at < before and run.state in OVER and tables.led_here(run.task_id):
-            if run.slot < world.end:
-                world.history.over(run)
+        is_over = run.ends_at < before and run.state in OVER and run.slot < world.end
+        if is_over and tables.led_here(run.task_id):
+            world.history.over(run)
 
 
 def _unsettled(world: World) -> Iterator[str]:
@@ -149,8 +148,9 @@ def _missing(world: World, host: Host) -> Iterator[str]:
             continue
         known = world.history.slots.get(task.id, {})
         rows = {run.slot for run in tables.runs.by_task.of(task.id)}
-        due = nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX)
-        for slot in takewhile(lambda at: _is_over(recurrence, task, at, host), due):
+        for slot in nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX):
+            if not _is_over(recurrence, task, slot, host):
+                break
             if slot not in known and slot not in rows:
                 instant = times.format_instant(slot)
                 yield f"{host.name}: slot {instant} of task {task.id} is missing without a reason"

@@ -102,7 +102,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class _Step:
-    """Something to be done, now or at an instant, and in which process: what asyncio calls a handle.
+    """Something to be done, now or later, and in which process: what asyncio calls a handle.
 
     Not derived from asyncio's own, which takes twice as long to make; a world has millions.
     """
@@ -253,7 +253,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 step.process.step()
             try:
                 step.context.run(step.callback, *step.args)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - what fails is kept, as by any event loop
                 self.call_exception_handler({"message": "a callback failed", "exception": error})
             self._since += 1
             if self._since > STANDSTILL:

@@ -3,7 +3,7 @@
 A request travels to its receiver, is served there in the receiver's process, and its answer travels
 back. Either can be lost or come twice, and one sent later may arrive earlier. Who asks sees what a
 real client sees: the answer, the receiver's error, a refused connection, or nothing until the time
-is over – also where the request has had its effect.
+is over, also where the request has had its effect.
 """
 
 from __future__ import annotations
@@ -291,7 +291,10 @@ class Wire(Peer):
         await self._over("freed", lambda s: s.interest.freed(sender, message))
 
     async def ask_together(
-        self, path: str, answered: type[Replies[Any]], items: Sequence[Any]
+        self,
+        path: str,
+        answered: type[Replies[Any]],  # noqa: ARG002 - nothing has to be parsed
+        items: Sequence[Any],
     ) -> list[Any]:
         """As over HTTP: several questions in one message, an answer or an error to each."""
         sender = self._sender.identity

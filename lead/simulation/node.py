@@ -1,7 +1,7 @@
 """One simulated host: the real service and lead of a node over a database in memory.
 
-A host keeps its tables, its clock and its place in the network. What runs on it – the service, its
-loops, requests it serves – is one process that can be killed at any await; a new start takes the
+A host keeps its tables, its clock and its place in the network. What runs on it (the service, its
+loops, requests it serves) is one process that can be killed at any await; a new start takes the
 service's own start-up path over the same tables.
 """
 
@@ -131,7 +131,7 @@ class _Own(OwnNode):
 class Host:
     """A simulated host."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the world around it
+    def __init__(
         self,
         name: str,
         scenario: Scenario,

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from typing import Any
 
+from lead.service import Lead
 from lead.simulation import invariants
-from lead.simulation.clock import START
+from lead.simulation.clock import START, pause
 from lead.simulation.faults import Fate, drawn, instants
 from lead.simulation.findings import findings
 from lead.simulation.history import History
@@ -21,7 +23,6 @@ from lead.simulation.network import Network, Service, Weather
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
 from lead.simulation.scenario import Arrivals, Between, Scenario, Tasks
-from lead.service import Lead
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
@@ -111,12 +112,12 @@ class World:
 
     def boot(self, host: Host) -> None:
         """Start a host's services again."""
-        self._do(lambda: host.boot())
+        self._do(host.boot)
 
     async def _until(self, instant: int) -> None:
         """Let time pass to an instant from the beginning; look at everything now and then."""
         while (left := instant - self.loop.now) > 0:
-            await asyncio.sleep(min(left, _WATCH) / times.SECOND)
+            await pause(min(left, _WATCH))
             if self.scenario.faults.crashes:
                 invariants.watch(self)
             if self._progress is not None:
@@ -135,8 +136,8 @@ class World:
     def _at(self, instant: int, action: Callable[[], Awaitable[None]]) -> None:
         self.loop.call_in(instant, self._do, action)
 
-    def _do(self, action: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.ensure_future(action())
+    def _do(self, action: Callable[[], Awaitable[Any]]) -> None:
+        task = asyncio.ensure_future(_awaited(action))
         self._doing[task] = None
         task.add_done_callback(self._done)
 
@@ -160,7 +161,11 @@ class World:
             if isinstance(error, RequestError) and not isinstance(error, PeerError):
                 self.refused += 1
                 return
-            await asyncio.sleep(_AGAIN / times.SECOND)
+            await pause(_AGAIN)
+
+
+async def _awaited(action: Callable[[], Awaitable[Any]]) -> None:
+    await action()
 
 
 def _pauses(luck: random.Random) -> Point:
@@ -169,12 +174,12 @@ def _pauses(luck: random.Random) -> Point:
     Always in a process that is about to die, so that it can die anywhere; else now and then.
     """
 
-    async def pause(_moment: str) -> None:
+    async def point(_moment: str) -> None:
         process = PROCESS.get()
         if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
-            await asyncio.sleep(0)
+            await pause()
 
-    return pause
+    return point
 
 
 def wishes(scenario: Scenario) -> list[Wish]:
@@ -270,7 +275,7 @@ def simulate(
             finally:
                 for host in world.hosts:
                     host.crash()
-                await asyncio.sleep(_STARTED / times.SECOND)  # until all that runs has ended
+                await pause(_STARTED)  # until all that runs has ended
         return report
 
     with warnings.catch_warnings():

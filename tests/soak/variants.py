@@ -11,6 +11,7 @@ from uuid import UUID
 
 from lead.service import Lead
 from lead.simulation.memory import bookings, twins
+from lead.simulation.memory.rows import Run
 from lead.simulation.memory.statements import Answer
 from lead.simulation.memory.tables import Tables
 from lead.simulation.node import SimulatedNode
@@ -18,8 +19,12 @@ from lead.simulation.node import SimulatedNode
 
 def check_then_insert(node: SimulatedNode, _lead: Lead) -> None:
     """No constraint in the database: what a proposal said is believed when it is booked."""
-    tables = node._tables
-    tables.runs.in_the_way = lambda run: False  # type: ignore[method-assign]
+    node._tables.runs.in_the_way = _nothing  # type: ignore[method-assign]
+
+
+def _nothing(run: Run) -> bool:
+    """Whatever the run is, nothing is in its way."""
+    return False
 
 
 def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:

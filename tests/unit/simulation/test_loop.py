@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 import pytest
 
-from lead.simulation.clock import START, SimulatedClock
+from lead.simulation.clock import START, SimulatedClock, pause
 from lead.simulation.loop import NothingLeftToDo, Process, TimeStandsStill, VirtualLoop, run
 from node.model.times import DAY, MINUTE, SECOND
 
@@ -25,8 +26,8 @@ def test_a_year_passes_at_once() -> None:
     """A sleep ends when virtual time has come, to the microsecond."""
 
     async def work(loop: VirtualLoop) -> int:
-        await asyncio.sleep(365 * 86400)
-        await asyncio.sleep(0.000001)
+        await pause(365 * DAY)
+        await pause(1)
         return loop.now
 
     assert run(work) == 365 * DAY + 1
@@ -38,8 +39,8 @@ def test_sleepers_wake_in_order() -> None:
     async def work(loop: VirtualLoop) -> list[str]:
         woken: list[str] = []
 
-        async def sleeper(name: str, seconds: float) -> None:
-            await asyncio.sleep(seconds)
+        async def sleeper(name: str, seconds: int) -> None:
+            await pause(seconds * SECOND)
             woken.append(f"{name} {loop.now}")
 
         await asyncio.gather(sleeper("a", 2), sleeper("b", 1), sleeper("c", 2), sleeper("d", 0))
@@ -55,13 +56,13 @@ def test_timeouts_work_as_ever() -> None:
         ended = []
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
-                await asyncio.sleep(10)
+                await pause(10 * SECOND)
         ended.append(loop.now)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), 2)
         ended.append(loop.now)
         async with asyncio.timeout(5):
-            await asyncio.sleep(1)
+            await pause(SECOND)
         return [*ended, loop.now]
 
     assert run(work) == [3 * SECOND, 5 * SECOND, 6 * SECOND]
@@ -74,7 +75,7 @@ def test_waiting_for_nothing_is_an_error() -> None:
 
 
 async def _waits_for_ever() -> None:
-    await asyncio.sleep(1)
+    await pause(SECOND)
     await asyncio.Event().wait()
 
 
@@ -83,8 +84,8 @@ def test_going_round_in_circles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("lead.simulation.loop.STANDSTILL", 1000)
 
     async def circles() -> None:
-        while True:
-            await asyncio.sleep(0)
+        for _ in count():
+            await pause()
 
     with pytest.raises(TimeStandsStill):
         played(circles())
@@ -95,14 +96,14 @@ def test_what_nobody_catches_is_found() -> None:
 
     async def work(loop: VirtualLoop) -> list[str]:
         loop.call_soon(lambda: 1 / 0)
-        await asyncio.sleep(1)
+        await pause(SECOND)
         return loop.faults
 
     assert "ZeroDivisionError" in run(work)[0]
 
 
 def test_a_process_dies_at_the_await_that_was_chosen() -> None:
-    """Each fuse ends a process a step later, its children with it; together they try every await."""
+    """Each fuse ends a process and its children a step later; together they try every await."""
 
     async def work(loop: VirtualLoop, steps: int) -> int:
         process, done = Process("p"), list[int]()
@@ -110,14 +111,14 @@ def test_a_process_dies_at_the_await_that_was_chosen() -> None:
         async def child() -> None:
             for number in range(5):
                 done.append(number)
-                await asyncio.sleep(1)
+                await pause(SECOND)
 
         async def parent() -> None:
             await asyncio.create_task(child())
 
         task = process.start(parent())
         process.light_fuse(steps, process.kill)
-        await asyncio.sleep(100)
+        await pause(100 * SECOND)
         assert task.cancelled() is not process.alive
         return len(done)
 
@@ -134,12 +135,12 @@ def test_others_go_on_when_a_process_dies() -> None:
         lived: list[str] = []
 
         async def live(name: str) -> None:
-            await asyncio.sleep(2)
+            await pause(2 * SECOND)
             lived.append(name)
 
         first.start(live("a"))
         survivor = second.start(live("b"))
-        await asyncio.sleep(1)
+        await pause(SECOND)
         first.kill()
         await survivor
         return lived

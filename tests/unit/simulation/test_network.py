@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import random
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from lead.simulation.clock import pause
 from lead.simulation.loop import Process, VirtualLoop, run
 from lead.simulation.network import Network, Service, Station, Weather, Wire
 from node.client.peers import Peer
@@ -26,7 +26,7 @@ class Place:
     """A host that serves whatever it is asked."""
 
     name: str
-    service: Service | None = cast("Service", object())
+    service: Service | None = field(default_factory=lambda: cast("Service", object()))
     process: Process = field(default_factory=lambda: Process("p"))
     served: int = 0
 
@@ -102,7 +102,7 @@ def test_a_loss_is_seen_as_silence(what: str) -> None:
 def _slowly(serve: Callable[[Service], Awaitable[int]]) -> Callable[[Service], Awaitable[int]]:
     async def slow(service: Service) -> int:
         served = await serve(service)
-        await asyncio.sleep(0.01)
+        await pause(10 * MILLISECOND)
         return served
 
     return slow
@@ -125,7 +125,7 @@ def test_a_duplicate_is_served_twice() -> None:
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> Any:
         first = await ask(network, here, there)
-        await asyncio.sleep(1)
+        await pause(SECOND)
         return first, there.served
 
     twice = Weather(10 * MILLISECOND, 10 * MILLISECOND, 0, duplicates=1, time_limit=SECOND)

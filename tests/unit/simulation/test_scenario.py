@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -83,3 +84,4 @@ def test_a_seed_draws_the_same_world() -> None:
     again = named("faults")
     other = faults.model_copy(update={"seed": 2})
     assert wishes(faults) == wishes(again) != wishes(other)
+    assert drawn(faults, Random(1)) == drawn(again, Random(1)) != drawn(faults, Random(2))
