@@ -173,8 +173,7 @@ class Site:
         self.clock = clock
         self.name = node.settings.name
         self.identity = node.card.identity
-        self.database: Database = node.database
-        settings = node.settings
+        self.database, settings = node.database, node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
@@ -192,8 +191,8 @@ class Site:
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
         )
-        kinds = (Kind.COMMIT, Kind.RELEASE)
-        self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)
+        deliver, kinds = self.delivery.deliver, (Kind.COMMIT, Kind.RELEASE)
+        self.lead_outbox = Outbox(node.database, clock, kinds, deliver)
         self.workers = self.new_workers()
 
     def _participant(self, identity: str) -> Participant:
@@ -316,10 +315,9 @@ class World:
         """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = await self._lend(connections)
-        key = NodeKey.generate()
-        means = Means(Peers(self._session, signer(key, clock), timeout_s=5))
-        node = _InProcess(settings, clock, database, key, means)
+        database, key = await self._lend(connections), NodeKey.generate()
+        peers = Peers(self._session, signer(key, clock), timeout_s=5)
+        node = _InProcess(settings, clock, database, key, Means(peers))
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
         made = Site(node, clock)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import tests.soak
+import tests.soak.seeds
 from lead.simulation.scenario import named
 from lead.simulation.world import simulate
 from tests.soak.seeds import played
 from tests.soak.variants import VARIANTS, Variant
 
-BRIEF = str(Path(tests.soak.__file__).with_name("brief.toml"))
+BRIEF = str(Path(tests.soak.seeds.__file__).with_name("brief.toml"))
 SEEDS = 2000
 SEEDS_FOR_A_VARIANT = 60
 

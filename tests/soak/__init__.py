@@ -1,1 +1,0 @@
-"""Many simulated worlds, one for each seed, on all cores."""
