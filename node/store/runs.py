@@ -171,6 +171,11 @@ async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
     ]
 
 
+async def add_reason(connection: Connection, run: UUID, words: str) -> None:
+    """More of why a run is over."""
+    await connection.execute(_SQL["add_reason"], run, words)
+
+
 async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
     """By which run a displaced one was displaced, if that is not known here yet."""
     await connection.execute(_SQL["keep_winner"], run, winner)

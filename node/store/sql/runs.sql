@@ -62,6 +62,9 @@ SET
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
 RETURNING id, task_id, process_id;
 
+-- add_reason --
+UPDATE run SET reason = concat_ws('; ', reason, $2::text) WHERE id = $1;
+
 -- keep_winner --
 -- Displaced on another node: by which run.
 UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displaced_by IS NULL;
