@@ -206,6 +206,15 @@ def move(
 
 
 @TWINS.of()
+def add_reason(tables: Tables, run: UUID, words: str) -> Answer:
+    """More of why a run is over."""
+    row = tables.runs.rows.get(run)
+    if row is not None:
+        tables.runs.change(row, reason=words if row.reason is None else f"{row.reason}; {words}")
+    return ()
+
+
+@TWINS.of()
 def keep_winner(tables: Tables, run: UUID, winner: UUID) -> Answer:
     """Displaced on another node: by which run."""
     row = tables.runs.rows.get(run)
