@@ -18,6 +18,13 @@ class _Silent:
     name = "b"
 
 
+class _Other(_Silent):
+    """Another one."""
+
+    identity = "key of c"
+    name = "c"
+
+
 def test_an_opening_that_has_come_is_no_reason_to_look_again_at_once() -> None:
     """Else the workers of a lead go round in circles until a task that needs it is due."""
     clock = ManualClock()
@@ -31,3 +38,17 @@ def test_an_opening_that_has_come_is_no_reason_to_look_again_at_once() -> None:
     assert reach.next_opening() is None
     assert reach.closed() == []
     assert reach.openings() == [(_Silent.identity, 1)]
+
+
+def test_who_needs_two_silent_ones_waits_for_the_one_that_is_being_asked() -> None:
+    """Else its task is claimed again and again as long as the other question is under way."""
+    clock = ManualClock()
+    reach = Reach(clock, random.Random(1), workers=8)
+    for silent in (_Silent(), _Other()):
+        reach.not_heard(cast("Participant", silent), "no answer", clock.now())
+        clock.advance(10 * times.SECOND)
+    clock.advance(times.MINUTE)
+    with reach.visit([_Silent.identity]):
+        blocking = reach.silence_among([_Silent.identity, _Other.identity])
+        assert blocking is not None
+        assert blocking[0] == _Silent.identity
