@@ -104,6 +104,12 @@ async def due_runs(connection: Connection, before: int) -> list[DueRun]:
     return [DueRun(*row) for row in rows]
 
 
+async def next_start(connection: Connection, after: int) -> int | None:
+    """When the first committed run from then on starts."""
+    found: int | None = await connection.fetchval(_SQL["next_start"], after)
+    return found
+
+
 async def begin(connection: Connection, run: UUID, now: int) -> bool:
     """Booked becomes running; False if it was taken back."""
     return await connection.fetchval(_SQL["begin"], run, now) is not None

@@ -10,6 +10,12 @@ WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < 
 ORDER BY run.starts_at
 LIMIT 1000;
 
+-- next_start --
+-- When the first of the runs after those starts.
+SELECT min(run.starts_at) FROM run
+INNER JOIN exchange ON run.exchange_id = exchange.id
+WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at >= $1;
+
 -- begin --
 -- Only a committed run starts; whoever cancelled or displaced it in the meantime has won.
 UPDATE run
