@@ -13,11 +13,12 @@ from uuid import UUID
 import structlog
 
 from lead.store import planning
+from lead.store.planning import Page
 from node.clock import Clock
 from node.model import times
 from node.model.digests import fingerprint
 from node.model.errors import ParleyError
-from node.model.wire.participants import Differences, Digest, DigestRequest
+from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
 
 EVERY_S = 600.0
@@ -41,7 +42,7 @@ class Comparable(Protocol):
 class Reconciler:
     """Repairs differences between this lead and its participants."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         database: Database,
         clock: Clock,
@@ -49,6 +50,8 @@ class Reconciler:
         others: Callable[[], list[Comparable]],
         lose_run: Callable[[UUID, str], Awaitable[None]],
         drop_run: Callable[[str, UUID, str], Awaitable[None]],
+        *,
+        every_s: float = EVERY_S,
     ) -> None:
         """``drop_run(node, run, reason)`` has one participant end a run that nobody leads."""
         self._database = database
@@ -57,11 +60,12 @@ class Reconciler:
         self._others = others
         self._lose_run = lose_run
         self._drop_run = drop_run
+        self._every_s = every_s
 
     async def run(self) -> None:
-        """Compare every ten minutes until cancelled."""
+        """Compare now and then until cancelled."""
         while True:
-            await self._clock.sleep(EVERY_S)
+            await self._clock.sleep(self._every_s)
             for other in self._others():
                 try:
                     await self.run_once(other)
@@ -70,21 +74,37 @@ class Reconciler:
                 except Exception:
                     log.exception("not compared", node=other.name)
 
-    async def run_once(self, other: Comparable) -> int:
-        """Compare with one node; how many runs were repaired."""
+    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
+        """Compare with one node, so many tasks in one message; how many runs were repaired."""
+        repaired, after = 0, UUID(int=0)
+        while True:
+            compared, done = await self._compare(other, Page(after, together))
+            repaired += done
+            if len(compared) < together:
+                break
+            after = compared[-1]
+        if repaired:
+            log.warning("repaired differences", node=other.name, runs=repaired)
+        return repaired
+
+    async def _compare(self, other: Comparable, page: Page) -> tuple[list[UUID], int]:
+        """A page of tasks; which ones, and how many runs were repaired."""
         now = self._clock.now()
         since = now + SETTLED
         until = since + self._horizon
         async with self._database.connection() as connection:
-            ours = await planning.digests(connection, other.identity, since, until, now - SETTLED)
+            ours = await planning.digests(
+                connection, other.identity, since, until, now - SETTLED, page
+            )
         if not ours:
-            return 0
+            return [], 0
         digests = tuple(
             Digest(task=task, state=state, count=len(runs), fingerprint=fingerprint(runs))
             for task, state, runs in ours
         )
         answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
-        return await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        repaired = await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        return [task for task, _, _ in ours], repaired
 
     async def _repair(
         self, other: Comparable, ours: dict[UUID, set[UUID]], answered: Differences
@@ -99,6 +119,4 @@ class Reconciler:
             for run in sorted(runs - ours.get(task, set())):
                 await self._drop_run(other.identity, run, "its lead does not have it any more")
                 repaired += 1
-        if repaired:
-            log.warning("repaired differences", node=other.name, runs=repaired)
         return repaired

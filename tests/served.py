@@ -11,7 +11,8 @@ import aiohttp
 from aiohttp import web
 
 from node.api.app import application
-from node.service import Node
+from node.client.peers import Peers
+from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes
 from node.store.database import PostgresDatabase
@@ -37,7 +38,8 @@ async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> As
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            node = Served(settings, clock, database, key, session)
+            means = Means(Peers(session, signer(key, clock), timeout_s=5))
+            node = Served(settings, clock, database, key, means)
             node.key = key
             node.capabilities._which = lambda program: f"/usr/bin/{program}"
             await know(node)

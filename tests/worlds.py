@@ -27,7 +27,7 @@ from lead.planning.agenda import Limits
 from lead.reach import Reach
 from lead.workers import Workers
 from node.booking import TimeLine
-from node.client.peers import Peer
+from node.client.peers import Peer, Peers
 from node.consent import stored
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -55,7 +55,7 @@ from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.outbox import Outbox
 from node.own import OwnNode
-from node.service import Node
+from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes, outbox, tasks
 from node.store.database import Database
@@ -173,8 +173,7 @@ class Site:
         self.clock = clock
         self.name = node.settings.name
         self.identity = node.card.identity
-        self.database: Database = node.database
-        settings = node.settings
+        self.database, settings = node.database, node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
@@ -192,8 +191,8 @@ class Site:
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
         )
-        kinds = (Kind.COMMIT, Kind.RELEASE)
-        self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)
+        deliver, kinds = self.delivery.deliver, (Kind.COMMIT, Kind.RELEASE)
+        self.lead_outbox = Outbox(node.database, clock, kinds, deliver)
         self.workers = self.new_workers()
 
     def _participant(self, identity: str) -> Participant:
@@ -316,8 +315,9 @@ class World:
         """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = await self._lend(connections)
-        node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
+        database, key = await self._lend(connections), NodeKey.generate()
+        peers = Peers(self._session, signer(key, clock), timeout_s=5)
+        node = _InProcess(settings, clock, database, key, Means(peers))
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
         made = Site(node, clock)

@@ -47,8 +47,9 @@ def agree(
             why = dict.fromkeys(runs, answered.detail)
         else:
             said = {refusal.run: refusal.reason for refusal in answered.refused}
+            held_here = set(answered.held)
             silent = "it does not say that it holds it"
-            why = {run: said.get(run, silent) for run in runs if run not in answered.held}
+            why = {run: said.get(run, silent) for run in runs if run not in held_here}
         refused |= {run: f"{name}: {reason}" for run, reason in why.items()}
     held = tuple(run for run in runs if run not in refused)
     return Agreement(held, refused, failed)

@@ -37,6 +37,18 @@ class MemoryDatabase(Database):
         self._alone = asyncio.Lock()
         self._listeners: list[Callable[[Notice], None]] = []
 
+    def survivor(self) -> MemoryDatabase:
+        """What is left after a crash: the tables as of the last commit, for the next start.
+
+        Whoever still has this one finds it closed; what runs in it to tidy up is lost.
+        """
+        self.tables.journal.roll_back()
+        left = MemoryDatabase(self.point)
+        left.tables, self.tables = self.tables, Tables()
+        self._closed = True
+        self._listeners.clear()
+        return left
+
     async def open(self) -> None:
         """Answer from now on."""
         self._closed = False
@@ -61,7 +73,8 @@ class MemoryDatabase(Database):
             heard(Notice("wake", "", ()))
             await asyncio.get_running_loop().create_future()
         finally:
-            self._listeners.remove(heard)
+            if heard in self._listeners:
+                self._listeners.remove(heard)
 
     async def at(self, moment: str) -> None:
         """Let the simulation do its worst."""

@@ -41,6 +41,12 @@ class Ordered(Generic[R]):
             for entry in entries[bisect_left(entries, (start,)) : bisect_left(entries, (end,))]
         ]
 
+    def since(self, start: int) -> Iterator[R]:
+        """Those from an instant on; the table must not change meanwhile."""
+        entries = self._entries
+        for place in range(bisect_left(entries, (start,)), len(entries)):
+            yield entries[place][2]
+
     def after(self, instant: int) -> list[R]:
         """Those after an instant."""
         entries = self._entries

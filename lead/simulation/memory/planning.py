@@ -128,6 +128,13 @@ def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     return [(soonest,)]
 
 
+@TWINS.of("min")
+def next_to_come(tables: Tables, since: int) -> Answer:
+    """The first slot beyond those that are near enough to be planned."""
+    slots = [row.next_run_at for _, row in tables.plannings.due]
+    return [(min((at for at in slots if at is not None and at >= since), default=None),)]
+
+
 def _runs_before(row: Planning, before: int) -> bool:
     return row.next_run_at is not None and row.next_run_at < before
 

@@ -56,6 +56,13 @@ def _due(tables: Tables, run: Run) -> tuple[Any, ...]:
     )
 
 
+@TWINS.of("min")
+def next_start(tables: Tables, after: int) -> Answer:
+    """When the first of the runs after those starts."""
+    later = tables.runs.booked.since(after)
+    return [(next((run.starts_at for run in later if tables.committed(run.exchange_id)), None),)]
+
+
 @TWINS.of("id")
 def begin(tables: Tables, run: UUID, now: int) -> Answer:
     """Only a committed run starts."""
@@ -196,6 +203,15 @@ def move(
             finished_at=now if over and run.finished_at is None else run.finished_at,
         )
     return [(run.id, run.task_id, run.process_id) for run in moved]
+
+
+@TWINS.of()
+def add_reason(tables: Tables, run: UUID, words: str) -> Answer:
+    """More of why a run is over."""
+    row = tables.runs.rows.get(run)
+    if row is not None:
+        tables.runs.change(row, reason=words if row.reason is None else f"{row.reason}; {words}")
+    return ()
 
 
 @TWINS.of()

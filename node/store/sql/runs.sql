@@ -10,6 +10,12 @@ WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < 
 ORDER BY run.starts_at
 LIMIT 1000;
 
+-- next_start --
+-- When the first of the runs after those starts.
+SELECT min(run.starts_at) FROM run
+INNER JOIN exchange ON run.exchange_id = exchange.id
+WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at >= $1;
+
 -- begin --
 -- Only a committed run starts; whoever cancelled or displaced it in the meantime has won.
 UPDATE run
@@ -56,6 +62,9 @@ SET
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
 RETURNING id, task_id, process_id;
 
+-- add_reason --
+UPDATE run SET reason = concat_ws('; ', reason, $2::text) WHERE id = $1;
+
 -- keep_winner --
 -- Displaced on another node: by which run.
 UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displaced_by IS NULL;
@@ -73,7 +82,7 @@ SELECT run.id
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN node ON task.lead = node.identity AND node.is_self
-WHERE run.state = 'merging' AND run.ends_at < $1
+WHERE run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- it did; by that they are found in an index
 LIMIT 500;
 
 -- interrupted --
@@ -83,7 +92,7 @@ SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 -- overrun --
 -- Still running although their end has passed.
 SELECT id FROM run
-WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1
+WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1 AND starts_at < $1
 LIMIT 100;
 
 -- overslept --
