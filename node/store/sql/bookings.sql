@@ -136,7 +136,7 @@ FROM (
     INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer []) WITH ORDINALITY
         AS exchange (id, task_id, participant, scheduling_class, priority, number)
         ON wanted.number = exchange.number
-    ORDER BY wanted.starts_at, exchange.priority DESC
+    ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
 ) AS wanted
 ON CONFLICT DO NOTHING
 RETURNING id;
