@@ -148,6 +148,7 @@ class Node:
             capabilities=self.capabilities,
             directory=self.directory,
             introduce=self._introduce,
+            consider=self._consider,
             new_id=uuid4,
             horizon=self.settings.horizon,
         )
@@ -342,6 +343,9 @@ class Node:
 
     async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
         return await self.participant(known.identity).introduce(introduction)
+
+    async def _consider(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
+        return await self.participant(known.identity).consider(introduction)
 
     async def _ask_decision(self, lead: str, exchange: UUID) -> CommitRequest | str | None:
         try:

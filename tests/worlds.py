@@ -83,6 +83,7 @@ class Wire:
         self.name = receiver.name
         self._world = world
         self._sender = sender
+        self._lead = sender.identity
         self._receiver = receiver
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
@@ -99,6 +100,11 @@ class Wire:
             "introduce", lambda: consent.consider(self._sender.identity, introduction)
         )
 
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+        judge = self._receiver.node.consent.judge
+        return await self._call("consider", lambda: judge(self._lead, introduction))
+
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""
         interest, lead = self._receiver.node.interest, self._sender.identity
@@ -106,8 +112,7 @@ class Wire:
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """As over HTTP."""
-        lead = self._sender.identity
-        return await self._call("hold", lambda: self._time_line.hold(exchange, lead, request))
+        return await self._call("hold", lambda: self._time_line.hold(exchange, self._lead, request))
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """As over HTTP."""
@@ -116,8 +121,7 @@ class Wire:
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """As over HTTP."""
-        lead = self._sender.identity
-        await self._call("release", lambda: self._time_line.release(exchange, task, lead))
+        await self._call("release", lambda: self._time_line.release(exchange, task, self._lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As over HTTP."""
@@ -145,8 +149,7 @@ class Wire:
 
     async def compare(self, request: DigestRequest) -> Differences:
         """As over HTTP."""
-        lead = self._sender.identity
-        return await self._call("compare", lambda: self._time_line.compare(lead, request))
+        return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
 
     @property
     def _time_line(self) -> TimeLine:
@@ -365,11 +368,8 @@ class World:
                 await site.deliver()
 
     async def _due(self) -> int:
-        due = 0
-        for site in self.sites:
-            query = "SELECT count(*) FROM outbox WHERE next_at <= $1"
-            due += (await site.rows(query, site.clock.now()))[0][0]
-        return due
+        query = "SELECT count(*) FROM outbox WHERE next_at <= $1"
+        return sum([(await site.rows(query, site.clock.now()))[0][0] for site in self.sites])
 
     async def pass_time(self, duration: int, step: int = times.SECOND) -> None:
         """Let time pass in steps; everybody plans, delivers and tends house meanwhile."""

@@ -53,7 +53,7 @@ async def introduce(request: web.Request) -> web.StreamResponse:
 async def consider(request: web.Request) -> web.StreamResponse:
     """POST: whether this host would accept a task; nothing is kept."""
     introduction = reading.document(request, Introduction)
-    return replies.one(request.app[NODE].consent.judge(introduction))
+    return replies.one(await request.app[NODE].consent.judge(request[SENDER], introduction))
 
 
 async def outlook(request: web.Request) -> web.StreamResponse:
