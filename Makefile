@@ -22,7 +22,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos lock clean
+.PHONY: help demo test check bench soak chaos lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ check: $(DEVELOPMENT) ## what must hold before a commit: lint, format, types, la
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m pytest --quiet tests/architecture tests/unit
+
+soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1
+	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1)
 
 bench: $(DEVELOPMENT) ## benchmarks; each prints a ratio measured in one run
 	$(BIN)/python -m tests.bench

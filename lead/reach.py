@@ -70,9 +70,18 @@ class Reach:
         return Visit(self, wanted, None, None)
 
     def silence_among(self, participants: Iterable[str]) -> tuple[str, Silence] | None:
-        """Of these, the one that does not answer and is asked again last."""
+        """Of these, the one that does not answer and is asked again last.
+
+        One that is being asked right now comes after those that may be asked: who waited for one
+        of these would be planned again at once, in vain.
+        """
+        now = self._clock.now()
         silent = [(p, self._silences[p]) for p in participants if p in self._silences]
-        return max(silent, key=lambda found: found[1].ask_at, default=None)
+
+        def last(found: tuple[str, Silence]) -> tuple[bool, int]:
+            return not self._places(found[0], now), found[1].ask_at
+
+        return max(silent, key=last, default=None)
 
     def horizon(self, participants: Iterable[str], own: int) -> int:
         """How far ahead all of these book, as far as they have said."""
@@ -102,6 +111,11 @@ class Reach:
         """A task has come to wait for its answer; if it gave one by now the task must learn it."""
         if identity not in self._silences:
             self._answered.add(identity)
+
+    def closed(self) -> list[str]:
+        """Of those, the ones that nobody may ask now."""
+        now = self._clock.now()
+        return [identity for identity in self.shut() if not self._places(identity, now)]
 
     def next_opening(self) -> int | None:
         """When the next silent participant may be asked again; who may be now is not waited for."""

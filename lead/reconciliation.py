@@ -42,7 +42,7 @@ class Comparable(Protocol):
 class Reconciler:
     """Repairs differences between this lead and its participants."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         database: Database,
         clock: Clock,
@@ -50,6 +50,8 @@ class Reconciler:
         others: Callable[[], list[Comparable]],
         lose_run: Callable[[UUID, str], Awaitable[None]],
         drop_run: Callable[[str, UUID, str], Awaitable[None]],
+        *,
+        every_s: float = EVERY_S,
     ) -> None:
         """``drop_run(node, run, reason)`` has one participant end a run that nobody leads."""
         self._database = database
@@ -58,11 +60,12 @@ class Reconciler:
         self._others = others
         self._lose_run = lose_run
         self._drop_run = drop_run
+        self._every_s = every_s
 
     async def run(self) -> None:
-        """Compare every ten minutes until cancelled."""
+        """Compare now and then until cancelled."""
         while True:
-            await self._clock.sleep(EVERY_S)
+            await self._clock.sleep(self._every_s)
             for other in self._others():
                 try:
                     await self.run_once(other)

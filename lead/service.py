@@ -19,8 +19,8 @@ from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
 from lead.planning.agenda import Limits
 from lead.reach import Reach
-from lead.reconciliation import Comparable, Reconciler
-from lead.workers import Workers
+from lead.reconciliation import EVERY_S, Comparable, Reconciler
+from lead.workers import POLL_S, Workers
 from node.clock import Clock
 from node.outbox import Outbox
 from node.store.database import Database, Notice
@@ -54,6 +54,8 @@ class Lead:
         workers: int,
         lease: int,
         rng: random.Random,
+        poll_s: float = POLL_S,
+        compare_every_s: float = EVERY_S,
     ) -> None:
         """Nothing runs before :meth:`start`."""
         self._database = database
@@ -82,10 +84,18 @@ class Lead:
             size=workers,
             lease=lease,
             horizon=limits.horizon,
+            poll_s=poll_s,
         )
-        self._outbox = Outbox(database, clock, (Kind.COMMIT, Kind.RELEASE), delivery.deliver)
+        kinds = (Kind.COMMIT, Kind.RELEASE)
+        self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
         self._reconciler = Reconciler(
-            database, clock, limits.horizon, powers.others, powers.lose_run, powers.drop_run
+            database,
+            clock,
+            limits.horizon,
+            powers.others,
+            powers.lose_run,
+            powers.drop_run,
+            every_s=compare_every_s,
         )
         self._loops: list[asyncio.Task[None]] = []
 

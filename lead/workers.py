@@ -40,6 +40,7 @@ class Workers:
         size: int,
         lease: int,
         horizon: int,
+        poll_s: float = POLL_S,
     ) -> None:
         """``owner`` names this process in the leases."""
         self._database = database
@@ -50,6 +51,7 @@ class Workers:
         self._size = size
         self._lease = lease
         self._horizon = horizon
+        self._poll_s = poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
         self._woken = asyncio.Event()
         self._abort_at = 0
@@ -72,12 +74,13 @@ class Workers:
                     pause = await self.run_once()
                 except ParleyError as error:
                     log.warning("cannot plan", error=error.detail)
-                    pause = POLL_S
+                    pause = self._poll_s
                 except Exception:
                     log.exception("cannot plan")
-                    pause = POLL_S
+                    pause = self._poll_s
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
                 self._woken.clear()
         finally:
             await self._stop()
@@ -87,20 +90,23 @@ class Workers:
         now = self._clock.now()
         idle = self._size - len(self._busy)
         if idle <= 0:
-            return POLL_S
+            return self._poll_s
         before = now + self._horizon + 1
         await self._planner.spread()
         claims = await self._claim(now, before, idle)
         for claimed in claims:
             self._start(claimed)
         if len(claims) == idle:
-            return POLL_S
+            return self._poll_s
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before, self._reach.shut())
-        instants = [at for at in (due, self._reach.next_opening()) if at is not None]
+            due = await planning.next_due(connection, before, self._reach.closed())
+            beyond = await planning.next_to_come(connection, before)
+        # One whose slots are too far away is due when the first of them comes near enough.
+        near_at = None if beyond is None else beyond - self._horizon
+        instants = [at for at in (due, near_at, self._reach.next_opening()) if at is not None]
         if not instants:
-            return POLL_S
-        return min(POLL_S, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
 
     async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
         """What is due: first those who may now ask a silent or slow participant, then the rest."""

@@ -25,6 +25,8 @@ from node.store.tasks import StoredTask
 _ON_ITS_WAY = 30 * times.SECOND
 """No message of a worker arrives later than so long after the end of its lease."""
 
+TOO_LATE = "its time had begun, so it is not placed again"
+
 
 class Ending:
     """Ends runs and tasks, here and at the other participants."""
@@ -107,9 +109,12 @@ class Ending:
         await outbox.post(connection, sorted(told), outbox.Kind.RUN_END, body, now)
         if run.lead != self._identity:
             return
-        if state is RunState.DISPLACED:
+        if state is RunState.DISPLACED and now < run.starts_at:
             await self._place_again(connection, run, end.reason, now)
         else:
+            if state is RunState.DISPLACED:
+                # Somebody may have begun to measure it: rather a slot missed than one run twice.
+                await runs.add_reason(connection, run.id, TOO_LATE)
             # A cancelled run does not count toward max_runs: another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)
             await bookings.notify(connection, "task", run.task, "plan")

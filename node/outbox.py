@@ -21,9 +21,12 @@ from node.store.database import Database, Notice
 from node.store.outbox import Kind, Message
 
 _TAKEN_FOR = 30 * times.SECOND
-_POLL_S = 5.0
+POLL_S = 5.0
+"""A look into the table now and then is the safety net of lost notifications."""
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
+
+_SILENT = (("running",), ("merging",))
 
 Deliver = Callable[[Message], Awaitable[None]]
 
@@ -34,19 +37,26 @@ class Outbox:
     """Delivers the messages of some kinds through ``deliver``."""
 
     def __init__(
-        self, database: Database, clock: Clock, kinds: Sequence[Kind], deliver: Deliver
+        self,
+        database: Database,
+        clock: Clock,
+        kinds: Sequence[Kind],
+        deliver: Deliver,
+        *,
+        poll_s: float = POLL_S,
     ) -> None:
         """``deliver`` returns when the message is acknowledged, and raises when it is not."""
         self._database = database
         self._clock = clock
         self._kinds = kinds
         self._deliver = deliver
+        self._poll_s = poll_s
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
-        """Whatever changed may have left a message."""
-        if notice.kind in {"run", "task", "wake"}:
+        """Whatever ended may have left a message; what only begins leaves none."""
+        if notice.kind in {"run", "task", "wake"} and notice.words[-1:] not in _SILENT:
             self._woken.set()
 
     async def run(self) -> None:
@@ -64,12 +74,13 @@ class Outbox:
                 pause = await self.start_due()
             except ParleyError as error:
                 log.warning("outbox not read", error=error.detail)
-                pause = _POLL_S
+                pause = self._poll_s
             except Exception:
                 log.exception("outbox not read")
-                pause = _POLL_S
+                pause = self._poll_s
             try:
-                await asyncio.wait_for(self._woken.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
             finally:
@@ -99,8 +110,8 @@ class Outbox:
         async with self._database.connection() as connection:
             following = await outbox.next_due(connection, self._kinds, list(self._busy))
         if following is None:
-            return _POLL_S
-        return min(_POLL_S, max(0.0, (following - self._clock.now()) / times.SECOND))
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (following - self._clock.now()) / times.SECOND))
 
     def _done(self, node: str, delivering: asyncio.Task[None]) -> None:
         self._busy.pop(node, None)

@@ -9,6 +9,8 @@ import random
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.capabilities import Capabilities
 from node.changing import Changing
-from node.client.peers import Peer, Peers
+from node.client.peers import Peer, Peers, Sign
 from node.clock import Clock
 from node.consent import Consent
 from node.ending import Ending
@@ -51,14 +53,14 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.plans import Plan, PlanRequest
-from node.outbox import Outbox
+from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
 from node.prospect import Prospect
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
-from node.store.database import Database, Notice
+from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from node.trust.keys import NodeKey
@@ -76,12 +78,24 @@ Plans = Callable[[PlanRequest], Awaitable[Plan]]
 """What would happen if a task were posted; nothing is booked or kept by asking."""
 
 
+@cache
 def program_version() -> str:
     """The installed version, for cards and descriptions."""
     try:
         return version("parley")
     except PackageNotFoundError:
         return "0"
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a node works with that a simulation replaces."""
+
+    peers: Peers
+    launcher: Callable[..., Launcher] = Launcher
+    rng: random.Random = field(default_factory=random.Random)
+    new_id: Callable[[], UUID] = uuid4
+    poll_s: float = POLL_S
 
 
 class Node:
@@ -91,12 +105,7 @@ class Node:
     """Set by who puts node and lead together: what would happen is the lead's to say."""
 
     def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        database: Database,
-        key: NodeKey,
-        session: aiohttp.ClientSession,
+        self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
     ) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
         self.settings = settings
@@ -111,10 +120,10 @@ class Node:
         self.directory = Directory(database)
         self.capabilities = Capabilities()
         self.hub = Hub(clock)
-        self.peers = Peers(session, self._signer(key), settings.peer_timeout / times.SECOND)
+        self.peers = means.peers
         self.lookout = Lookout(database, clock, self.directory, self.peers)
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(database, clock, settings, self._needs_port, random.Random())
+        self.time_line = TimeLine(database, clock, settings, self._needs_port, means.rng)
         self.consent = Consent(database, clock, self.capabilities, key.identity)
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
         self.prospect = Prospect(database, clock, settings.start_margin)
@@ -123,14 +132,16 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
-        self.admission = self._admission()
+        self.admission = self._admission(means.new_id)
         self.changing = Changing(
             database, clock, self.admission, key.identity, settings.name, settings.start_margin
         )
-        self.launcher = Launcher(database, clock, self.capabilities, self.collector)
+        self.launcher = means.launcher(
+            database, clock, self.capabilities, self.collector, poll_s=means.poll_s
+        )
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
-        self.outbox = Outbox(database, clock, kinds, self._deliver)
+        self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
@@ -141,7 +152,7 @@ class Node:
             self.interest.heard,
         ]
 
-    def _admission(self) -> Admission:
+    def _admission(self, new_id: Callable[[], UUID]) -> Admission:
         return Admission(
             database=self.database,
             clock=self.clock,
@@ -149,17 +160,9 @@ class Node:
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
-            new_id=uuid4,
+            new_id=new_id,
             horizon=self.settings.horizon,
         )
-
-    def _signer(self, key: NodeKey) -> Callable[[str, str, bytes, str], dict[str, str]]:
-        def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
-            created = self.clock.now() // times.SECOND
-            nonce = new_nonce(secrets.token_bytes)
-            return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
-
-        return signed
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -402,9 +405,21 @@ async def assemble(
     """Open the database and the key, and put a node together."""
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
-    database = Database(dsn)
+    database = PostgresDatabase(dsn)
     await database.open()
-    return Node(settings, clock, database, key, session)
+    peers = Peers(session, signer(key, clock), settings.peer_timeout / times.SECOND)
+    return Node(settings, clock, database, key, Means(peers))
+
+
+def signer(key: NodeKey, clock: Clock) -> Sign:
+    """Signs requests with this key, each with a nonce of its own."""
+
+    def signed(method: str, url: str, body: bytes, receiver: str) -> dict[str, str]:
+        created = clock.now() // times.SECOND
+        nonce = new_nonce(secrets.token_bytes)
+        return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
+
+    return signed
 
 
 def prepare_directory(path: Path) -> None:

@@ -17,7 +17,12 @@ from hypothesis import settings
 
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
-from node.store.database import SCHEMA_VERSION, Connection, Database
+from node.store.database import (
+    SCHEMA_VERSION,
+    Database,
+    PostgresConnection,
+    PostgresDatabase,
+)
 from tests.bookers import Booker
 from tests.clocks import ManualClock
 from tests.worlds import World
@@ -64,7 +69,7 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
     try:
         for name in (_TEMPLATE, _ROLLED_BACK):
             await made.create_database(name)
-            database = Database(made.dsn(name))
+            database = PostgresDatabase(made.dsn(name))
             await database.open()
             await database.close()
         yield made
@@ -121,18 +126,18 @@ async def empty_dsn(new_database: NewDatabase) -> str:
 
 
 @pytest.fixture
-async def database(dsn: str) -> AsyncIterator[Database]:
+async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
     """An opened database with the schema."""
-    opened = Database(dsn)
+    opened = PostgresDatabase(dsn)
     await opened.open()
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def rolled_back(cluster: PrivateCluster) -> AsyncIterator[Connection]:
+async def rolled_back(cluster: PrivateCluster) -> AsyncIterator[PostgresConnection]:
     """One connection to a common database, in a transaction that is rolled back: fast."""
-    opened = Database(cluster.dsn(_ROLLED_BACK), size=1)
+    opened = PostgresDatabase(cluster.dsn(_ROLLED_BACK), size=1)
     await opened.open()
     async with opened.connection() as connection:
         transaction = connection.transaction()
@@ -154,10 +159,10 @@ class Lender:
     def __init__(self, cluster: PrivateCluster) -> None:
         """Opens what is asked for."""
         self._cluster = cluster
-        self._free: dict[int, list[Database]] = defaultdict(list)
-        self._all: list[Database] = []
+        self._free: dict[int, list[PostgresDatabase]] = defaultdict(list)
+        self._all: list[PostgresDatabase] = []
 
-    async def lend(self, size: int) -> Database:
+    async def lend(self, size: int) -> PostgresDatabase:
         """A database with nothing but the schema, and with so many connections at most."""
         if self._free[size]:
             return self._free[size].pop()
@@ -165,13 +170,14 @@ class Lender:
         await _execute(
             self._cluster, "postgres", f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"'
         )
-        database = Database(self._cluster.dsn(name), size=size)
+        database = PostgresDatabase(self._cluster.dsn(name), size=size)
         await database.open()
         self._all.append(database)
         return database
 
     async def take_back(self, database: Database) -> None:
         """Clear it for the next test."""
+        assert isinstance(database, PostgresDatabase)
         async with database.connection() as connection:
             await connection.execute(_CLEAR)
         self._free[database._size].append(database)

@@ -11,10 +11,11 @@ import aiohttp
 from aiohttp import web
 
 from node.api.app import application
-from node.service import Node
+from node.client.peers import Peers
+from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes
-from node.store.database import Database
+from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from tests.clocks import ManualClock
 
@@ -32,12 +33,13 @@ async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> As
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         settings = Settings(name=name, listen=address, state_dir=directory)
-        database, key = Database(dsn), NodeKey.generate()
+        database, key = PostgresDatabase(dsn), NodeKey.generate()
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            node = Served(settings, clock, database, key, session)
+            means = Means(Peers(session, signer(key, clock), timeout_s=5))
+            node = Served(settings, clock, database, key, means)
             node.key = key
             node.capabilities._which = lambda program: f"/usr/bin/{program}"
             await know(node)

@@ -27,7 +27,7 @@ from lead.planning.agenda import Limits
 from lead.reach import Reach
 from lead.workers import Workers
 from node.booking import TimeLine
-from node.client.peers import Peer
+from node.client.peers import Peer, Peers
 from node.consent import stored
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -55,9 +55,9 @@ from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.outbox import Outbox
 from node.own import OwnNode
-from node.service import Node
+from node.service import Means, Node, signer
 from node.settings import Settings
-from node.store import nodes, tasks
+from node.store import nodes, outbox, tasks
 from node.store.database import Database
 from node.store.outbox import Kind
 from node.trust.keys import NodeKey
@@ -87,8 +87,7 @@ class Wire:
         self._receiver = receiver
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
-        call = (self._sender.name, self.name, what)
-        await self._world.meet(call, "asked")
+        await self._world.meet(call := (self._sender.name, self.name, what), "asked")
         done = await action()
         await self._world.meet(call, "answered")
         return done
@@ -96,9 +95,7 @@ class Wire:
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
         consent = self._receiver.node.consent
-        return await self._call(
-            "introduce", lambda: consent.consider(self._sender.identity, introduction)
-        )
+        return await self._call("introduce", lambda: consent.consider(self._lead, introduction))
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
@@ -176,8 +173,7 @@ class Site:
         self.clock = clock
         self.name = node.settings.name
         self.identity = node.card.identity
-        self.database: Database = node.database
-        settings = node.settings
+        self.database, settings = node.database, node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
@@ -195,8 +191,8 @@ class Site:
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
         )
-        kinds = (Kind.COMMIT, Kind.RELEASE)
-        self.lead_outbox = Outbox(node.database, clock, kinds, self.delivery.deliver)
+        deliver, kinds = self.delivery.deliver, (Kind.COMMIT, Kind.RELEASE)
+        self.lead_outbox = Outbox(node.database, clock, kinds, deliver)
         self.workers = self.new_workers()
 
     def _participant(self, identity: str) -> Participant:
@@ -319,8 +315,9 @@ class World:
         """One more node; it and the others know each other. ``options`` are settings."""
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
-        database = await self._lend(connections)
-        node = _InProcess(settings, clock, database, NodeKey.generate(), self._session)
+        database, key = await self._lend(connections), NodeKey.generate()
+        peers = Peers(self._session, signer(key, clock), timeout_s=5)
+        node = _InProcess(settings, clock, database, key, Means(peers))
         node.capabilities._which = lambda program: f"/usr/bin/{program}"
         node.wires = {}
         made = Site(node, clock)
@@ -344,8 +341,8 @@ class World:
                     if other is not site:
                         await nodes.keep(connection, other.node.card, site.clock.now())
             await site.node.directory.refresh()
-            node = cast("_InProcess", site.node)
-            node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
+            wires = {other.identity: Wire(self, site, other) for other in self.sites}
+            cast("_InProcess", site.node).wires = wires
 
     async def meet(self, call: Call, phase: str) -> None:
         """A call passes a wire, or its answer does."""
@@ -367,9 +364,13 @@ class World:
             for site in self.sites:
                 await site.deliver()
 
-    async def _due(self) -> int:
-        query = "SELECT count(*) FROM outbox WHERE next_at <= $1"
-        return sum([(await site.rows(query, site.clock.now()))[0][0] for site in self.sites])
+    async def _due(self) -> bool:
+        for site in self.sites:
+            async with site.database.connection() as connection:
+                due_at = await outbox.next_due(connection, list(Kind), ())
+            if due_at is not None and due_at <= site.clock.now():
+                return True
+        return False
 
     async def pass_time(self, duration: int, step: int = times.SECOND) -> None:
         """Let time pass in steps; everybody plans, delivers and tends house meanwhile."""

@@ -49,6 +49,12 @@ async def next_due(connection: Connection, before: int, shut: Sequence[str]) -> 
     return found
 
 
+async def next_to_come(connection: Connection, since: int) -> int | None:
+    """The first slot from then on that is to be planned."""
+    found: int | None = await connection.fetchval(_SQL["next_to_come"], since)
+    return found
+
+
 async def waiting(
     connection: Connection, tasks: Sequence[UUID], limit: int
 ) -> dict[UUID, list[WaitingSlot]]:

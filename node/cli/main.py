@@ -46,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.explain:explain",
         "Say why a task or a run is where it is, or is not at all.",
     ),
+    "simulate": (
+        "node.cli.simulate:simulate",
+        "Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
         "List, show, add and remove the nodes that this node knows.",

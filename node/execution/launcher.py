@@ -59,9 +59,16 @@ class Launcher:
     """Runs this node's parts."""
 
     def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, collector: Collector
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        collector: Collector,
+        *,
+        poll_s: float = REFRESH_S,
     ) -> None:
         """Nothing runs before :meth:`run`."""
+        self._poll_s = poll_s
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
@@ -90,21 +97,26 @@ class Launcher:
         try:
             while True:
                 self._woken.clear()  # before the look: what is told during it needs another one
+                pause = self._poll_s
                 try:
-                    await self.run_once()
+                    pause = await self.run_once()
                 except DatabaseUnavailable as error:
                     log.warning("cannot look for runs", error=error.detail)
                 except Exception:
                     log.exception("cannot look for runs")
                 try:
-                    await asyncio.wait_for(self._woken.wait(), REFRESH_S)
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
                 except TimeoutError:
                     continue
         finally:
             await self._stop_all()
 
-    async def run_once(self) -> None:
-        """Make a task of every run that starts soon, and mark what can no longer start."""
+    async def run_once(self) -> float:
+        """Make a task of every run that starts soon, and mark what can no longer start.
+
+        Returns the seconds until the next one starts soon.
+        """
         now = self._clock.now()
         async with self._database.connection() as connection:
             for run in await runs.due_runs(connection, now + LOOKAHEAD):
@@ -112,11 +124,15 @@ class Launcher:
                     self._launch(run)
             taken_back = await runs.taken_back(connection, list(self._tasks))
             overrun = await runs.overrun(connection, now - LOST_AFTER)
+            following = await runs.next_start(connection, now + LOOKAHEAD)
         for gone in taken_back:
             self._stop(gone)
         for lost in overrun:
             if lost not in self._tasks:
                 await self._mark(lost, "this node lost track of its part", RunState.FAILED)
+        if following is None:
+            return self._poll_s
+        return min(self._poll_s, (following - LOOKAHEAD + 1 - now) / times.SECOND)
 
     def _launch(self, run: DueRun) -> None:
         self._cancelled[run.id] = asyncio.Event()
@@ -170,7 +186,8 @@ class Launcher:
         left = (instant - self._clock.now()) / times.SECOND
         if left > 0:
             try:
-                await asyncio.wait_for(cancelled.wait(), left)
+                async with asyncio.timeout(left):
+                    await cancelled.wait()
             except TimeoutError:
                 return True
         return not cancelled.is_set()

@@ -1,7 +1,9 @@
-"""The connection to Postgres: pool, codecs, schema, named queries, notifications.
+"""The database: what its users see of it, and Postgres: pool, codecs, schema, notifications.
 
-Instants travel as ``int`` microseconds and durations as ``int`` microseconds: the binary format of
-``timestamptz`` and ``interval`` is just that, so that no datetime is made on the way.
+The port is the named query: whoever executes them all, and tells what was notified, is a
+:class:`Database`. Instants travel as ``int`` microseconds and durations as ``int`` microseconds:
+Postgres' binary format of ``timestamptz`` and ``interval`` is just that, so that no datetime is
+made on the way.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 import orjson
@@ -33,11 +36,32 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-Connection: TypeAlias = (
+Record: TypeAlias = asyncpg.Record
+
+PostgresConnection: TypeAlias = (
     "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
 )
 
-Record: TypeAlias = asyncpg.Record
+
+class Connection(Protocol):
+    """What the stores ask of a connection: one statement, given as the text of a named query."""
+
+    async def fetch(self, query: str, *args: Any) -> list[Record]:
+        """All rows."""
+        ...
+
+    async def fetchrow(self, query: str, *args: Any) -> Record | None:
+        """The first row; None if there is none."""
+        ...
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        """The first column of the first row; None if there is none."""
+        ...
+
+    async def execute(self, query: str, *args: Any) -> object:
+        """Nothing is wanted of what it says."""
+        ...
+
 
 _AWAY = (
     OSError,
@@ -57,6 +81,12 @@ UNLUCKY = (
     asyncpg.SerializationError,
 )
 """A transaction lost against a concurrent one; the same transaction may well succeed now."""
+
+BrokenOverlap: TypeAlias = asyncpg.ExclusionViolationError
+BrokenKey: TypeAlias = asyncpg.UniqueViolationError
+BrokenReference: TypeAlias = asyncpg.ForeignKeyViolationError
+BrokenCheck: TypeAlias = asyncpg.CheckViolationError
+"""What a statement raises that breaks a constraint, for other databases than Postgres."""
 
 
 class Queries:
@@ -101,8 +131,41 @@ def parse_notice(payload: str) -> Notice:
     return Notice(kind, identifier, tuple(word for word in words if word))
 
 
-class Database:
-    """A pool of connections to this node's database."""
+class Database(ABC):
+    """The database of one node, as the services use it."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Make ready; raises :class:`DatabaseUnavailable` or :class:`SchemaMismatch`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give everything back."""
+
+    @abstractmethod
+    def connection(self) -> contextlib.AbstractAsyncContextManager[Connection]:
+        """Each statement is a transaction of its own."""
+
+    @abstractmethod
+    def transaction(self) -> contextlib.AbstractAsyncContextManager[Connection]:
+        """One transaction: all of it or nothing."""
+
+    @abstractmethod
+    async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
+        """Hear notifications until cancelled; ``wake`` tells that some may have been lost."""
+
+    async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
+        """One transaction, repeated if it lost against a concurrent one."""
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(*UNLUCKY):
+                async with self.transaction() as connection:
+                    return await action(connection)
+        async with self.transaction() as connection:
+            return await action(connection)
+
+
+class PostgresDatabase(Database):
+    """A pool of connections to this node's Postgres."""
 
     def __init__(self, dsn: str, *, size: int = 10) -> None:
         """Remember where; :meth:`open` connects."""
@@ -143,7 +206,7 @@ class Database:
             pool.terminate()
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[PostgresConnection]:
         """One connection of the pool; what it cannot do becomes :class:`DatabaseUnavailable`."""
         if self._pool is None:
             msg = "the database is not open"
@@ -156,19 +219,10 @@ class Database:
             raise DatabaseUnavailable(msg) from error
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self) -> AsyncIterator[PostgresConnection]:
         """One transaction: all of it or nothing."""
         async with self.connection() as connection, connection.transaction():
             yield connection
-
-    async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
-        """One transaction, repeated if it lost against a concurrent one."""
-        for _ in range(_ATTEMPTS - 1):
-            with contextlib.suppress(*UNLUCKY):
-                async with self.transaction() as connection:
-                    return await action(connection)
-        async with self.transaction() as connection:
-            return await action(connection)
 
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
         """Hear notifications until cancelled; connects again by itself.
@@ -197,11 +251,11 @@ class Database:
             connection.terminate()
 
 
-async def _nothing_to_reset(_: Connection) -> None:
+async def _nothing_to_reset(_: PostgresConnection) -> None:
     """Nobody sets anything on a connection of the pool: a round trip after each use is saved."""
 
 
-async def _prepare(connection: Connection) -> None:
+async def _prepare(connection: PostgresConnection) -> None:
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
@@ -225,7 +279,7 @@ async def _prepare(connection: Connection) -> None:
     )
 
 
-async def _set_up(connection: Connection) -> None:
+async def _set_up(connection: PostgresConnection) -> None:
     """Make the schema in an empty database, and compare versions in any other."""
     queries = Queries("node.store", "schema")
     await connection.execute(queries["lock_set_up"], _SETUP_LOCK)

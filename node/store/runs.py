@@ -104,6 +104,12 @@ async def due_runs(connection: Connection, before: int) -> list[DueRun]:
     return [DueRun(*row) for row in rows]
 
 
+async def next_start(connection: Connection, after: int) -> int | None:
+    """When the first committed run from then on starts."""
+    found: int | None = await connection.fetchval(_SQL["next_start"], after)
+    return found
+
+
 async def begin(connection: Connection, run: UUID, now: int) -> bool:
     """Booked becomes running; False if it was taken back."""
     return await connection.fetchval(_SQL["begin"], run, now) is not None
@@ -163,6 +169,11 @@ async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
         )
         for row in await connection.fetch(_SQL["parts"], run)
     ]
+
+
+async def add_reason(connection: Connection, run: UUID, words: str) -> None:
+    """More of why a run is over."""
+    await connection.execute(_SQL["add_reason"], run, words)
 
 
 async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:

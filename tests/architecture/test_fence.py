@@ -36,8 +36,13 @@ OPEN_TO_LEAD = (
     # same way as the node's own.
     "node.store.outbox",
     "node.outbox",
+    # Who changes a task locks it as all others do.
+    "node.store.tasks",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
+
+CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.postgres", "node.web")
+"""The simulation puts whole nodes together; what is at a real host's border it does not need."""
 
 PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")
 
@@ -106,8 +111,19 @@ def test_lead_takes_only_the_open_parts_of_node(graph: grimp.ImportGraph) -> Non
         f"{importer} imports {imported}"
         for importer, imported in imports(graph)
         if within(importer, "lead")
+        and not within(importer, "lead.simulation")
         and within(imported, "node")
         and not within(imported, *OPEN_TO_LEAD)
+    ]
+    assert trespasses == []
+
+
+def test_the_simulation_takes_no_real_border_of_a_node(graph: grimp.ImportGraph) -> None:
+    """A simulated node has no API, no page, no command line and no Postgres."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for importer, imported in imports(graph)
+        if within(importer, "lead.simulation") and within(imported, *CLOSED_TO_SIMULATION)
     ]
     assert trespasses == []
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from lead.store import planning
 from node.clock import SystemClock
 from node.model import times
-from node.store.database import Database
+from node.store.database import Database, PostgresDatabase
 from tests.bench.booking import idle
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, cpu_seconds
@@ -60,7 +60,7 @@ async def claims(fleet: Fleet) -> list[Figure]:
             await connection.execute(_TASKS, size, "{}", "[]", "{}")
             await connection.execute(_AGENDA)
             await connection.execute("VACUUM ANALYZE")
-        database = Database(fleet.node(name).dsn)
+        database = PostgresDatabase(fleet.node(name).dsn)
         await database.open()
         medians[size] = await _time_claims(database, clock.now() + 4 * times.HOUR)
         await database.close()

@@ -207,6 +207,7 @@ HAVING count(DISTINCT run.id) > 1;
 
 -- checks_displaced --
 -- What was displaced and still has time is planned again: a later attempt is there, and if it waits, it will be planned.
+-- (But not what may have begun before its lead heard of it: no slot is run twice.)
 SELECT run.node, run.id, format('slot %s: the last attempt is %s, planned again at %s', run.slot, run.state, task.plan_at)
 FROM run
 CROSS JOIN round
@@ -217,7 +218,7 @@ WHERE
         SELECT FROM run AS later
         WHERE later.node = run.node AND later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
     )
-    AND ((run.state = 'displaced' AND task.revision = 1) OR (run.state = 'waiting' AND task.plan_at IS NULL));
+    AND ((run.state = 'displaced' AND task.revision = 1 AND run.reason NOT LIKE '%so it is not placed again') OR (run.state = 'waiting' AND task.plan_at IS NULL));
 
 -- checks_changed --
 -- Every node knows the newest revision of a task that goes on, and nothing of a paused one is to come.

@@ -329,7 +329,7 @@ async def test_a_displacement_heard_twice_makes_one_attempt(world: World) -> Non
 
 
 async def test_a_run_displaced_elsewhere_while_it_runs_is_stopped(world: World) -> None:
-    """Where the run has begun already it is cancelled, and its slot is placed again."""
+    """Where the run has begun already it is cancelled, and its slot is not run a second time."""
     a, b, c = sites = await world.three()
     task = introduction(sites)
     [run] = await book_everywhere(task, a, sites, [HOUR])
@@ -340,7 +340,28 @@ async def test_a_run_displaced_elsewhere_while_it_runs_is_stopped(world: World) 
     await a.node.ending.heard(b.identity, end)
     await world.settle()
     assert await _everywhere(world, run) == ["cancelled", "displaced", "cancelled"]
-    assert await a.state(run_id(TaskId(task.task), HOUR, 2)) == "waiting"
+    assert await a.state(run_id(TaskId(task.task), HOUR, 2)) is None
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_run_lost_after_its_start_is_not_run_again(
+    world: World,
+    begun: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """What has been measured on some nodes, or may have been, is no slot for another attempt."""
+    a, b, c = sites = await world.three()
+    task = introduction(sites)
+    [run] = await book_everywhere(task, a, sites, [HOUR])
+    world.clock.advance(HOUR - world.clock.now())
+    for site in (a, c) if begun else (c,):
+        await _begin(site, run)
+    await b.execute("DELETE FROM run")
+    await a.node.ending.lose_run(run, "b had dropped the hold before the commit came")
+    await world.settle()
+    assert await a.state(run) == ("cancelled" if begun else "displaced")
+    assert await c.state(run) == "cancelled"
+    assert (await a.reason(run) or "").endswith("; its time had begun, so it is not placed again")
+    assert await a.state(run_id(TaskId(task.task), HOUR, 2)) is None
 
 
 async def test_a_run_a_participant_lost_is_placed_again(world: World) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.store.database import Database, Queries
+from node.store.database import PostgresDatabase, Queries
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(chain(ROOT.glob("node/store/sql/*.sql"), ROOT.glob("lead/store/sql/*.sql")))
@@ -19,7 +19,7 @@ def _package(file: Path) -> str:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
-async def test_every_query_prepares(database: Database, file: Path) -> None:
+async def test_every_query_prepares(database: PostgresDatabase, file: Path) -> None:
     """Each named query is understood by the server, tables, columns and types included."""
     queries = Queries(_package(file), file.stem).items()
     assert queries

@@ -13,7 +13,7 @@ from node.model import runstate, times
 from node.model.classes import SchedulingClass, blockers
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
 from node.model.runstate import RunState
-from node.store.database import SCHEMA_VERSION, Connection, Database
+from node.store.database import SCHEMA_VERSION, PostgresConnection, PostgresDatabase
 from tests.clocks import START
 from tests.conftest import NewDatabase
 
@@ -49,14 +49,14 @@ RETURNING id
 """
 
 
-async def _task(connection: Connection) -> UUID:
+async def _task(connection: PostgresConnection) -> UUID:
     task = uuid4()
     await connection.execute(_INSERT_TASK, task)
     return task
 
 
 async def _run(
-    connection: Connection,
+    connection: PostgresConnection,
     task: UUID,
     scheduling_class: SchedulingClass,
     number: int,
@@ -72,7 +72,7 @@ async def _run(
 
 async def test_an_empty_database_is_set_up_by_two_at_once(empty_dsn: str) -> None:
     """Two services that open an empty database at the same time both find the schema."""
-    both = [Database(empty_dsn), Database(empty_dsn)]
+    both = [PostgresDatabase(empty_dsn), PostgresDatabase(empty_dsn)]
     await asyncio.gather(*(database.open() for database in both))
     for database in both:
         async with database.connection() as connection:
@@ -88,7 +88,7 @@ async def test_another_version_is_refused(dsn: str, off: int, which: str) -> Non
     await connection.execute("UPDATE schema_version SET version = version + $1", off)
     await connection.close()
     with pytest.raises(SchemaMismatch, match=f"which is {which} than this program's version") as e:
-        await Database(dsn).open()
+        await PostgresDatabase(dsn).open()
     assert f"schema version {SCHEMA_VERSION + off}" in e.value.detail
     assert ("upgrade the program" in e.value.detail) == (which == "newer")
 
@@ -98,7 +98,7 @@ async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> N
     connection = await asyncpg.connect(empty_dsn)
     await connection.execute("CREATE TABLE theirs (id integer)")
     with pytest.raises(SchemaMismatch, match="not empty and is not Parley's; give it one of its"):
-        await Database(empty_dsn).open()
+        await PostgresDatabase(empty_dsn).open()
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     await connection.close()
     assert [row[0] for row in tables] == ["theirs"]
@@ -109,7 +109,7 @@ async def test_a_refused_database_is_not_open(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     await connection.execute("UPDATE schema_version SET version = 99")
     await connection.close()
-    database = Database(dsn)
+    database = PostgresDatabase(dsn)
     with pytest.raises(SchemaMismatch):
         await database.open()
     with pytest.raises(DatabaseUnavailable, match="not open"):
@@ -127,14 +127,14 @@ async def test_a_refused_database_is_not_open(dsn: str) -> None:
     ],
 )
 async def test_enums_are_the_same_in_sql_and_python(
-    rolled_back: Connection, name: str, words: list[str]
+    rolled_back: PostgresConnection, name: str, words: list[str]
 ) -> None:
     """The database and the program know the same words in the same order."""
     rows = await rolled_back.fetch(f"SELECT unnest(enum_range(NULL::{name}))::text")
     assert [row[0] for row in rows] == words
 
 
-async def test_the_reader_reads_every_view_and_no_table(rolled_back: Connection) -> None:
+async def test_the_reader_reads_every_view_and_no_table(rolled_back: PostgresConnection) -> None:
     """The role parley_reader sees the documented views and nothing else."""
     views = await rolled_back.fetch("SELECT viewname FROM pg_views WHERE schemaname = 'public'")
     tables = await rolled_back.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -149,7 +149,7 @@ async def test_the_reader_reads_every_view_and_no_table(rolled_back: Connection)
     await rolled_back.execute("RESET ROLE")
 
 
-async def test_every_table_and_view_says_what_it_is(rolled_back: Connection) -> None:
+async def test_every_table_and_view_says_what_it_is(rolled_back: PostgresConnection) -> None:
     """Each table, view and sequence has a comment of a sentence."""
     query = """
     SELECT relname FROM pg_class
@@ -160,7 +160,7 @@ async def test_every_table_and_view_says_what_it_is(rolled_back: Connection) -> 
     assert await rolled_back.fetch(query) == []
 
 
-async def test_every_view_answers_about_rows(rolled_back: Connection) -> None:
+async def test_every_view_answers_about_rows(rolled_back: PostgresConnection) -> None:
     """The views can be read with runs of every class and state in the tables."""
     task = await _task(rolled_back)
     for number, (scheduling_class, state) in enumerate(product(SchedulingClass, RunState)):
@@ -174,7 +174,7 @@ async def test_every_view_answers_about_rows(rolled_back: Connection) -> None:
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_classes_overlap_as_the_rule_says(
-    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+    rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
     """Exclusive excludes exclusive and normal, normal overlaps normal, background overlaps all."""
     task = await _task(rolled_back)
@@ -188,7 +188,7 @@ async def test_classes_overlap_as_the_rule_says(
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_runs_that_only_touch_do_not_overlap(
-    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+    rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
     """Times are half-open: a run may start at the instant at which another ends."""
     task = await _task(rolled_back)
@@ -199,7 +199,7 @@ async def test_runs_that_only_touch_do_not_overlap(
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_a_run_that_does_not_happen_frees_its_time(
-    rolled_back: Connection, first: SchedulingClass, second: SchedulingClass
+    rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
     """Only booked and running runs block: all other states leave their time to anybody."""
     task = await _task(rolled_back)
@@ -209,7 +209,7 @@ async def test_a_run_that_does_not_happen_frees_its_time(
         await _run(rolled_back, task, second, 2, start)
 
 
-async def test_a_running_run_blocks(rolled_back: Connection) -> None:
+async def test_a_running_run_blocks(rolled_back: PostgresConnection) -> None:
     """A run that was booked still blocks once it runs."""
     task = await _task(rolled_back)
     run = await _run(rolled_back, task, SchedulingClass.EXCLUSIVE, 1)
@@ -218,7 +218,7 @@ async def test_a_running_run_blocks(rolled_back: Connection) -> None:
         await _run(rolled_back, task, SchedulingClass.NORMAL, 2)
 
 
-async def test_a_run_that_failed_has_a_reason(rolled_back: Connection) -> None:
+async def test_a_run_that_failed_has_a_reason(rolled_back: PostgresConnection) -> None:
     """What did not happen is not stored without saying why."""
     task = await _task(rolled_back)
     run = await _run(rolled_back, task, SchedulingClass.NORMAL, 1)
@@ -230,7 +230,7 @@ async def test_a_run_that_failed_has_a_reason(rolled_back: Connection) -> None:
 
 async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -> None:
     """Two empty databases of one server are set up at once although a role belongs to both."""
-    both = [Database(await new_database(empty=True)) for _ in range(2)]
+    both = [PostgresDatabase(await new_database(empty=True)) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in both))
     for database in both:
         async with database.connection() as connection:

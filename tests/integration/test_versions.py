@@ -12,7 +12,7 @@ import pytest
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries, inspect, wheel_directories
 from node.postgres.cluster import PrivateCluster
-from node.store.database import Database, Queries
+from node.store.database import PostgresDatabase, Queries
 
 ROOT = Path(__file__).parents[2]
 STORES = ("node.store", "lead.store")
@@ -36,7 +36,7 @@ async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path)
     await cluster.start()
     try:
         await cluster.create_database("versions")
-        database = Database(cluster.dsn("versions"))
+        database = PostgresDatabase(cluster.dsn("versions"))
         await database.open()
         async with database.connection() as connection:
             for store in STORES:

@@ -45,6 +45,10 @@ SELECT
         )
     );
 
+-- next_to_come --
+-- The first slot beyond those that are near enough to be planned.
+SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1;
+
 -- waiting --
 -- Those that were not asked for longest come first, so that each has its turn where there are many.
 SELECT task_id, slot, attempt, reason

@@ -10,6 +10,12 @@ WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < 
 ORDER BY run.starts_at
 LIMIT 1000;
 
+-- next_start --
+-- When the first of the runs after those starts.
+SELECT min(run.starts_at) FROM run
+INNER JOIN exchange ON run.exchange_id = exchange.id
+WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at >= $1;
+
 -- begin --
 -- Only a committed run starts; whoever cancelled or displaced it in the meantime has won.
 UPDATE run
@@ -55,6 +61,9 @@ SET
     finished_at = CASE WHEN $5 THEN coalesce(finished_at, $4) ELSE finished_at END
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
 RETURNING id, task_id, process_id;
+
+-- add_reason --
+UPDATE run SET reason = concat_ws('; ', reason, $2::text) WHERE id = $1;
 
 -- keep_winner --
 -- Displaced on another node: by which run.

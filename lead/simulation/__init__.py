@@ -1,0 +1,1 @@
+"""One world in virtual time: the same lead and booking code over simulated nodes and network."""

@@ -1,0 +1,218 @@
+"""What goes wrong in a simulated world: drawn from the seed before anything happens, then done.
+
+A crash is a fuse: the process dies before one of its next steps, that is at one of its next awaits,
+be it in the middle of a transaction, between request and answer, or after a commit that nobody has
+been told of.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from lead.simulation.memory.rows import Run
+from lead.simulation.node import Host
+from lead.simulation.scenario import Scenario
+from node.model import times
+from node.model.runstate import RunState
+
+if TYPE_CHECKING:
+    from lead.simulation.world import World
+
+_FUSE_MAX = 120
+"""A crash comes within so many steps of the process."""
+_SLOW_MAX = 20 * times.SECOND
+_PPM = 1_000_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong: when (microseconds from the start), what, for how long, where."""
+
+    at: int
+    kind: str
+    lasts: int
+    luck: int
+    """Seeds the choice of where it happens among what there is then."""
+
+
+def drawn(scenario: Scenario, rng: random.Random) -> list[Fault]:
+    """All faults of a world, in order of time."""
+    terms = scenario.faults
+    kinds = {
+        "crash": (terms.crashes, terms.down),
+        "cut": (terms.cuts, terms.cut),
+        "slow": (terms.slow, terms.cut),
+        "clock step": (terms.clock_steps, terms.cut),
+        "cancelled run": (terms.cancelled_runs, (0, 0)),
+        "cancelled task": (terms.cancelled_tasks, (0, 0)),
+        "withdrawal": (terms.withdrawals, (0, 0)),
+        "forgotten run": (terms.forgotten_runs, (0, 0)),
+    }
+    found = []
+    for kind, (rate, (shortest, longest)) in kinds.items():
+        for at in instants(rate, scenario.duration, rng):
+            lasts = rng.randint(shortest, longest)
+            found.append(Fault(at, kind, lasts, rng.getrandbits(32)))
+    return sorted(found, key=lambda fault: (fault.at, fault.kind, fault.luck))
+
+
+def instants(per_hour: float, duration: int, rng: random.Random) -> list[int]:
+    """Instants of a Poisson process, in microseconds from the start."""
+    found: list[int] = []
+    if per_hour <= 0:
+        return found
+    at = 0
+    while (at := at + round(rng.expovariate(per_hour) * times.HOUR)) < duration:
+        found.append(at)
+    return found
+
+
+class Fate:
+    """Does what was drawn."""
+
+    def __init__(self, world: World) -> None:
+        """Nothing has happened yet."""
+        self._world = world
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._number = 0
+        self._healed = False
+
+    def drift_apart(self, rng: random.Random) -> None:
+        """Give every clock a rate of its own."""
+        most = self._world.scenario.faults.clock_drift_ppm
+        for host in self._world.hosts:
+            if most:
+                host.clock.drift(rng.randint(-most, most))
+
+    async def strike(self, fault: Fault) -> None:
+        """It happens now."""
+        rng = random.Random(fault.luck)
+        host = rng.choice(self._world.hosts)
+        match fault.kind:
+            case "crash":
+                self._crash(host, fault, rng)
+            case "cut":
+                self._cut(host, fault, rng)
+            case "slow":
+                self._slow(host, fault, rng)
+            case "clock step":
+                self._step(host, fault, rng)
+            case "forgotten run":
+                await self._forget(host, fault, rng)
+            case _:
+                await self._user(host, fault, rng)
+
+    def heal(self) -> None:
+        """Whatever is broken is mended; nothing breaks any more."""
+        self._healed = True
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+        for host in self._world.hosts:
+            host.process.snuff()
+            host.clock.correct()
+
+    def _count(self, fault: Fault) -> None:
+        self._world.history.faults[fault.kind] += 1
+
+    def _until(self, lasts: int, undo: Callable[[], None]) -> None:
+        """Undo it after a while, or when all is healed."""
+        self._number += 1
+        number = self._number
+        self._undo[number] = undo
+
+        def now() -> None:
+            if self._undo.pop(number, None) is not None:
+                undo()
+
+        self._world.loop.call_in(lasts, now)
+
+    def _crash(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        if host.service is None:
+            return
+
+        def die() -> None:
+            if not self._healed:
+                self._count(fault)
+                host.crash()
+                self._until(fault.lasts, lambda: self._world.boot(host))
+
+        host.process.light_fuse(rng.randrange(_FUSE_MAX), die)
+
+    def _cut(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        """One link, all links of one host, or the world in two halves."""
+        names = [h.name for h in self._world.hosts]
+        others = [name for name in names if name != host.name]
+        if not others:
+            return
+        half = set(rng.sample(names, len(names) // 2))
+        pairs = rng.choice(
+            [
+                [(host.name, rng.choice(others))],
+                [(host.name, other) for other in others],
+                [(a, b) for a, b in combinations(names, 2) if (a in half) is not (b in half)],
+            ]
+        )
+        cut = [frozenset(pair) for pair in pairs]
+        self._count(fault)
+        self._world.network.cut.update(cut)
+        self._until(fault.lasts, lambda: self._world.network.cut.subtract(cut))
+
+    def _slow(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        slow = self._world.network.slow
+        by = rng.randint(times.SECOND, _SLOW_MAX)
+        self._count(fault)
+        slow[host.name] = slow.get(host.name, 0) + by
+        self._until(fault.lasts, lambda: slow.update({host.name: slow[host.name] - by}))
+
+    def _step(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        most = self._world.scenario.faults.clock_step_max
+        by = rng.randint(-most, most)
+        self._count(fault)
+        host.clock.step(by)
+        self._until(fault.lasts, lambda: host.clock.step(-by))
+
+    async def _forget(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        """A participant loses a run that it had promised to make, as after restoring a backup."""
+        database = host.database
+        await database.begin()
+        try:
+            run = self._some_run(host, rng, led_here=False)
+            if run is not None:
+                self._count(fault)
+                database.tables.delete_run(run)
+                database.finish()
+        finally:
+            database.end()
+
+    async def _user(self, host: Host, fault: Fault, rng: random.Random) -> None:
+        run = self._some_run(host, rng, led_here=fault.kind != "withdrawal")
+        if run is None:
+            return
+        chosen: UUID = run.id if fault.kind == "cancelled run" else run.task_id
+        of_run = fault.kind == "cancelled run"
+        error = await host.try_as_user(
+            lambda service: (
+                service.ending.cancel_run(chosen) if of_run else service.ending.cancel_task(chosen)
+            )
+        )
+        if error is None:
+            self._count(fault)
+
+    def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> Run | None:
+        """One of the runs booked here that are still to come."""
+        tables, now = host.database.tables, host.clock.now()
+        found = [
+            run
+            for run in tables.runs.rows.values()
+            if run.state == RunState.BOOKED
+            and run.starts_at > now
+            and tables.committed(run.exchange_id)
+            and tables.led_here(run.task_id) is led_here
+        ]
+        return rng.choice(found) if found else None

@@ -1,0 +1,98 @@
+"""What happened in a simulated world: what was measured where, what came of every slot.
+
+The tables of the nodes forget, after a while; this does not. Runs are checked against each other as
+they begin, by the times that were booked for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from lead.simulation.memory.rows import Run
+from node.model.classes import SchedulingClass, blockers
+from node.model.ids import TaskId, run_id
+from node.model.runstate import RunState
+from node.store.runs import DueRun
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NODE = re.compile(r"\bn\d+\b")
+_NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?\b")
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One part of a run being measured, with the time booked for it."""
+
+    run: UUID
+    scheduling_class: SchedulingClass
+    starts_at: int
+    ends_at: int
+
+
+Unhappy = tuple[int, str, str]
+"""How a slot ended without a result: at which attempt, in which state, for what reason."""
+
+
+@dataclass
+class History:
+    """Grows while the world turns. Times in microseconds."""
+
+    violations: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    slots: dict[UUID, dict[int, int | Unhappy]] = field(default_factory=lambda: defaultdict(dict))
+    """By task, what became of each slot that is over: the attempt that finished, or why none."""
+    repaired: int = 0
+    displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
+    occupied: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """By node: how long each scheduling class was measured there."""
+    _now: dict[str, dict[UUID, Executed]] = field(default_factory=lambda: defaultdict(dict))
+
+    def violated(self, what: str) -> None:
+        """A promise was broken; said once, however often it is seen."""
+        if what not in self.violations:
+            self.violations.append(what)
+
+    def begins(self, node: str, run: DueRun, scheduling_class: SchedulingClass) -> None:
+        """A node begins to measure."""
+        begun = Executed(run.id, scheduling_class, run.starts_at, run.ends_at)
+        for other in self._now[node].values():
+            overlaps = other.starts_at < begun.ends_at and begun.starts_at < other.ends_at
+            if overlaps and other.scheduling_class in blockers(scheduling_class):
+                self.violated(f"{node} measures {run.id} and {other.run} at the same time")
+        self._now[node][run.id] = begun
+
+    def ends(self, node: str, run: DueRun, measured: int) -> None:
+        """It has measured for so long, or was interrupted."""
+        begun = self._now[node].pop(run.id, None)
+        if begun is not None:
+            self.occupied[node][str(begun.scheduling_class)] += measured
+
+    def crashed(self, node: str) -> None:
+        """What a node was measuring is gone."""
+        self._now[node].clear()
+
+    def over(self, run: Run) -> None:
+        """A row of a lead's run table in which nothing more is going to happen."""
+        slots = self.slots[run.task_id]
+        known = slots.get(run.slot)
+        if run.id != run_id(TaskId(run.task_id), run.slot, run.attempt):
+            self.violated(f"run {run.id} has not the id that follows from its task and slot")
+        if run.state == RunState.DISPLACED:
+            self.displaced[run.id] = (run.task_id, run.slot)
+        if run.state == RunState.FINISHED:
+            if isinstance(known, int) and known != run.attempt:
+                self.violated(f"slot {run.slot} of task {run.task_id} was measured twice")
+            slots[run.slot] = run.attempt
+        elif known is None or (not isinstance(known, int) and known[0] <= run.attempt):
+            slots[run.slot] = (run.attempt, run.state, run.reason or "")
+
+
+def alike(reason: str) -> str:
+    """A reason without what differs from run to run, so that like ones can be counted."""
+    for pattern, instead in ((_INSTANT, "…"), (_UUID, "…"), (_NODE, "N"), (_NUMBER, "…")):
+        reason = pattern.sub(instead, reason)
+    return reason

@@ -1,0 +1,218 @@
+"""What must hold in a simulated world, whatever goes wrong in it.
+
+Some of it holds at every instant and is looked at while the world turns (:func:`watch`); the rest
+once everything is mended and the dust has settled (:func:`check`). The checks read the tables and
+rely on none of the constraints that are to be shown to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lead.simulation.clock import pause
+from lead.simulation.memory.rows import Run, Task, unpack
+from lead.simulation.node import Host
+from node.model import times
+from node.model.classes import SchedulingClass, blockers
+from node.model.ids import TaskId, run_id
+from node.model.recurrence import Recurrence, nominal_starts, slip_of
+from node.model.runstate import LIVE, OVER, RunState
+from node.model.scheduling import first_slot, recurrence_of
+from node.model.wire.tasks import Schedule
+
+if TYPE_CHECKING:
+    from lead.simulation.world import World
+
+NAMES = (
+    "no forbidden overlap on any node",
+    "each run is on all its participants or on none",
+    "no hold is older than twice its life",
+    "nothing due is missing without a reason",
+    "no slot is measured twice or under two ids",
+    "every displaced run was planned again",
+    "every message was delivered",
+    "no fault in the program was logged",
+)
+"""What is checked, for the report."""
+
+_STARTING = 15 * times.SECOND
+"""What a node may take after a start, and between two looks, to drop an old hold."""
+_UNDER_WAY = 2 * times.MINUTE
+"""What may be under way at any instant is over so much later."""
+_SLOTS_MAX = 100_000
+
+
+def watch(world: World) -> None:
+    """What holds at every instant."""
+    for host in world.hosts:
+        for sentence in (*_overlaps(host), *_old_holds(host, world.loop.now)):
+            world.history.violated(sentence)
+
+
+async def check(world: World) -> None:
+    """What holds when the dust has settled."""
+    for host in world.hosts:
+        harvest(world, host)
+        for sentence in (*_overlaps(host), *_stuck(host), *_missing(world, host)):
+            world.history.violated(sentence)
+    found = dict.fromkeys(_unsettled(world))
+    if found:
+        await pause(_UNDER_WAY)
+        still = set(_unsettled(world))
+        for sentence in found:
+            if sentence in still:
+                world.history.violated(sentence)
+    if world.history.repaired and not world.scenario.faults.forgotten_runs:
+        sentence = f"{world.history.repaired} differences were repaired although nothing was lost"
+        world.history.violated(sentence)
+    for sentence in world.loop.faults:
+        world.history.violated(f"nobody caught: {sentence}")
+
+
+def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
+    """Take down what became of the runs led by a host that ended before then."""
+    tables = host.database.tables
+    for run in tables.runs.rows.values():
+        is_over = run.ends_at < before and run.state in OVER and run.slot < world.end
+        if is_over and tables.led_here(run.task_id):
+            world.history.over(run)
+
+
+def _unsettled(world: World) -> Iterator[str]:
+    """What may be under way now, and must not be for long."""
+    for host in world.hosts:
+        yield from _differences(world, host)
+        yield from _old_letters(host)
+        yield from _lost_displaced(world, host)
+        yield from _old_holds(host, world.loop.now)
+
+
+def _overlaps(host: Host) -> Iterator[str]:
+    """Runs of classes that exclude each other, booked for the same time."""
+    live = [
+        (run.starts_at, run.ends_at, run)
+        for run in host.database.tables.runs.rows.values()
+        if run.state in LIVE and run.participant is not None
+    ]
+    live.sort(key=lambda entry: entry[:2])
+    for clash in (SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL):
+        # One sweep for each class: the latest end so far of what excludes it.
+        latest, holder = 0, None
+        others = blockers(clash)
+        for starts_at, ends_at, run in live:
+            kind = SchedulingClass(run.scheduling_class)
+            if kind is clash and starts_at < latest and holder is not None and holder is not run:
+                yield f"{host.name} has {holder.id} and {run.id} booked for the same time"
+            if kind in others and ends_at > latest:
+                latest, holder = ends_at, run
+
+
+def _old_holds(host: Host, loop_now: int) -> Iterator[str]:
+    """Holds nobody dropped in time; not while the node is down, nor just after its clock jumped."""
+    if host.service is None or loop_now - host.clock.stepped_at < _UNDER_WAY:
+        return
+    now = host.clock.now()
+    for hold in host.database.tables.exchanges.held.values():
+        life = hold.expires_at - hold.held_at
+        up_for = loop_now - host.up_since
+        if now - hold.held_at > 2 * life + _STARTING and up_for > _STARTING:
+            yield f"{host.name} still holds exchange {hold.id} after more than twice its life"
+
+
+def _stuck(host: Host) -> Iterator[str]:
+    """Runs whose time is over and of which nothing came."""
+    patience = host.world.nodes.tend + host.world.nodes.part_grace + _UNDER_WAY
+    now = host.clock.now()
+    tables = host.database.tables
+    for run in tables.runs.rows.values():
+        task = tables.tasks.rows[run.task_id]
+        over_at = run.ends_at
+        if run.state == RunState.WAITING and task.lead == host.identity:
+            recurrence = _recurrence(task)
+            over_at = run.slot + task.duration + slip_of(recurrence, task.duration, run.slot)
+        if run.state not in OVER and over_at + patience < now:
+            yield f"{host.name}: run {run.id} is over since long and still {run.state}"
+
+
+def _missing(world: World, host: Host) -> Iterator[str]:
+    """Slots of which the lead knows nothing at all."""
+    tables = host.database.tables
+    for task in tables.tasks.rows.values():
+        limited = unpack(task.schedule).get("max_runs") is not None
+        if task.lead != host.identity or limited or task.state not in {"active", "finished"}:
+            continue
+        recurrence = _recurrence(task)
+        first = first_slot(recurrence, task.created_at)
+        if first is None:
+            continue
+        known = world.history.slots.get(task.id, {})
+        rows = {run.slot for run in tables.runs.by_task.of(task.id)}
+        for slot in nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX):
+            if not _is_over(recurrence, task, slot, host):
+                break
+            if slot not in known and slot not in rows:
+                instant = times.format_instant(slot)
+                yield f"{host.name}: slot {instant} of task {task.id} is missing without a reason"
+
+
+def _is_over(recurrence: Recurrence, task: Task, slot: int, host: Host) -> bool:
+    window = task.duration + slip_of(recurrence, task.duration, slot)
+    return slot + window + host.world.nodes.tend < host.clock.now()
+
+
+def _recurrence(task: Task) -> Recurrence:
+    schedule = Schedule.model_validate(unpack(task.schedule))
+    return recurrence_of(schedule, task.created_at)
+
+
+def _differences(world: World, lead: Host) -> Iterator[str]:
+    """Runs to come that only some of their participants have."""
+    tables = lead.database.tables
+    soon = lead.clock.now() + _UNDER_WAY
+    hosts = {host.identity: host for host in world.hosts}
+    for task in tables.tasks.rows.values():
+        if task.lead != lead.identity:
+            continue
+        ours = {run.id: run for run in tables.runs.by_task.of(task.id) if _to_come(lead, run, soon)}
+        for identity in task.nodes:
+            other = hosts[identity]
+            if other is lead:
+                continue
+            theirs = {
+                run.id
+                for run in other.database.tables.runs.by_task.of(task.id)
+                if _to_come(other, run, soon)
+            }
+            for run in ours.keys() - theirs:
+                yield f"{other.name} does not have run {run}, which {lead.name} leads"
+            for run in theirs - ours.keys():
+                yield f"{other.name} has run {run} booked, and {lead.name}, which leads it, has not"
+
+
+def _to_come(host: Host, run: Run, soon: int) -> bool:
+    booked = run.state in {RunState.BOOKED, RunState.SET_ASIDE}
+    return booked and run.starts_at > soon and host.database.tables.committed(run.exchange_id)
+
+
+def _old_letters(host: Host) -> Iterator[str]:
+    now = host.clock.now()
+    for letter in host.database.tables.letters.rows.values():
+        if now - letter.created_at > 2 * _UNDER_WAY:
+            yield f"{host.name} could not deliver message {letter.id} ({letter.kind})"
+
+
+def _lost_displaced(world: World, host: Host) -> Iterator[str]:
+    tables = host.database.tables
+    for task in tables.tasks.rows.values():
+        if task.lead != host.identity or task.state != "active":
+            continue
+        known = world.history.slots.get(task.id, {})
+        for run in tables.runs.by_task.of(task.id):
+            if run.state != RunState.DISPLACED:
+                continue
+            following = run_id(TaskId(task.id), run.slot, run.attempt + 1)
+            became = known.get(run.slot, 0)
+            attempt = became if isinstance(became, int) else became[0]
+            if following not in tables.runs.rows and attempt <= run.attempt:
+                yield f"{host.name}: displaced run {run.id} was not planned again"

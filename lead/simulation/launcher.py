@@ -1,0 +1,36 @@
+"""The launcher of a simulated node: the real one, but what it starts takes virtual time only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from lead.simulation.history import History
+from node.execution.launcher import WRAP_UP, Launcher, Outcome
+from node.model.times import MILLISECOND
+from node.plugins.tests.idle import IdlePart, IdleSpec
+from node.store.runs import DueRun
+
+
+class SimulatedLauncher(Launcher):
+    """Waits for the end of each run where the real one starts a program."""
+
+    def __init__(self, *args: Any, node: str, history: History, **options: Any) -> None:
+        """``node`` is the name of its node."""
+        super().__init__(*args, **options)
+        self._node = node
+        self._history = history
+
+    async def _measure(self, run: DueRun, cancelled: asyncio.Event) -> Outcome:
+        if not await self._until(run.starts_at, cancelled):
+            return self._stopped(None)
+        spec = IdleSpec.model_validate(run.spec)
+        started_at = self._clock.now()
+        self._history.begins(self._node, run, spec.scheduling_class)
+        to_the_end = await self._until(run.ends_at - WRAP_UP, cancelled)
+        slept = max(0, self._clock.now() - started_at)
+        self._history.ends(self._node, run, slept)
+        if not to_the_end:
+            return self._stopped(started_at)
+        part = IdlePart(slept_ms=slept / MILLISECOND)
+        return Outcome(part.model_dump(mode="json"), None, started_at)

@@ -1,0 +1,251 @@
+"""Twins of ``node/store/sql/bookings.sql``: what blocks, and holds; see ``rulings.py``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Exchange, Run, pack, unpack
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+from node.model.spans import normalise
+from node.store.database import POSTGRES_EPOCH
+
+TWINS = Twins("node.store", "bookings")
+
+
+def least(*instants: int | None) -> int | None:
+    """The earliest; null does not count (as in SQL)."""
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def greatest(*instants: int | None) -> int | None:
+    """The latest; null does not count (as in SQL)."""
+    return max((instant for instant in instants if instant is not None), default=None)
+
+
+def lane(scheduling_class: str) -> str | None:
+    """The lane that a run of this class takes."""
+    return scheduling_class if scheduling_class in {"exclusive", "normal"} else None
+
+
+@TWINS.of("scheduling_class", "priority", "fixed", "spans")
+def occupied(
+    tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
+) -> Answer:
+    """What occupies time in these windows, each span once, by class, priority and fixedness."""
+    spans: dict[tuple[str, int, bool], dict[tuple[int, int], None]] = {}
+    for run in _touching(tables, starts, ends):
+        fixed = run.state == "running" or run.starts_at < fixed_before
+        of_kind = spans.setdefault((run.scheduling_class, run.priority, fixed), {})
+        of_kind[run.starts_at, run.ends_at] = None
+    return [(*kind, _sent(of_kind)) for kind, of_kind in spans.items()]
+
+
+def _sent(spans: Iterable[tuple[int, int]]) -> bytes:
+    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
+    instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
+    return struct.pack(f">{len(instants)}q", *instants)
+
+
+def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[Run]:
+    found = {
+        run.number: run
+        for start, end in normalise(zip(starts, ends, strict=True))
+        for run in tables.runs.touching(start, end)
+    }
+    return found.values()
+
+
+@TWINS.of("id", "task_id", "test", "scheduling_class", "priority", "starts_at", "ends_at", "fixed")
+def blocking_runs(
+    tables: Tables, starts: Sequence[int], ends: Sequence[int], fixed_before: int
+) -> Answer:
+    """What occupies time in these windows, run by run."""
+    tasks = tables.tasks.rows
+    return [
+        (
+            run.id,
+            run.task_id,
+            tasks[run.task_id].test,
+            run.scheduling_class,
+            run.priority,
+            run.starts_at,
+            run.ends_at,
+            run.state == "running" or run.starts_at < fixed_before,
+        )
+        for run in _touching(tables, starts, ends)
+    ]
+
+
+@TWINS.of("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here")
+def accept_epochs(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    leads: Sequence[str],
+    epochs: Sequence[int],
+    tools: Sequence[str],
+    revisions: Sequence[int],
+) -> Answer:
+    """Lock the tasks that are active, led by who asks, and known as they are at their lead."""
+    accepted = []
+    asked = zip(tasks, leads, epochs, tools, revisions, strict=True)
+    for task, lead, epoch, tool, revision in asked:
+        row = tables.tasks.rows.get(task)
+        if row is None or (row.lead, row.state, row.revision) != (lead, "active", revision):
+            continue
+        if row.lease_epoch > epoch:
+            continue
+        tables.tasks.change(row, lease_epoch=epoch, tool=tool)
+        leader = tables.nodes.rows.get(lead)
+        accepted.append(
+            (
+                row.id,
+                row.participant,
+                row.scheduling_class,
+                unpack(row.spec),
+                row.test,
+                row.duration,
+                None if leader is None else leader.is_self,
+            )
+        )
+    return accepted
+
+
+@TWINS.of("id", "state", "lead", "lease_epoch", "revision")
+def task_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
+    """Why accept_epochs did not find one."""
+    rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
+    return [
+        (row.id, row.state, row.lead, row.lease_epoch, row.revision)
+        for row in rows
+        if row is not None
+    ]
+
+
+@TWINS.of("id", "state", "answer", "task_id", "lead")
+def exchange_standings(tables: Tables, asked: Sequence[UUID]) -> Answer:
+    """How exchanges stand."""
+    rows = (tables.exchanges.rows.get(exchange) for exchange in dict.fromkeys(asked))
+    tasks = tables.tasks.rows
+    return [
+        (row.id, row.state, unpack(row.answer), row.task_id, tasks[row.task_id].lead)
+        for row in rows
+        if row is not None
+    ]
+
+
+@TWINS.of("id")
+def open_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID],
+    epochs: Sequence[int],
+    now: int,
+    lives: Sequence[int],
+) -> Answer:
+    """Write the exchanges that are not there."""
+    opened = []
+    for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lives, strict=True):
+        if exchange not in tables.exchanges.rows:
+            tables.exchanges.insert(Exchange(exchange, task, epoch, now, now + life))
+            opened.append((exchange,))
+    return opened
+
+
+@TWINS.of("displaced_by")
+def set_aside(
+    tables: Tables,
+    runs: Sequence[UUID],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    classes: Sequence[str],
+    priorities: Sequence[int],
+    earliest: int,
+    now: int,
+) -> Answer:
+    """Runs of strictly lower priority give way; each remembers for whom."""
+    victims: dict[UUID, tuple[Run, UUID]] = {}
+    wanted = sorted(
+        zip(priorities, starts, ends, classes, runs, strict=True),
+        key=lambda run: (-run[0], run[1]),
+    )
+    for priority, start, end, scheduling_class, displacing in wanted:
+        for run in tables.runs.touching(start, end):
+            gives_way = run.state == "booked" and run.priority < priority
+            conflicts = "exclusive" in {scheduling_class, run.scheduling_class}
+            if gives_way and conflicts and run.starts_at >= earliest:
+                victims.setdefault(run.id, (run, displacing))
+    for run, displacing in victims.values():
+        tables.runs.change(run, state="set-aside", displaced_by=displacing, changed_at=now)
+    return [(displacing,) for _, displacing in victims.values()]
+
+
+@TWINS.of("id")
+def book(
+    tables: Tables,
+    now: int,
+    numbers: Sequence[int],
+    runs: Sequence[UUID],
+    slots: Sequence[int],
+    attempts: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID],
+    participants: Sequence[int | None],
+    classes: Sequence[str],
+    priorities: Sequence[int],
+) -> Answer:
+    """Book what is free: in start order, and of those that start together the highest first."""
+    booked: list[tuple[UUID]] = []
+    names = [str(scheduling_class) for scheduling_class in classes]
+    wanted = sorted(
+        zip(starts, numbers, runs, slots, attempts, ends, strict=True),
+        key=lambda run: (run[0], -priorities[run[1] - 1]),
+    )
+    for starts_at, number, run, slot, attempt, ends_at in wanted:
+        of = number - 1
+        made = Run(
+            run,
+            tasks[of],
+            exchanges[of],
+            slot,
+            attempt,
+            participants[of],
+            names[of],
+            priorities[of],
+            starts_at,
+            ends_at,
+            "booked",
+            now,
+            now,
+            lane(names[of]),
+        )
+        if tables.runs.offer(made):
+            booked.append((run,))
+    return booked
+
+
+@TWINS.of("port")
+def ports_in_use(tables: Tables) -> Answer:
+    """Ports of exchanges that may still run on this node."""
+    rows = tables.exchanges.rows
+    ported = tables.exchanges.ported.items()
+    ports = {port: None for exchange, port in ported if rows[exchange].state != "released"}
+    return [(port,) for port in ports]
+
+
+@TWINS.of()
+def keep_answers(
+    tables: Tables, exchanges: Sequence[UUID], answers: Sequence[dict[str, Any]]
+) -> Answer:
+    """Keep what was answered to holds."""
+    for exchange, answer in zip(exchanges, answers, strict=True):
+        row = tables.exchanges.rows.get(exchange)
+        if row is not None:
+            port = (answer.get("data") or {}).get("port")
+            tables.exchanges.change(row, answer=pack(answer), port=port)
+    return ()

@@ -1,0 +1,97 @@
+"""The tables of exchanges: the lead's side, and this node's as a participant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from uuid import UUID
+
+from lead.simulation.memory.indexes import Groups
+from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.rows import Exchange, Negotiation
+from lead.simulation.memory.tasktable import Tasks
+from node.store.database import BrokenReference
+
+
+class Negotiations(Table[UUID, Negotiation]):
+    """The exchanges led here."""
+
+    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self._tasks = tasks
+        self.open: dict[UUID, Negotiation] = {}
+        self.by_task: Groups[UUID, Negotiation] = Groups()
+        self._decided: list[tuple[int, int, Negotiation]] = []
+
+    def key(self, row: Negotiation) -> UUID:
+        """Its exchange."""
+        return row.id
+
+    def decided_before(self, instant: int) -> Iterator[Negotiation]:
+        """Those that may be forgotten; each is handed out once, to be deleted."""
+        while self._decided and self._decided[0][0] < instant:
+            decided_at, _, row = heappop(self._decided)
+            if self.rows.get(row.id) is row and row.decided_at == decided_at:
+                yield row
+
+    def _check(self, row: Negotiation) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Negotiation) -> None:
+        self.by_task.add(row.task_id, row)
+        if row.state == "open":
+            self.open[row.id] = row
+        if row.decided_at is not None:
+            heappush(self._decided, (row.decided_at, row.number, row))
+
+    def _leave(self, row: Negotiation) -> None:
+        self.by_task.remove(row.task_id, row)
+        self.open.pop(row.id, None)
+
+
+class Exchanges(Table[UUID, Exchange]):
+    """The exchanges this node takes part in; ``ported`` has the ports of those with live runs."""
+
+    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self._tasks = tasks
+        self.held: dict[UUID, Exchange] = {}
+        self.bare: dict[UUID, None] = {}
+        self.live: dict[UUID, int] = {}
+        self.ported: dict[UUID, int] = {}
+
+    def key(self, row: Exchange) -> UUID:
+        """Its id."""
+        return row.id
+
+    def run_lives(self, exchange: UUID, more: int) -> None:
+        """A run of it has begun to occupy its time, or does so no more."""
+        left = self.live.get(exchange, 0) + more
+        if not left:
+            del self.live[exchange]
+            self.ported.pop(exchange, None)
+            return
+        self.live[exchange] = left
+        port = self.rows[exchange].port
+        if port is not None:
+            self.ported[exchange] = port
+
+    def _check(self, row: Exchange) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Exchange) -> None:
+        if row.state == "held":
+            self.held[row.id] = row
+        if row.port is not None and row.id in self.live:
+            self.ported[row.id] = row.port
+        self.bare[row.id] = None
+
+    def _leave(self, row: Exchange) -> None:
+        self.held.pop(row.id, None)
+        self.ported.pop(row.id, None)

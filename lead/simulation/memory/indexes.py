@@ -1,0 +1,168 @@
+"""The indexes of the tables: rows in the order of an instant, in time, and in groups."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from lead.simulation.memory.rows import Row, Run
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R", bound=Row)
+
+
+class Ordered(Generic[R]):
+    """Rows in the order of an instant, and of their numbers where that is equal."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._entries: list[tuple[int, int, R]] = []
+
+    def add(self, instant: int, row: R) -> None:
+        """Put a row in its place."""
+        insort(self._entries, (instant, row.number, row))
+
+    def remove(self, instant: int, row: R) -> None:
+        """Take it out; it must be there under this instant."""
+        del self._entries[bisect_left(self._entries, (instant, row.number))]
+
+    def __iter__(self) -> Iterator[tuple[int, R]]:
+        """All, with their instants."""
+        return ((instant, row) for instant, _, row in self._entries)
+
+    def between(self, start: int, end: int) -> list[R]:
+        """Those in [start, end)."""
+        entries = self._entries
+        return [
+            entry[2]
+            for entry in entries[bisect_left(entries, (start,)) : bisect_left(entries, (end,))]
+        ]
+
+    def since(self, start: int) -> Iterator[R]:
+        """Those from an instant on; the table must not change meanwhile."""
+        entries = self._entries
+        for place in range(bisect_left(entries, (start,)), len(entries)):
+            yield entries[place][2]
+
+    def after(self, instant: int) -> list[R]:
+        """Those after an instant."""
+        entries = self._entries
+        return [entry[2] for entry in entries[bisect_left(entries, (instant + 1,)) :]]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._entries)
+
+    def before(self, end: int) -> list[R]:
+        """Those before an instant."""
+        entries = self._entries
+        return [entry[2] for entry in entries[: bisect_left(entries, (end,))]]
+
+
+class Lane:
+    """Runs in time: those that touch a span are found among those of like duration."""
+
+    __slots__ = ("_by_length",)
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._by_length: dict[int, Ordered[Run]] = {}
+
+    def add(self, run: Run) -> None:
+        """It takes its time."""
+        length = (run.ends_at - run.starts_at).bit_length()
+        found = self._by_length.get(length)
+        if found is None:
+            found = self._by_length[length] = Ordered()
+        found.add(run.starts_at, run)
+
+    def remove(self, run: Run) -> None:
+        """Its time is free."""
+        length = (run.ends_at - run.starts_at).bit_length()
+        self._by_length[length].remove(run.starts_at, run)
+
+    def touching(self, start: int, end: int) -> list[Run]:
+        """Those that take time in [start, end)."""
+        found: list[Run] = []
+        for length, runs in self._by_length.items():
+            nearby = runs.between(start - (1 << length), end)
+            found += [run for run in nearby if run.ends_at > start]
+        return found
+
+
+class OrderedGroups(Generic[K, R]):
+    """Rows that have something in common, each group in the order of an instant."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._groups: dict[K, Ordered[R]] = {}
+
+    def add(self, key: K, instant: int, row: R) -> None:
+        """One more of a group."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Ordered()
+        group.add(instant, row)
+
+    def remove(self, key: K, instant: int, row: R) -> None:
+        """One less."""
+        group = self._groups[key]
+        group.remove(instant, row)
+        if not len(group):
+            del self._groups[key]
+
+    def of(self, key: K) -> list[R]:
+        """The group as it is now."""
+        group = self._groups.get(key)
+        return [] if group is None else [row for _, row in group]
+
+    def after(self, key: K, instant: int) -> list[R]:
+        """Those of a group after an instant."""
+        group = self._groups.get(key)
+        return [] if group is None else group.after(instant)
+
+
+class Groups(Generic[K, R]):
+    """Rows that have something in common, in the order they came."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._groups: dict[K, dict[int, R]] = {}
+
+    def add(self, key: K, row: R) -> None:
+        """One more of a group."""
+        group = self._groups.get(key)
+        if group is None:
+            self._groups[key] = {row.number: row}
+        else:
+            group[row.number] = row
+
+    def remove(self, key: K, row: R) -> bool:
+        """One less; whether it was the last."""
+        group = self._groups[key]
+        del group[row.number]
+        if not group:
+            del self._groups[key]
+            return True
+        return False
+
+    def of(self, key: K) -> list[R]:
+        """The group as it is now."""
+        group = self._groups.get(key)
+        return [] if group is None else list(group.values())
+
+    def newest(self, key: K) -> R | None:
+        """The one that was inserted last."""
+        group = self._groups.get(key)
+        return None if group is None else group[max(group)]
+
+    def __contains__(self, key: K) -> bool:
+        """Whether there is anything in this group."""
+        return key in self._groups

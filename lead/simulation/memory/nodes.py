@@ -1,0 +1,130 @@
+"""Twins of ``node/store/sql/nodes.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lead.simulation.memory.rows import AccessToken, Node
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "nodes")
+
+
+@TWINS.of()
+def keep_self(tables: Tables, identity: str, name: str, url: str, address: str, now: int) -> Answer:
+    """This node's own card."""
+    row = tables.nodes.rows.get(identity)
+    if row is None:
+        tables.nodes.insert(Node(identity, name, url, address, now, is_self=True))
+    else:
+        tables.nodes.change(row, name=name, url=url, address=address)
+    return ()
+
+
+@TWINS.of("identity")
+def own_identity(tables: Tables) -> Answer:
+    """The key this database belongs to."""
+    row = tables.nodes.itself
+    return () if row is None else [(row.identity,)]
+
+
+@TWINS.of("identity")
+def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: int) -> Answer:
+    """Pin a node by its key."""
+    row = tables.nodes.rows.get(identity)
+    if row is None:
+        tables.nodes.insert(Node(identity, name, url, address, now, seen_at=now))
+    elif row.is_self:
+        return ()
+    else:
+        tables.nodes.change(
+            row,
+            name=name,
+            url=url,
+            address=address,
+            seen_at=now,
+            unreachable_since=None,
+            last_error=None,
+        )
+    return [(identity,)]
+
+
+@TWINS.of(
+    "identity",
+    "name",
+    "url",
+    "address",
+    "is_self",
+    "added_at",
+    "seen_at",
+    "unreachable_since",
+    "last_error",
+)
+def nodes(tables: Tables) -> Answer:
+    """All of them, this one first, then by name."""
+    rows = sorted(tables.nodes.rows.values(), key=lambda row: (not row.is_self, row.name))
+    return [
+        (
+            row.identity,
+            row.name,
+            row.url,
+            row.address,
+            row.is_self,
+            row.added_at,
+            row.seen_at,
+            row.unreachable_since,
+            row.last_error,
+        )
+        for row in rows
+    ]
+
+
+@TWINS.of("identity")
+def remove(tables: Tables, name: str) -> Answer:
+    """Forget a node."""
+    found = [row for row in tables.nodes.rows.values() if row.name == name and not row.is_self]
+    for row in found:
+        tables.nodes.delete(row)
+    return [(row.identity,) for row in found]
+
+
+@TWINS.of()
+def reached(tables: Tables, identities: Sequence[str], now: int) -> Answer:
+    """These nodes have answered."""
+    for identity in identities:
+        row = tables.nodes.rows.get(identity)
+        if row is not None:
+            tables.nodes.change(row, seen_at=now, unreachable_since=None, last_error=None)
+    return ()
+
+
+@TWINS.of()
+def not_reached(tables: Tables, identity: str, now: int, error: str) -> Answer:
+    """It has not answered, and why."""
+    row = tables.nodes.rows.get(identity)
+    if row is not None:
+        since = now if row.unreachable_since is None else row.unreachable_since
+        tables.nodes.change(row, unreachable_since=since, last_error=error)
+    return ()
+
+
+@TWINS.of()
+def keep_token(tables: Tables, digest: str, label: str, now: int) -> Answer:
+    """Let the bearer of this token in."""
+    if digest not in tables.access_tokens.rows:
+        tables.access_tokens.insert(AccessToken(digest, label, now))
+    return ()
+
+
+@TWINS.of("exists")
+def has_token(tables: Tables, digest: str) -> Answer:
+    """Whether this token was given out."""
+    return [(digest in tables.access_tokens.rows,)]
+
+
+@TWINS.of("pg_notify")
+def notify(tables: Tables, payload: str) -> Answer:
+    """Tell every process of this node, when the transaction commits."""
+    tables.journal.tell(payload)
+    return [(None,)]

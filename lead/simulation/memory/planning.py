@@ -1,0 +1,381 @@
+"""Twins of ``lead/store/sql/planning.sql``: claims, pauses, comparison; see ``negotiations.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.bookings import greatest, least
+from lead.simulation.memory.rows import (
+    Planning,
+    Run,
+    Task,
+    pack,
+    unpack,
+)
+from lead.simulation.memory.rulings import committed_runs
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+from lead.simulation.memory.tasks import nodes_of
+
+TWINS = Twins("lead.store", "planning")
+
+_TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
+
+
+@TWINS.of(
+    "task_id",
+    "next_run_at",
+    "planned_to",
+    "failures",
+    "lease_epoch",
+    "state",
+    "test",
+    "spec",
+    "tool",
+    "tools",
+    "scheduling_class",
+    "duration",
+    "priority",
+    "participants",
+    "participant",
+    "addresses",
+    "schedule",
+    "campaign",
+    "reference",
+    "created_at",
+    "revision",
+    "freeing",
+)
+def claim(
+    tables: Tables,
+    now: int,
+    before: int,
+    limit: int,
+    owner: str,
+    lease_until: int,
+    shut: Sequence[str],
+    only: str | None,
+) -> Answer:
+    """The tasks due whose next run comes soonest, with a lease on each."""
+    due = [
+        (row.next_run_at, row.added_at, row.number, row)
+        for row in tables.plannings.due.before(now + 1)
+        if row.next_run_at is not None
+        and row.next_run_at < before
+        and (row.lease_until is None or row.lease_until <= now)
+        and (row.waits_for not in shut or _waited(row, now))
+        and only in {None, row.waits_for}
+    ]
+    claimed = [row for *_, row in sorted(due)[:limit]]
+    for row in claimed:
+        tables.plannings.change(
+            row,
+            lease_owner=owner,
+            lease_until=lease_until,
+            plan_at=lease_until,
+            lease_epoch=row.lease_epoch + 1,
+        )
+    return [_claimed(row, tables.tasks.rows[row.task_id]) for row in claimed]
+
+
+def _waited(row: Planning, now: int) -> bool:
+    return row.waits_until is not None and row.waits_until <= now
+
+
+def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
+    return (
+        row.task_id,
+        row.next_run_at,
+        row.planned_to,
+        row.failures,
+        row.lease_epoch,
+        task.state,
+        task.test,
+        unpack(task.spec),
+        task.tool,
+        list(task.tools),
+        task.scheduling_class,
+        task.duration,
+        task.priority,
+        unpack(task.participants),
+        task.participant,
+        unpack(task.addresses),
+        unpack(task.schedule),
+        task.campaign,
+        unpack(task.reference),
+        task.created_at,
+        task.revision,
+        unpack(task.freeing),
+    )
+
+
+@TWINS.of("least")
+def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
+    """When the next task is due to be planned."""
+    soonest: int | None = None
+    for plan_at, row in tables.plannings.due:
+        if soonest is not None and plan_at >= soonest:
+            break
+        if row.waits_for not in shut and _runs_before(row, before):
+            soonest = least(soonest, greatest(plan_at, row.lease_until))
+    for node in dict.fromkeys(shut):
+        for row in tables.plannings.waiting_for.of(node):
+            if None not in {row.plan_at, row.waits_until} and _runs_before(row, before):
+                waits_until = greatest(row.plan_at, row.waits_until)
+                soonest = least(soonest, greatest(waits_until, row.lease_until))
+    return [(soonest,)]
+
+
+@TWINS.of("min")
+def next_to_come(tables: Tables, since: int) -> Answer:
+    """The first slot beyond those that are near enough to be planned."""
+    slots = [row.next_run_at for _, row in tables.plannings.due]
+    return [(min((at for at in slots if at is not None and at >= since), default=None),)]
+
+
+def _runs_before(row: Planning, before: int) -> bool:
+    return row.next_run_at is not None and row.next_run_at < before
+
+
+@TWINS.of("task_id", "slot", "attempt", "reason")
+def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
+    """By task, the slots that wait for time, those that were not asked for longest first."""
+    answered = []
+    for task in sorted(set(tasks)):
+        rows = tables.runs.waiting.of(task)
+        rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
+        answered += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
+    return answered
+
+
+@TWINS.of("task_id", "slot", "attempt", "again")
+def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
+    """Slots not asked for that have had runs: the last attempt of each."""
+    last: dict[tuple[UUID, int], Run] = {}
+    for task, since in zip(tasks, planned_to, strict=True):
+        for run in () if since is None else tables.runs.by_task.after(task, since):
+            known = last.get((task, run.slot))
+            if known is None or known.attempt < run.attempt:
+                last[task, run.slot] = run
+    return [
+        (task, slot, run.attempt, run.freed or run.state == "displaced")
+        for (task, slot), run in sorted(last.items(), key=lambda item: item[0])
+    ]
+
+
+@TWINS.of("task_id", "count")
+def counted_runs(tables: Tables, tasks: Sequence[UUID], not_counted: Sequence[str]) -> Answer:
+    """By task, the runs that use up its ``max_runs``."""
+    counted = (
+        (task, sum(run.state not in not_counted for run in tables.runs.by_task.of(task)))
+        for task in dict.fromkeys(tasks)
+    )
+    return [(task, count) for task, count in counted if count]
+
+
+@TWINS.of("task_id")
+def finish_claims(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    epochs: Sequence[int],
+    were_planned_to: Sequence[int | None],
+    planned_to: Sequence[int | None],
+    next_run_at: Sequence[int | None],
+    plan_at: Sequence[int | None],
+    failures: Sequence[int],
+    waits_for: Sequence[str | None],
+    waits_until: Sequence[int | None],
+) -> Answer:
+    """Give tasks back with what is to be planned next; what changed since the claim stays."""
+    done = zip(
+        tasks,
+        epochs,
+        were_planned_to,
+        planned_to,
+        next_run_at,
+        plan_at,
+        failures,
+        waits_for,
+        waits_until,
+        strict=True,
+    )
+    return [(task,) for task, *following in done if _finish(tables, task, *following)]
+
+
+def _finish(
+    tables: Tables,
+    task: UUID,
+    epoch: int,
+    was_planned_to: int | None,
+    planned_to: int | None,
+    next_run_at: int | None,
+    plan_at: int | None,
+    failures: int,
+    waits_for: str | None,
+    waits_until: int | None,
+) -> bool:
+    row = _leased(tables, task, epoch)
+    if row is None or (plan_at is not None and tables.tasks.rows[task].state != "active"):
+        return False
+    if row.plan_at is not None and row.lease_until is not None and row.plan_at < row.lease_until:
+        plan_at, next_run_at = least(row.plan_at, plan_at), least(row.next_run_at, next_run_at)
+    tables.plannings.change(
+        row,
+        planned_to=planned_to if row.planned_to == was_planned_to else row.planned_to,
+        next_run_at=next_run_at,
+        plan_at=plan_at,
+        failures=failures,
+        waits_for=waits_for,
+        waits_until=waits_until,
+        lease_owner=None,
+        lease_until=None,
+    )
+    return True
+
+
+def _leased(tables: Tables, task: UUID, epoch: int) -> Planning | None:
+    row = tables.plannings.rows.get(task)
+    if row is None or row.lease_epoch != epoch or row.lease_until is None:
+        return None
+    return row
+
+
+@TWINS.of("task_id")
+def break_off(tables: Tables, task: UUID, epoch: int, plan_at: int) -> Answer:
+    """What came of it is not known: it is planned again."""
+    row = _leased(tables, task, epoch)
+    if row is None:
+        return ()
+    tables.plannings.change(
+        row,
+        plan_at=least(row.plan_at, plan_at),
+        failures=row.failures + 1,
+        lease_owner=None,
+        lease_until=None,
+    )
+    return [(task,)]
+
+
+@TWINS.of()
+def turn_away(tables: Tables, task: UUID, epoch: int, plan_at: int, node: str) -> Answer:
+    """Its turn comes when the participant has room for it."""
+    row = _leased(tables, task, epoch)
+    if row is not None:
+        tables.plannings.change(
+            row,
+            plan_at=least(row.plan_at, plan_at),
+            waits_for=node,
+            waits_until=None,
+            lease_owner=None,
+            lease_until=None,
+        )
+    return ()
+
+
+@TWINS.of()
+def put_off(tables: Tables, node: str, plan_at: int) -> Answer:
+    """Those that wait for a participant are planned when it is asked again."""
+    for row in tables.plannings.waiting_for.of(node):
+        if row.plan_at is None or row.lease_until is not None:
+            continue
+        if row.waits_until is None:
+            tables.plannings.change(row, waits_for=None)
+        else:
+            tables.plannings.change(row, plan_at=min(plan_at, row.waits_until))
+    return ()
+
+
+@TWINS.of()
+def wake_all(tables: Tables, node: str, now: int) -> Answer:
+    """It has answered: those that wait for it are planned now."""
+    for row in tables.plannings.waiting_for.of(node):
+        if row.plan_at is not None:
+            tables.plannings.change(
+                row, plan_at=min(row.plan_at, now), waits_for=None, waits_until=None
+            )
+    return ()
+
+
+@TWINS.of()
+def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
+    """Let others have the task at once."""
+    row = tables.plannings.rows.get(task)
+    if row is not None and row.lease_epoch == epoch:
+        tables.plannings.change(
+            row, plan_at=least(row.plan_at, now), lease_owner=None, lease_until=None
+        )
+    return ()
+
+
+@TWINS.of("id")
+def lock_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever changes it waits."""
+    return [(task,)] if task in tables.tasks.rows else ()
+
+
+@TWINS.of("id")
+def set_participants(
+    tables: Tables,
+    task: UUID,
+    participants: list[dict[str, Any]],
+    tool: str,
+    duration: int,
+    epoch: int,
+) -> Answer:
+    """What the participants answered, unless the lease was lost."""
+    row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+    if row is None or agenda is None or agenda.lease_epoch != epoch:
+        return ()
+    tables.tasks.change(
+        row,
+        participants=pack(participants),
+        nodes=nodes_of(participants),
+        tool=tool,
+        duration=duration,
+    )
+    return [(task,)]
+
+
+@TWINS.of("id", "state", "runs")
+def digests(
+    tables: Tables,
+    participant: str,
+    since: int,
+    until: int,
+    decided_before: int,
+    after: UUID,
+    limit: int,
+) -> Answer:
+    """Runs to come of the tasks led here, for comparison with one participant."""
+    itself = tables.nodes.itself
+    if itself is None:
+        return ()
+    led = [
+        task
+        for task in tables.tasks.active_with.of(participant)
+        if task.lead == itself.identity
+        and task.id > after
+        and _settled(tables, task.id, decided_before)
+    ]
+    led.sort(key=lambda task: task.id)
+    return [
+        (task.id, task.state, committed_runs(tables, task.id, since, until, _TO_COME))
+        for task in led[:limit]
+    ]
+
+
+def _settled(tables: Tables, task: UUID, decided_before: int) -> bool:
+    return not any(
+        row.state == "open" or (row.decided_at is not None and row.decided_at > decided_before)
+        for row in tables.negotiations.by_task.of(task)
+    )
+
+
+@TWINS.of("pg_notify")
+def notify_planned(tables: Tables, said: Sequence[str]) -> Answer:
+    """Tell whoever watches these tasks that a planning attempt was made."""
+    for payload in said:
+        tables.journal.tell(payload)
+    return [(None,)] * len(said)

@@ -1,0 +1,235 @@
+"""The rows of the tables, column by column as in ``schema.sql``.
+
+Instants and durations are microseconds. A column of type ``jsonb`` holds the document as bytes, as
+it would lie in a database: what was written is not changed by who wrote it. ``number`` counts the
+rows of a table in the order they were inserted; it settles every tie, so that the order of an
+answer never depends on chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+Packed = bytes
+"""A JSON document."""
+
+EMPTY: Packed = b"{}"
+
+
+def pack(document: Any) -> Packed:
+    """A document as it is kept."""
+    return orjson.dumps(document)
+
+
+def pack_optional(document: Any) -> Packed | None:
+    """The same, for columns that may be null."""
+    return None if document is None else orjson.dumps(document)
+
+
+def unpack(packed: Packed | None) -> Any:
+    """A new document, its reader's own."""
+    return None if packed is None else orjson.loads(packed)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """What the rows of all tables have in common."""
+
+    number: int = field(init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Node(Row):
+    """A node known here, or this one."""
+
+    identity: str
+    name: str
+    url: str
+    address: str
+    added_at: int
+    is_self: bool = False
+    seen_at: int | None = None
+    unreachable_since: int | None = None
+    last_error: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class AccessToken(Row):
+    """A token of a user, as its digest."""
+
+    digest: str
+    label: str
+    created_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Idempotency(Row):
+    """A POST already served."""
+
+    key: str
+    request_digest: str
+    task_id: UUID
+    created_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Task(Row):
+    """A task led or known here. ``nodes`` are the identities among its participants."""
+
+    id: UUID
+    lead: str
+    test: str
+    spec: Packed
+    tool: str | None
+    tools: list[str]
+    scheduling_class: str
+    duration: int
+    priority: int
+    participants: Packed
+    participant: int | None
+    addresses: Packed
+    schedule: Packed
+    campaign: str | None
+    reference: Packed | None
+    created_at: int
+    nodes: tuple[str, ...]
+    limited: bool
+    state: str = "active"
+    reason: str | None = None
+    lease_epoch: int = 0
+    revision: int = 1
+    freeing: Packed | None = None
+    paused_at: int | None = None
+    ended_at: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Planning(Row):
+    """A task on the lead's agenda."""
+
+    task_id: UUID
+    next_run_at: int | None
+    plan_at: int | None
+    added_at: int
+    planned_to: int | None = None
+    failures: int = 0
+    waits_for: str | None = None
+    waits_until: int | None = None
+    lease_owner: str | None = None
+    lease_until: int | None = None
+    lease_epoch: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Negotiation(Row):
+    """The lead's side of an exchange."""
+
+    id: UUID
+    task_id: UUID
+    lease_epoch: int
+    run_ids: list[UUID]
+    opened_at: int
+    expires_at: int
+    state: str = "open"
+    commit_message: Packed | None = None
+    decided_at: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Exchange(Row):
+    """This node's side of an exchange. ``port`` is the one in its answer."""
+
+    id: UUID
+    task_id: UUID
+    lease_epoch: int
+    held_at: int
+    expires_at: int
+    state: str = "held"
+    answer: Packed = EMPTY
+    data: Packed = EMPTY
+    asked_at: int | None = None
+    decided_at: int | None = None
+    port: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Run(Row):
+    """A run. ``lane`` is the class whose lane it takes: exclusive, normal, or none at all."""
+
+    id: UUID
+    task_id: UUID
+    exchange_id: UUID | None
+    slot: int
+    attempt: int
+    participant: int | None
+    scheduling_class: str
+    priority: int
+    starts_at: int
+    ends_at: int
+    state: str
+    created_at: int
+    changed_at: int
+    lane: str | None = None
+    reason: str | None = None
+    displaced_by: UUID | None = None
+    freed: bool = False
+    spec: Packed | None = None
+    tool: str | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    process_id: int | None = None
+    process_ticks: int | None = None
+    result: Packed | None = None
+    summary: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Part(Row):
+    """What one participant measured."""
+
+    run_id: UUID
+    participant: int
+    name: str
+    result: Packed | None
+    reason: str | None
+    started_at: int | None
+    finished_at: int | None
+    command: list[str] | None
+    output: str | None
+
+
+@dataclass(slots=True, eq=False)
+class Decision(Row):
+    """A planning attempt."""
+
+    id: int
+    task_id: UUID
+    exchange_id: UUID | None
+    first_at: int
+    decided_at: int
+    outcome: str
+    sentence: str
+    asked: int
+    placed: int
+    first_slot: int | None
+    last_slot: int | None
+    trace: Packed
+    times: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Letter(Row):
+    """A message in the outbox."""
+
+    id: int
+    node: str
+    kind: str
+    message: Packed
+    created_at: int
+    next_at: int
+    attempts: int = 0
+    last_error: str | None = None

@@ -1,0 +1,329 @@
+"""Twins of ``node/store/sql/bookings.sql``: what becomes of holds, and of those they set aside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.bookings import TWINS, least
+from lead.simulation.memory.rows import Exchange, Negotiation, Planning, Run, pack, unpack
+from lead.simulation.memory.statements import Answer
+from lead.simulation.memory.tables import Tables
+
+
+@TWINS.of("id")
+def restore_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
+    """Runs set aside for these get their time back where it is free and still to come."""
+    back = [
+        run
+        for run in _set_aside_for(tables, runs)
+        if run.starts_at > now and not tables.runs.in_the_way(run)
+    ]
+    for run in back:
+        tables.runs.change(run, state="booked", displaced_by=None, changed_at=now)
+    return [(run.id,) for run in back]
+
+
+def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[Run]:
+    return [row for run in dict.fromkeys(runs) for row in tables.runs.set_aside_for.of(run)]
+
+
+_DISPLACED = ("id", "task_id", "reason", "displaced_by", "lead")
+
+
+@TWINS.of(*_DISPLACED)
+def lose_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
+    """The others cannot come back."""
+    why = (
+        "gave way to a run of higher priority that was then not booked, and lost its time meanwhile"
+    )
+    lost = _set_aside_for(tables, runs)
+    for run in lost:
+        tables.runs.change(run, state="displaced", changed_at=now, reason=why)
+    return [_displaced(tables, run) for run in lost]
+
+
+def _displaced(tables: Tables, run: Run) -> tuple[Any, ...]:
+    lead = tables.tasks.rows[run.task_id].lead
+    return run.id, run.task_id, run.reason, run.displaced_by, lead
+
+
+@TWINS.of(*_DISPLACED)
+def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
+    """What was set aside for the runs of these exchanges is lost to them."""
+    answered = []
+    for winner in _of_exchanges(tables, exchanges):
+        test = tables.tasks.rows[winner.task_id].test
+        for run in tables.runs.set_aside_for.of(winner.id):
+            why = (
+                f"displaced by a run of higher priority ({test} of task {winner.task_id}, "
+                f"priority {winner.priority} over {run.priority})"
+            )
+            tables.runs.change(run, state="displaced", changed_at=now, reason=why)
+            answered.append(_displaced(tables, run))
+    return answered
+
+
+def _of_exchanges(tables: Tables, exchanges: Sequence[UUID]) -> list[Run]:
+    known = dict.fromkeys(exchanges)
+    return [run for exchange in known for run in tables.runs.by_exchange.of(exchange)]
+
+
+@TWINS.of("id", "task_id", "led_here")
+def decide_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    commits: Sequence[bool],
+    documents: Sequence[dict[str, Any]],
+    senders: Sequence[str | None],
+    now: int,
+) -> Answer:
+    """What is held is committed or released, if its task is led by who says so."""
+    decided = []
+    for exchange, commit, data, sender in zip(exchanges, commits, documents, senders, strict=True):
+        row = tables.exchanges.held.get(exchange)
+        if row is None or sender not in {None, tables.tasks.rows[row.task_id].lead}:
+            continue
+        if commit:
+            tables.exchanges.change(row, state="committed", data=pack(data), decided_at=now)
+        else:
+            tables.exchanges.change(row, state="released", decided_at=now)
+        decided.append((row.id, row.task_id, tables.led_here(row.task_id)))
+    return decided
+
+
+@TWINS.of()
+def refuse_exchanges(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    tasks: Sequence[UUID | None],
+    senders: Sequence[str | None],
+    now: int,
+) -> Answer:
+    """A release that overtook its hold."""
+    for exchange, task, sender in zip(exchanges, tasks, senders, strict=True):
+        known = None if task is None else tables.tasks.rows.get(task)
+        if known is None or sender not in {None, known.lead}:
+            continue
+        if exchange not in tables.exchanges.rows:
+            refused = Exchange(exchange, known.id, 0, now, now, state="released", decided_at=now)
+            tables.exchanges.insert(refused)
+    return ()
+
+
+Kept = Iterable[tuple[UUID, UUID]]
+
+
+def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[Run]:
+    kept = set(keep)
+    return [
+        run
+        for run in _of_exchanges(tables, exchanges)
+        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in kept
+    ]
+
+
+@TWINS.of("id")
+def drop_runs(
+    tables: Tables, exchanges: Sequence[UUID], keepers: Sequence[UUID], keep: Sequence[UUID]
+) -> Answer:
+    """A participant forgets what was never committed."""
+    dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
+    for run in dropped:
+        tables.delete_run(run)
+    return [(run.id,) for run in dropped]
+
+
+@TWINS.of("id")
+def drop_led_runs(
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    keepers: Sequence[UUID],
+    keep: Sequence[UUID],
+    now: int,
+) -> Answer:
+    """At the lead the slots wait to be asked for again."""
+    dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
+    for run in dropped:
+        tables.runs.change(
+            run,
+            state="waiting",
+            exchange_id=None,
+            lane=None,
+            displaced_by=None,
+            changed_at=now,
+            starts_at=run.slot,
+            ends_at=run.slot + run.ends_at - run.starts_at,
+            reason="was not booked by all participants; is being tried again"
+            if run.reason is None
+            else run.reason,
+        )
+    return [(run.id,) for run in dropped]
+
+
+@TWINS.of()
+def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int, now: int) -> Answer:
+    """The tasks of dropped runs are planned again; at once where somebody is just planning."""
+    slots: dict[UUID, list[int]] = defaultdict(list)
+    for run in runs:
+        row = tables.runs.rows.get(run)
+        if row is not None:
+            slots[row.task_id].append(row.slot)
+    for task, of_task in slots.items():
+        agenda = tables.plannings.rows.get(task)
+        if agenda is not None and tables.tasks.rows[task].state == "active":
+            tables.plannings.change(
+                agenda,
+                plan_at=_after_a_drop(agenda, plan_at, now),
+                next_run_at=least(agenda.next_run_at, min(of_task)),
+            )
+    return ()
+
+
+def _after_a_drop(agenda: Planning, plan_at: int, now: int) -> int | None:
+    if agenda.lease_until is not None:
+        return least(agenda.plan_at, now)
+    if agenda.failures == 0:
+        return least(agenda.plan_at, plan_at)
+    return plan_at if agenda.plan_at is None else agenda.plan_at
+
+
+def wake(tables: Tables, row: Planning, plan_at: int, slot: int) -> None:
+    """Plan a task then at the latest, from this slot on at the latest."""
+    tables.plannings.change(
+        row, plan_at=least(row.plan_at, plan_at), next_run_at=least(row.next_run_at, slot)
+    )
+
+
+@TWINS.of("id", "reason")
+def take_waiting(tables: Tables, runs: Sequence[UUID]) -> Answer:
+    """Slots that have waited are booked under the same id."""
+    rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
+    taken = [run for run in rows if run is not None and run.state == "waiting"]
+    for run in taken:
+        tables.delete_run(run)
+    return [(run.id, run.reason) for run in taken]
+
+
+@TWINS.of()
+def give_back_waiting(
+    tables: Tables,
+    now: int,
+    runs: Sequence[UUID],
+    tasks: Sequence[UUID],
+    slots: Sequence[int],
+    attempts: Sequence[int],
+    reasons: Sequence[str],
+) -> Answer:
+    """What of them could not be booked waits on."""
+    wanted = zip(runs, tasks, slots, attempts, reasons, strict=True)
+    for run, task_id, slot, attempt, reason in wanted:
+        there = tables.runs.rows.get(run)
+        task = tables.tasks.rows.get(task_id)
+        if there is not None:
+            if there.state == "waiting" and task is not None:
+                tables.runs.change(there, reason=reason, changed_at=now)
+        elif task is not None:
+            made = Run(
+                run,
+                task_id,
+                None,
+                slot,
+                attempt,
+                task.participant,
+                task.scheduling_class,
+                task.priority,
+                slot,
+                slot + task.duration,
+                "waiting",
+                now,
+                now,
+                reason=reason,
+            )
+            tables.runs.insert(made)
+    return ()
+
+
+@TWINS.of("task_id")
+def wake_waiting(tables: Tables, task: UUID, now: int) -> Answer:
+    """Plan the waiting slots of a task now."""
+    row = tables.plannings.rows.get(task)
+    waiting = tables.runs.waiting.of(task)
+    if row is None or not waiting:
+        return ()
+    wake(tables, row, now, min(run.slot for run in waiting))
+    return [(task,)]
+
+
+@TWINS.of("id", "task_id", "expires_at", "held_at", "lead")
+def expired_holds(tables: Tables, now: int, silent: Sequence[str], limit: int) -> Answer:
+    """Holds whose life is over, oldest first; not of the leads that have just said nothing."""
+    tasks = tables.tasks.rows
+    expired = [
+        row
+        for row in tables.exchanges.held.values()
+        if row.expires_at <= now and tasks[row.task_id].lead not in silent
+    ]
+    expired.sort(key=lambda row: (row.expires_at, row.number))
+    return [
+        (row.id, row.task_id, row.expires_at, row.held_at, tasks[row.task_id].lead)
+        for row in expired[:limit]
+    ]
+
+
+@TWINS.of("pg_notify")
+def notify(tables: Tables, said: Sequence[str]) -> Answer:
+    """Tell every process of this node, when the transaction commits."""
+    for payload in said:
+        tables.journal.tell(payload)
+    return [(None,)] * len(said)
+
+
+@TWINS.of("state", "commit_message")
+def decision(tables: Tables, exchange: UUID, now: int) -> Answer:
+    """The lead's word on an exchange; one that has run out while open is aborted."""
+    row = tables.negotiations.rows.get(exchange)
+    if row is None:
+        return ()
+    if row.state == "open" and row.expires_at <= now:
+        tables.negotiations.change(row, state="aborted")
+    return [(row.state, unpack(row.commit_message))]
+
+
+@TWINS.of("exists")
+def is_being_decided(tables: Tables, run: UUID) -> Answer:
+    """Whether an open negotiation is about this run."""
+    negotiations: Iterable[Negotiation] = tables.negotiations.open.values()
+    return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
+
+
+@TWINS.of("id", "state", "runs")
+def runs_to_come(
+    tables: Tables, asked: Sequence[UUID], lead: str, since: int, until: int
+) -> Answer:
+    """What this node has booked for the tasks of one lead."""
+    rows = (tables.tasks.rows.get(task) for task in dict.fromkeys(asked))
+    return [
+        (row.id, row.state, committed_runs(tables, row.id, since, until, _TO_COME))
+        for row in rows
+        if row is not None and row.lead == lead
+    ]
+
+
+_TO_COME = frozenset({"booked", "set-aside", "running"})
+
+
+def committed_runs(
+    tables: Tables, task: UUID, since: int, until: int, states: frozenset[str]
+) -> list[UUID] | None:
+    """The committed runs of a task in these states that start then, by id; None if none does."""
+    found = [
+        run.id
+        for run in tables.runs.open.of(task)
+        if since <= run.starts_at < until
+        and run.state in states
+        and tables.committed(run.exchange_id)
+    ]
+    return sorted(found) or None

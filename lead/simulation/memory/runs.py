@@ -1,0 +1,390 @@
+"""Twins of ``node/store/sql/runs.sql``; its queries for people have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Part, Run, pack_optional, unpack
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "runs")
+
+_DUE_MAX = 1000
+_WITHOUT_PARTS_MAX = 500
+_OVERRUN_MAX = 100
+_TAKEN_BACK = frozenset({"cancelled", "displaced", "set-aside"})
+
+
+@TWINS.of(
+    "id",
+    "task_id",
+    "participant",
+    "starts_at",
+    "ends_at",
+    "test",
+    "tool",
+    "spec",
+    "participants",
+    "addresses",
+    "data",
+)
+def due_runs(tables: Tables, before: int) -> Answer:
+    """Committed runs that start soon, with all that is needed to launch this node's part."""
+    due = (run for run in tables.runs.booked.before(before) if tables.committed(run.exchange_id))
+    return [_due(tables, run) for run in islice(due, _DUE_MAX)]
+
+
+def _due(tables: Tables, run: Run) -> tuple[Any, ...]:
+    task = tables.tasks.rows[run.task_id]
+    exchange = tables.exchanges.rows.get(run.exchange_id)  # type: ignore[arg-type]
+    return (
+        run.id,
+        run.task_id,
+        run.participant,
+        run.starts_at,
+        run.ends_at,
+        task.test,
+        task.tool if run.tool is None else run.tool,
+        unpack(task.spec if run.spec is None else run.spec),
+        unpack(task.participants),
+        unpack(task.addresses),
+        None if exchange is None else unpack(exchange.data),
+    )
+
+
+@TWINS.of("min")
+def next_start(tables: Tables, after: int) -> Answer:
+    """When the first of the runs after those starts."""
+    later = tables.runs.booked.since(after)
+    return [(next((run.starts_at for run in later if tables.committed(run.exchange_id)), None),)]
+
+
+@TWINS.of("id")
+def begin(tables: Tables, run: UUID, now: int) -> Answer:
+    """Only a committed run starts."""
+    row = tables.runs.rows.get(run)
+    if row is None or row.state != "booked" or not tables.committed(row.exchange_id):
+        return ()
+    tables.runs.change(row, state="running", changed_at=now)
+    return [(run,)]
+
+
+@TWINS.of()
+def process(tables: Tables, run: UUID, started_at: int, process_id: int, ticks: int) -> Answer:
+    """Remember the process of a run."""
+    row = tables.runs.running.get(run)
+    if row is not None:
+        tables.runs.change(row, started_at=started_at, process_id=process_id, process_ticks=ticks)
+    return ()
+
+
+@TWINS.of("id")
+def lock_task_of(tables: Tables, run: UUID) -> Answer:
+    """Whoever ends the task waits."""
+    row = tables.runs.rows.get(run)
+    return () if row is None else [(row.task_id,)]
+
+
+@TWINS.of(
+    "id",
+    "task_id",
+    "state",
+    "participant",
+    "starts_at",
+    "ends_at",
+    "slot",
+    "attempt",
+    "test",
+    "spec",
+    "lead",
+    "participants",
+    "duration",
+)
+def lock(tables: Tables, run: UUID) -> Answer:
+    """A run nobody else can change until the transaction ends."""
+    row = tables.runs.rows.get(run)
+    if row is None:
+        return ()
+    task = tables.tasks.rows[row.task_id]
+    return [
+        (
+            row.id,
+            row.task_id,
+            row.state,
+            row.participant,
+            row.starts_at,
+            row.ends_at,
+            row.slot,
+            row.attempt,
+            task.test,
+            unpack(task.spec if row.spec is None else row.spec),
+            task.lead,
+            unpack(task.participants),
+            task.duration,
+        )
+    ]
+
+
+@TWINS.of("run_id")
+def keep_part(
+    tables: Tables,
+    run: UUID,
+    participant: int,
+    name: str,
+    result: dict[str, Any] | None,
+    reason: str | None,
+    started_at: int | None,
+    finished_at: int | None,
+    command: list[str] | None,
+    output: str | None,
+) -> Answer:
+    """Keep a part, unless it is there."""
+    if (run, participant) in tables.parts.rows:
+        return ()
+    made = Part(
+        run,
+        participant,
+        name,
+        pack_optional(result),
+        reason,
+        started_at,
+        finished_at,
+        command,
+        output,
+    )
+    tables.parts.insert(made)
+    return [(run,)]
+
+
+@TWINS.of(
+    "participant", "name", "result", "reason", "started_at", "finished_at", "command", "output"
+)
+def parts(tables: Tables, run: UUID) -> Answer:
+    """All parts that are here, in participant order."""
+    rows = sorted(tables.parts.by_run.of(run), key=lambda part: part.participant)
+    return [
+        (
+            row.participant,
+            row.name,
+            unpack(row.result),
+            row.reason,
+            row.started_at,
+            row.finished_at,
+            row.command,
+            row.output,
+        )
+        for row in rows
+    ]
+
+
+@TWINS.of("id", "task_id", "process_id")
+def move(
+    tables: Tables,
+    runs: Sequence[UUID],
+    state: str,
+    reason: str | None,
+    now: int,
+    over: bool,
+    before: Sequence[str],
+) -> Answer:
+    """Change the state of these runs, from states that may precede it and from no other."""
+    rows = (tables.runs.rows.get(run) for run in dict.fromkeys(runs))
+    moved = [run for run in rows if run is not None and run.state in before]
+    for run in moved:
+        tables.runs.change(
+            run,
+            state=str(state),
+            reason=run.reason if reason is None else reason,
+            changed_at=now,
+            finished_at=now if over and run.finished_at is None else run.finished_at,
+        )
+    return [(run.id, run.task_id, run.process_id) for run in moved]
+
+
+@TWINS.of()
+def add_reason(tables: Tables, run: UUID, words: str) -> Answer:
+    """More of why a run is over."""
+    row = tables.runs.rows.get(run)
+    if row is not None:
+        tables.runs.change(row, reason=words if row.reason is None else f"{row.reason}; {words}")
+    return ()
+
+
+@TWINS.of()
+def keep_winner(tables: Tables, run: UUID, winner: UUID) -> Answer:
+    """Displaced on another node: by which run."""
+    row = tables.runs.rows.get(run)
+    if row is not None and row.state == "displaced" and row.displaced_by is None:
+        tables.runs.change(row, displaced_by=winner)
+    return ()
+
+
+@TWINS.of("id")
+def conclude(
+    tables: Tables,
+    run: UUID,
+    state: str,
+    reason: str | None,
+    result: dict[str, Any] | None,
+    summary: str | None,
+    now: int,
+    before: Sequence[str],
+) -> Answer:
+    """The merged outcome of a run."""
+    row = tables.runs.rows.get(run)
+    if row is None or row.state not in before:
+        return ()
+    tables.runs.change(
+        row,
+        state=str(state),
+        reason=reason,
+        result=pack_optional(result),
+        summary=summary,
+        changed_at=now,
+        finished_at=now,
+    )
+    return [(run,)]
+
+
+@TWINS.of("id")
+def without_parts(tables: Tables, now: int) -> Answer:
+    """At the lead: runs whose end has passed, some of whose parts never came."""
+    found = (
+        run
+        for run in tables.runs.merging.values()
+        if run.ends_at < now and tables.led_here(run.task_id)
+    )
+    return [(run.id,) for run in islice(found, _WITHOUT_PARTS_MAX)]
+
+
+@TWINS.of("id", "process_id", "process_ticks")
+def interrupted(tables: Tables) -> Answer:
+    """Left running by a process of this node that is gone."""
+    return [(run.id, run.process_id, run.process_ticks) for run in tables.runs.running.values()]
+
+
+@TWINS.of("id")
+def overrun(tables: Tables, now: int) -> Answer:
+    """Still running although their end has passed."""
+    found = (
+        run
+        for run in tables.runs.running.values()
+        if run.participant is not None and run.ends_at < now
+    )
+    return [(run.id,) for run in islice(found, _OVERRUN_MAX)]
+
+
+@TWINS.of("id")
+def overslept(tables: Tables, now: int) -> Answer:
+    """Should have started, and nobody here did it."""
+    found = (
+        run
+        for run in tables.runs.booked.before(now)
+        if run.participant is not None and tables.committed(run.exchange_id)
+    )
+    return [(run.id,) for run in islice(found, _DUE_MAX)]
+
+
+@TWINS.of("id")
+def open_runs_of_task(tables: Tables, task: UUID) -> Answer:
+    """The task's runs that are not over."""
+    return [(run,) for run in sorted(run.id for run in tables.runs.open.of(task))]
+
+
+@TWINS.of("id")
+def cut_runs_of_task(tables: Tables, task: UUID, now: int) -> Answer:
+    """The task's runs that failed before their booked end, which is still to come."""
+    of_task = tables.runs.by_task.of(task)
+    cut = (run.id for run in of_task if run.state == "failed" and run.ends_at > now)
+    return [(run,) for run in sorted(cut)]
+
+
+@TWINS.of("id")
+def wait_again(
+    tables: Tables, run: UUID, following: UUID, attempt: int, reason: str, now: int
+) -> Answer:
+    """The slot of a run that lost its time is placed again inside its window."""
+    row = tables.runs.rows.get(run)
+    if row is None or tables.tasks.rows[row.task_id].state != "active":
+        return ()
+    made = Run(
+        following,
+        row.task_id,
+        None,
+        row.slot,
+        attempt,
+        row.participant,
+        row.scheduling_class,
+        row.priority,
+        row.slot,
+        row.slot + row.ends_at - row.starts_at,
+        "waiting",
+        now,
+        now,
+        reason=reason,
+    )
+    return [(following,)] if tables.runs.offer(made) else ()
+
+
+@TWINS.of()
+def purge(tables: Tables, finished_before: int, others_before: int) -> Answer:
+    """Runs older than they are kept; a task with ``max_runs`` counts them as long as it goes on."""
+    kept = []
+    for run in tables.runs.over_before(finished_before, others_before):
+        task = tables.tasks.rows[run.task_id]
+        if task.limited and task.state in {"active", "paused"} and not run.freed:
+            kept.append(run)
+        else:
+            tables.delete_run(run)
+    for run in kept:
+        tables.runs.keep(run)
+    return ()
+
+
+@TWINS.of()
+def purge_decisions(tables: Tables, before: int) -> Answer:
+    """Planning attempts of long ago."""
+    for row in tables.decisions.over_before(before):
+        tables.decisions.delete(row)
+    return ()
+
+
+@TWINS.of()
+def purge_exchanges(tables: Tables, before: int) -> Answer:
+    """Exchanges of long ago that have no runs any more."""
+    exchanges = tables.exchanges
+    for exchange in list(exchanges.bare):
+        row = exchanges.rows.get(exchange)
+        if row is None or exchange in tables.runs.by_exchange:
+            del exchanges.bare[exchange]
+        elif row.state != "held" and row.decided_at is not None and row.decided_at < before:
+            exchanges.delete(row)
+    return ()
+
+
+@TWINS.of()
+def purge_negotiations(tables: Tables, before: int) -> Answer:
+    """Nobody asks for these decisions any more."""
+    for row in tables.negotiations.decided_before(before):
+        tables.negotiations.delete(row)
+    return ()
+
+
+@TWINS.of()
+def purge_idempotency(tables: Tables, before: int) -> Answer:
+    """Keys of long ago."""
+    old = [row for row in tables.idempotencies.rows.values() if row.created_at < before]
+    for row in old:
+        tables.idempotencies.delete(row)
+    return ()
+
+
+@TWINS.of("id")
+def taken_back(tables: Tables, executing: Sequence[UUID]) -> Answer:
+    """Of the runs being executed, those that have been ended meanwhile."""
+    rows = (tables.runs.rows.get(run) for run in dict.fromkeys(executing))
+    return [(run.id,) for run in rows if run is not None and run.state in _TAKEN_BACK]

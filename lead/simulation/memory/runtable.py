@@ -1,0 +1,197 @@
+"""The run table: constraints that hold promise 1, and runs by state, time, task and exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.exchangetable import Exchanges
+from lead.simulation.memory.indexes import Groups, Lane, Ordered, OrderedGroups
+from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.rows import Run
+from lead.simulation.memory.tasktable import Tasks
+from node.store.database import BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference
+
+OPEN = frozenset({"waiting", "booked", "set-aside", "running", "merging"})
+LIVE = frozenset({"booked", "running"})
+_OVER = frozenset({"finished", "failed", "missed", "cancelled", "displaced", "unplaced"})
+_REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced", "waiting"})
+_FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
+_INDEXED = frozenset({"state", "exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
+
+_Heap = list[tuple[int, int, Run]]
+
+
+class Runs(Table[UUID, Run]):
+    """Every run this node leads or takes part in."""
+
+    def __init__(self, journal: Journal, tasks: Tasks, exchanges: Exchanges) -> None:
+        """``exchanges`` keeps count of the live runs of each."""
+        super().__init__(journal)
+        self._tasks = tasks
+        self._exchanges = exchanges
+        self._slots: dict[tuple[UUID, int, int], Run] = {}
+        self._over: tuple[_Heap, _Heap] = ([], [])
+        self.by_task: OrderedGroups[UUID, Run] = OrderedGroups()
+        self.open: Groups[UUID, Run] = Groups()
+        self.waiting: Groups[UUID, Run] = Groups()
+        self.by_exchange: Groups[UUID, Run] = Groups()
+        self.set_aside_for: Groups[UUID | None, Run] = Groups()
+        self.booked: Ordered[Run] = Ordered()
+        self.running: dict[UUID, Run] = {}
+        self.merging: dict[UUID, Run] = {}
+        self._lanes = {"exclusive": Lane(), "normal": Lane()}
+
+    def key(self, row: Run) -> UUID:
+        """Its id."""
+        return row.id
+
+    def offer(self, run: Run) -> bool:
+        """A new run, unless a key or its time is taken: ``ON CONFLICT DO NOTHING``."""
+        if run.id in self.rows or (run.task_id, run.slot, run.attempt) in self._slots:
+            return False
+        if run.lane is not None and run.state in LIVE and self.in_the_way(run):
+            return False
+        self._check_values(run)
+        self._add(run)
+        return True
+
+    def touching(self, start: int, end: int) -> list[Run]:
+        """The runs that take time in [start, end), but for background ones."""
+        return [run for lane in self._lanes.values() for run in lane.touching(start, end)]
+
+    def in_the_way(self, run: Run) -> bool:
+        """Whether the time of an exclusive or normal run is taken by another one."""
+        exclusive = self._lanes["exclusive"].touching(run.starts_at, run.ends_at)
+        if any(other is not run for other in exclusive):
+            return True
+        if run.lane != "exclusive":
+            return False
+        normal = self._lanes["normal"].touching(run.starts_at, run.ends_at)
+        return any(other is not run for other in normal)
+
+    def over_before(self, finished: int, others: int) -> Iterator[Run]:
+        """Runs that are over and ended before then; each is handed out once: delete or keep it."""
+        for heap, bound, is_finished in (
+            (self._over[1], finished, True),
+            (self._over[0], others, False),
+        ):
+            while heap and heap[0][0] < bound:
+                ends_at, _, run = heappop(heap)
+                there = self.rows.get(run.id) is run and run.ends_at == ends_at
+                if there and run.state not in OPEN and (run.state == "finished") == is_finished:
+                    yield run
+
+    def keep(self, run: Run) -> None:
+        """Hand it out by :meth:`over_before` another time."""
+        heappush(self._over[run.state == "finished"], (run.ends_at, run.number, run))
+
+    def delete(self, row: Run) -> None:
+        """Away with it."""
+        if row.lane is not None and row.state in LIVE:
+            self._tell_freed(row)
+        super().delete(row)
+
+    def _tell_freed(self, row: Run) -> None:
+        self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
+
+    def change(self, row: Run, **changes: Any) -> None:
+        """Give columns new values; who gives back its time tells the span."""
+        if row.lane is not None and row.state in LIVE and changes.get("state", row.state) in _FREE:
+            self._tell_freed(row)
+        if _INDEXED.isdisjoint(changes):
+            before = {column: getattr(row, column) for column in changes}
+            self._set(row, changes)
+            self._journal.write(self._set, row, before)
+        else:
+            super().change(row, **changes)
+
+    def _set(self, row: Run, values: dict[str, Any]) -> None:
+        for column, value in values.items():
+            setattr(row, column, value)
+
+    def _put(self, row: Run) -> None:
+        self._slots[row.task_id, row.slot, row.attempt] = row
+        self.by_task.add(row.task_id, row.slot, row)
+        super()._put(row)
+
+    def _take(self, row: Run) -> None:
+        super()._take(row)
+        self.by_task.remove(row.task_id, row.slot, row)
+        del self._slots[row.task_id, row.slot, row.attempt]
+
+    def _check(self, row: Run) -> None:
+        taken = self._slots.get((row.task_id, row.slot, row.attempt))
+        if taken is not None and taken is not row:
+            msg = "run_slot_once: this slot has this attempt already"
+            raise BrokenKey(msg)
+        self._check_values(row)
+        if row.lane is not None and row.state in LIVE and self.in_the_way(row):
+            msg = "run_no_overlap: this time is taken"
+            raise BrokenOverlap(msg)
+
+    def _check_values(self, row: Run) -> None:
+        if row.exchange_id is not None and row.exchange_id not in self._exchanges.rows:
+            msg = f"there is no exchange {row.exchange_id}"
+            raise BrokenReference(msg)
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+        if row.starts_at >= row.ends_at or (row.reason is None and row.state in _REASONED):
+            msg = f"a run that is {row.state} must have a reason, and end after its start"
+            raise BrokenCheck(msg)
+
+    def _enter(self, row: Run) -> None:
+        state = row.state
+        if row.exchange_id is not None:
+            self.by_exchange.add(row.exchange_id, row)
+        if state not in OPEN:
+            self.keep(row)
+            return
+        self.open.add(row.task_id, row)
+        if state == "booked":
+            self.booked.add(row.starts_at, row)
+        elif state == "running":
+            self.running[row.id] = row
+        elif state == "merging":
+            self.merging[row.id] = row
+        elif state == "waiting":
+            self.waiting.add(row.task_id, row)
+        else:
+            self.set_aside_for.add(row.displaced_by, row)
+        if state in LIVE:
+            self._live(row)
+
+    def _live(self, row: Run) -> None:
+        if row.lane is not None:
+            self._lanes[row.lane].add(row)
+        if row.exchange_id is not None:
+            self._exchanges.run_lives(row.exchange_id, 1)
+
+    def _leave(self, row: Run) -> None:
+        state = row.state
+        if row.exchange_id is not None and self.by_exchange.remove(row.exchange_id, row):
+            self._exchanges.bare[row.exchange_id] = None
+        if state not in OPEN:
+            return
+        self.open.remove(row.task_id, row)
+        if state == "booked":
+            self.booked.remove(row.starts_at, row)
+        elif state == "running":
+            del self.running[row.id]
+        elif state == "merging":
+            del self.merging[row.id]
+        elif state == "waiting":
+            self.waiting.remove(row.task_id, row)
+        else:
+            self.set_aside_for.remove(row.displaced_by, row)
+        if state in LIVE:
+            self._die(row)
+
+    def _die(self, row: Run) -> None:
+        if row.lane is not None:
+            self._lanes[row.lane].remove(row)
+        if row.exchange_id is not None:
+            self._exchanges.run_lives(row.exchange_id, -1)

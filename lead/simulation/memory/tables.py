@@ -1,0 +1,194 @@
+"""The tables of one node, with their constraints and the indexes that keep every query quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+from uuid import UUID
+
+from lead.simulation.memory.exchangetable import Exchanges, Negotiations
+from lead.simulation.memory.indexes import Groups, Ordered
+from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.rows import (
+    AccessToken,
+    Decision,
+    Idempotency,
+    Letter,
+    Node,
+    Part,
+    Run,
+)
+from lead.simulation.memory.runtable import Runs
+from lead.simulation.memory.tasktable import Plannings, Tasks
+from node.store.database import BrokenKey, BrokenReference
+
+
+class Nodes(Table[str, Node]):
+    """The nodes known here; ``itself`` is this one."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.itself: Node | None = None
+        self._named: dict[str, Node] = {}
+
+    def key(self, row: Node) -> str:
+        """Its identity."""
+        return row.identity
+
+    def _check(self, row: Node) -> None:
+        if row.name in self._named or (row.is_self and self.itself is not None):
+            msg = f"a node {row.name}, or this node, is there already"
+            raise BrokenKey(msg)
+
+    def _enter(self, row: Node) -> None:
+        self._named[row.name] = row
+        if row.is_self:
+            self.itself = row
+
+    def _leave(self, row: Node) -> None:
+        del self._named[row.name]
+        if row.is_self:
+            self.itself = None
+
+
+class AccessTokens(Table[str, AccessToken]):
+    """The tokens of users."""
+
+    def key(self, row: AccessToken) -> str:
+        """Its digest."""
+        return row.digest
+
+
+class Idempotencies(Table[str, Idempotency]):
+    """POSTs already served."""
+
+    def key(self, row: Idempotency) -> str:
+        """Its own word for it."""
+        return row.key
+
+
+class Parts(Table[tuple[UUID, int], Part]):
+    """What the participants measured."""
+
+    def __init__(self, journal: Journal, runs: Runs) -> None:
+        """Parts go with their runs."""
+        super().__init__(journal)
+        self._runs = runs
+        self.by_run: Groups[UUID, Part] = Groups()
+
+    def key(self, row: Part) -> tuple[UUID, int]:
+        """Its run and place."""
+        return row.run_id, row.participant
+
+    def _check(self, row: Part) -> None:
+        if row.run_id not in self._runs.rows:
+            msg = f"there is no run {row.run_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Part) -> None:
+        self.by_run.add(row.run_id, row)
+
+    def _leave(self, row: Part) -> None:
+        self.by_run.remove(row.run_id, row)
+
+
+class Decisions(Table[int, Decision]):
+    """The planning attempts."""
+
+    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self._tasks = tasks
+        self.ids = count(1)
+        self.by_task: Groups[UUID, Decision] = Groups()
+        self._over: list[tuple[int, int, Decision]] = []
+
+    def key(self, row: Decision) -> int:
+        """Its number."""
+        return row.id
+
+    def over_before(self, instant: int) -> Iterator[Decision]:
+        """Those that deal with nothing later; each is handed out once, to be deleted."""
+        while self._over and self._over[0][0] < instant:
+            at, _, row = heappop(self._over)
+            if self.rows.get(row.id) is row and at == _over(row):
+                yield row
+
+    def _check(self, row: Decision) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Decision) -> None:
+        self.by_task.add(row.task_id, row)
+        heappush(self._over, (_over(row), row.number, row))
+
+    def _leave(self, row: Decision) -> None:
+        self.by_task.remove(row.task_id, row)
+
+
+def _over(row: Decision) -> int:
+    return row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
+
+
+class Letters(Table[int, Letter]):
+    """The outbox."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.ids = count(1)
+        self.due: Ordered[Letter] = Ordered()
+
+    def key(self, row: Letter) -> int:
+        """Its number."""
+        return row.id
+
+    def _enter(self, row: Letter) -> None:
+        self.due.add(row.next_at, row)
+
+    def _leave(self, row: Letter) -> None:
+        self.due.remove(row.next_at, row)
+
+
+class Tables:
+    """All tables of one node, and the journal of the transaction that is changing them."""
+
+    def __init__(self) -> None:
+        """Empty, as after setting up."""
+        self.journal = journal = Journal()
+        self.nodes = Nodes(journal)
+        self.access_tokens = AccessTokens(journal)
+        self.idempotencies = Idempotencies(journal)
+        self.plannings = Plannings(journal)
+        self.tasks = Tasks(journal, self.plannings)
+        self.plannings.belong_to(self.tasks.rows)
+        self.negotiations = Negotiations(journal, self.tasks)
+        self.exchanges = Exchanges(journal, self.tasks)
+        self.runs = Runs(journal, self.tasks, self.exchanges)
+        self.parts = Parts(journal, self.runs)
+        self.decisions = Decisions(journal, self.tasks)
+        self.letters = Letters(journal)
+
+    def delete_run(self, run: Run) -> None:
+        """Away with a run and its parts."""
+        for part in self.parts.by_run.of(run.id):
+            self.parts.delete(part)
+        self.runs.delete(run)
+
+    def led_here(self, task: UUID) -> bool:
+        """Whether this node leads a task."""
+        found = self.tasks.rows.get(task)
+        leader = None if found is None else self.nodes.rows.get(found.lead)
+        return leader is not None and leader.is_self
+
+    def committed(self, exchange: UUID | None) -> bool:
+        """Whether there is such an exchange, and it is committed."""
+        found = None if exchange is None else self.exchanges.rows.get(exchange)
+        return found is not None and found.state == "committed"
+
+    def held(self, exchange: UUID | None) -> bool:
+        """Whether there is such an exchange, and it is held."""
+        return exchange in self.exchanges.held

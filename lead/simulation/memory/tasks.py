@@ -1,0 +1,224 @@
+"""Twins of ``node/store/sql/tasks.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Idempotency, Planning, Task, pack, pack_optional, unpack
+from lead.simulation.memory.rulings import wake
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "tasks")
+
+
+def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The identities among the participants of a task."""
+    return tuple(dict.fromkeys(str(participant["node"]) for participant in participants))
+
+
+_UP_TO_DATE = (
+    *("spec", "tool", "tools", "scheduling_class", "duration", "priority", "participants", "nodes"),
+    *("addresses", "schedule", "limited", "campaign", "reference", "revision"),
+)
+
+
+@TWINS.of("id")
+def upsert_task(
+    tables: Tables,
+    task: UUID,
+    lead: str,
+    test: str,
+    spec: dict[str, Any],
+    tool: str | None,
+    tools: list[str],
+    scheduling_class: str,
+    duration: int,
+    priority: int,
+    participants: list[dict[str, Any]],
+    participant: int | None,
+    addresses: dict[str, str],
+    schedule: dict[str, Any],
+    campaign: str | None,
+    reference: Any,
+    created_at: int,
+    revision: int,
+) -> Answer:
+    """A task made known here; repeated by its lead, it is brought up to date."""
+    made = Task(
+        task,
+        lead,
+        test,
+        pack(spec),
+        tool,
+        list(tools),
+        str(scheduling_class),
+        duration,
+        priority,
+        pack(participants),
+        participant,
+        pack(addresses),
+        pack(schedule),
+        campaign,
+        pack_optional(reference),
+        created_at,
+        nodes_of(participants),
+        isinstance(schedule.get("max_runs"), int),
+        revision=revision,
+    )
+    there = tables.tasks.rows.get(task)
+    if there is None:
+        tables.tasks.insert(made)
+    elif there.lead == lead and there.revision <= revision:
+        tables.tasks.change(there, **{column: getattr(made, column) for column in _UP_TO_DATE})
+    else:
+        return ()
+    return [(task,)]
+
+
+@TWINS.of()
+def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
+    """Put a task on the lead's agenda."""
+    row = tables.tasks.rows.get(task)
+    if row is not None:
+        tables.plannings.insert(Planning(task, next_run_at, plan_at, row.created_at))
+    return ()
+
+
+@TWINS.of("task_id")
+def keep_idempotency(tables: Tables, key: str, digest: str, task: UUID, now: int) -> Answer:
+    """Claim an Idempotency-Key."""
+    if key in tables.idempotencies.rows:
+        return ()
+    tables.idempotencies.insert(Idempotency(key, digest, task, now))
+    return [(task,)]
+
+
+@TWINS.of("request_digest", "task_id")
+def find_idempotency(tables: Tables, key: str) -> Answer:
+    """What was made under this key."""
+    row = tables.idempotencies.rows.get(key)
+    return () if row is None else [(row.request_digest, row.task_id)]
+
+
+@TWINS.of("id")
+def lock_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever changes it or books for it waits."""
+    return [(task,)] if task in tables.tasks.rows else ()
+
+
+@TWINS.of(
+    "id",
+    "lead",
+    "state",
+    "reason",
+    "test",
+    "spec",
+    "tool",
+    "tools",
+    "scheduling_class",
+    "duration",
+    "priority",
+    "participants",
+    "participant",
+    "addresses",
+    "schedule",
+    "campaign",
+    "reference",
+    "created_at",
+    "revision",
+    "freeing",
+    "paused_at",
+    "ended_at",
+)
+def task(tables: Tables, task: UUID) -> Answer:
+    """A task as kept."""
+    row = tables.tasks.rows.get(task)
+    if row is None:
+        return ()
+    return [
+        (
+            row.id,
+            row.lead,
+            row.state,
+            row.reason,
+            row.test,
+            unpack(row.spec),
+            row.tool,
+            list(row.tools),
+            row.scheduling_class,
+            row.duration,
+            row.priority,
+            unpack(row.participants),
+            row.participant,
+            unpack(row.addresses),
+            unpack(row.schedule),
+            row.campaign,
+            unpack(row.reference),
+            row.created_at,
+            row.revision,
+            unpack(row.freeing),
+            row.paused_at,
+            row.ended_at,
+        )
+    ]
+
+
+@TWINS.of("id")
+def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> Answer:
+    """End a task, unless it has ended."""
+    row = tables.tasks.rows.get(task)
+    if row is None or row.state not in {"active", "paused"}:
+        return ()
+    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
+    return [(task,)]
+
+
+@TWINS.of("lease_until")
+def stop_planning(tables: Tables, task: UUID) -> Answer:
+    """Nothing more to plan."""
+    row = tables.plannings.rows.get(task)
+    if row is None:
+        return ()
+    tables.plannings.change(row, plan_at=None, next_run_at=None)
+    return [(row.lease_until,)]
+
+
+@TWINS.of()
+def wake_planning(tables: Tables, task: UUID, now: int, slot: int) -> Answer:
+    """Plan this task now, from this slot on."""
+    row = tables.plannings.rows.get(task)
+    if row is not None and tables.tasks.rows[task].state == "active":
+        wake(tables, row, now, slot)
+    return ()
+
+
+@TWINS.of("id")
+def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> Answer:
+    """Time that a participant refused has become free: what waits is planned now."""
+    woken = []
+    for task in dict.fromkeys(tasks):
+        row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+        if row is None or agenda is None or row.state != "active" or node not in row.nodes:
+            continue
+        if agenda.plan_at is None or agenda.plan_at <= now:
+            continue
+        if agenda.lease_until is not None or task in tables.runs.waiting:
+            tables.plannings.change(agenda, plan_at=now)
+            woken.append((task,))
+    return woken
+
+
+@TWINS.of("id", "participants", "participant")
+def finish_tasks(tables: Tables, now: int) -> Answer:
+    """Tasks that have nothing left to plan and no run that is not over."""
+    done = [
+        tables.tasks.rows[row.task_id]
+        for row in tables.plannings.idle.values()
+        if row.task_id not in tables.runs.open
+    ]
+    for row in done:
+        tables.tasks.change(row, state="finished", ended_at=now)
+    return [(row.id, unpack(row.participants), row.participant) for row in done]

@@ -1,0 +1,84 @@
+"""The tables of tasks and of the lead's agenda."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from lead.simulation.memory.indexes import Groups, Ordered
+from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.rows import Planning, Task
+from node.store.database import BrokenReference
+
+
+class Plannings(Table[UUID, Planning]):
+    """The lead's agenda: by the time of planning; ``idle`` has active tasks without one."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Empty."""
+        super().__init__(journal)
+        self.due: Ordered[Planning] = Ordered()
+        self.idle: dict[UUID, Planning] = {}
+        self.waiting_for: Groups[str, Planning] = Groups()
+        self._tasks: dict[UUID, Task] = {}
+
+    def belong_to(self, tasks: dict[UUID, Task]) -> None:
+        """Whose agenda it is."""
+        self._tasks = tasks
+
+    def key(self, row: Planning) -> UUID:
+        """Its task."""
+        return row.task_id
+
+    def consider(self, task: Task) -> None:
+        """The state of a task may be another."""
+        row = self.rows.get(task.id)
+        if row is not None and row.plan_at is None and task.state == "active":
+            self.idle[row.task_id] = row
+        else:
+            self.idle.pop(task.id, None)
+
+    def _check(self, row: Planning) -> None:
+        if row.task_id not in self._tasks:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: Planning) -> None:
+        if row.waits_for is not None:
+            self.waiting_for.add(row.waits_for, row)
+        if row.plan_at is not None:
+            self.due.add(row.plan_at, row)
+        elif self._tasks[row.task_id].state == "active":
+            self.idle[row.task_id] = row
+
+    def _leave(self, row: Planning) -> None:
+        if row.waits_for is not None:
+            self.waiting_for.remove(row.waits_for, row)
+        if row.plan_at is not None:
+            self.due.remove(row.plan_at, row)
+        else:
+            self.idle.pop(row.task_id, None)
+
+
+class Tasks(Table[UUID, Task]):
+    """The tasks led or known here."""
+
+    def __init__(self, journal: Journal, plannings: Plannings) -> None:
+        """``plannings`` sorts its rows by the state of their tasks."""
+        super().__init__(journal)
+        self._plannings = plannings
+        self.active_with: Groups[str, Task] = Groups()
+
+    def key(self, row: Task) -> UUID:
+        """Its id."""
+        return row.id
+
+    def _enter(self, row: Task) -> None:
+        if row.state == "active":
+            for node in row.nodes:
+                self.active_with.add(node, row)
+        self._plannings.consider(row)
+
+    def _leave(self, row: Task) -> None:
+        if row.state == "active":
+            for node in row.nodes:
+                self.active_with.remove(node, row)

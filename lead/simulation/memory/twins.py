@@ -1,0 +1,46 @@
+"""All named queries that have a twin, by their text."""
+
+from __future__ import annotations
+
+from lead.simulation.memory import (
+    bookings,
+    changes,
+    negotiations,
+    nodes,
+    outbox,
+    planning,
+    rulings,
+    runs,
+    tasks,
+)
+from lead.simulation.memory.statements import Statement
+from node.store.database import Queries
+
+_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
+
+FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
+"""By file of queries; a long one has its twins in two modules."""
+
+_BY_TEXT: dict[str, Statement] = {
+    statement.text: statement for file in FILES for statement in file.statements.values()
+}
+
+
+def twin_of(query: str) -> Statement:
+    """The twin of a query, given as its text.
+
+    :raises LookupError: it has none.
+    """
+    found = _BY_TEXT.get(query)
+    if found is None:
+        msg = f"{_name_of(query)} has no twin in lead/simulation/memory"
+        raise LookupError(msg)
+    return found
+
+
+def _name_of(query: str) -> str:
+    for file in FILES:
+        for name, text in Queries(file.package, file.file).items():
+            if text == query:
+                return f"{file.file}.{name}"
+    return query

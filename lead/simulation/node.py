@@ -1,0 +1,287 @@
+"""One simulated host: the real service and lead of a node over a database in memory.
+
+A host keeps its tables, its clock and its place in the network. What runs on it (the service, its
+loops, requests it serves) is one process that can be killed at any await; a new start takes the
+service's own start-up path over the same tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from lead.negotiation import Terms
+from lead.planning.agenda import Limits
+from lead.service import Lead, Powers
+from lead.simulation.clock import SimulatedClock
+from lead.simulation.history import History
+from lead.simulation.launcher import SimulatedLauncher
+from lead.simulation.loop import Process, VirtualLoop
+from lead.simulation.memory.database import MemoryDatabase, Point
+from lead.simulation.network import Network, Service, SimulatedPeers
+from lead.simulation.scenario import Scenario
+from node.model import times
+from node.model.errors import ParleyError
+from node.model.wire.nodes import NodeCard
+from node.own import OwnNode
+from node.service import Means
+from node.settings import Settings
+from node.store import nodes, runs
+from node.trust.keys import NodeKey
+
+_LOOKS_AGAIN = times.SECOND
+"""How soon a hold whose lead gave no decision is looked at again."""
+
+
+class SimulatedSettings(Settings):
+    """Settings that come from the scenario and from nowhere else."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, not what the environment says."""
+        return (init_settings,)
+
+
+class SimulatedNode(Service):
+    """A node's service whose house-keeping follows due times."""
+
+    def __init__(self, host: Host, means: Means, database: MemoryDatabase) -> None:
+        """Nothing runs before :meth:`start`."""
+        super().__init__(host.settings, host.clock, database, host.key, means)
+        self.capabilities._which = _everything_installed  # noqa: SLF001 - as if all were installed
+        self._host = host
+        self._world = host.world
+        self._tables = database.tables
+        self._hold_made = asyncio.Event()
+        self.own = _Own(self)
+
+    def hold_served(self) -> None:
+        """A hold is made here: it will run out."""
+        self._hold_made.set()
+
+    async def _first_token(self, connection: Any) -> None:
+        """Nobody comes with a token."""
+
+    def _house_keeping(self) -> None:
+        keeping = (self._keep_holds, self._tend, self._clean)
+        self._loops += [asyncio.create_task(keep()) for keep in keeping]
+
+    async def _keep_holds(self) -> None:
+        """Settle holds when they run out, and until none is left that has."""
+        held = self._tables.exchanges.held
+        while True:
+            await self._quietly(self.holds.run_once)()
+            if not held:
+                self._hold_made.clear()
+                await self._hold_made.wait()
+            now = self.clock.now()
+            ends = min((hold.expires_at for hold in held.values()), default=now)
+            await self.clock.sleep(max(_LOOKS_AGAIN, ends - now) / times.SECOND)
+
+    async def _tend(self) -> None:
+        while True:
+            await self.clock.sleep(self._world.nodes.tend / times.SECOND)
+            await self._quietly(self._overdue)()
+
+    async def _clean(self) -> None:
+        every = max(times.HOUR, self._world.nodes.keep)
+        while True:
+            await self.clock.sleep(every / times.SECOND)
+            await self._quietly(self._purge)()
+
+    async def _purge(self) -> None:
+        before = self.clock.now() - self._world.nodes.keep
+        self._host.harvest(before)
+        async with self.database.transaction() as connection:
+            await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
+
+
+class _Own(OwnNode):
+    """The node as a participant of its own tasks."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        card = node.card
+        super().__init__(
+            card.identity, card.name, node.time_line, node.interest, node.consent, node.prospect
+        )
+        self._node = node
+
+    async def hold(self, exchange: UUID, request: Any) -> Any:
+        """Book for now."""
+        try:
+            return await super().hold(exchange, request)
+        finally:
+            self._node.hold_served()
+
+
+class Host:
+    """A simulated host."""
+
+    def __init__(
+        self,
+        name: str,
+        scenario: Scenario,
+        loop: VirtualLoop,
+        network: Network,
+        history: History,
+        point: Point | None,
+    ) -> None:
+        """Down, with empty tables. ``point`` is awaited before and after each statement."""
+        self.name = name
+        self.world = scenario
+        self.clock = SimulatedClock(loop)
+        self.key = key_of(name)
+        self.identity = self.key.identity
+        self.settings = _settings(name, scenario)
+        self.rng = random.Random(f"{scenario.seed} {name}")
+        self.process = Process(name)
+        self.service: Service | None = None
+        self.database = MemoryDatabase(point)
+        self.starts = 0
+        self.up_since = 0
+        url = f"http://{name}:8642"
+        self.card = NodeCard(
+            identity=self.identity, name=name, url=url, address=name, version="simulated"
+        )
+        self.broken: Callable[[SimulatedNode, Lead], None] | None = None
+        """For tests: what makes this node's program a faulty one."""
+        self.harvest: Callable[[int], None] = _nothing
+        """Told before runs that ended before an instant are deleted."""
+        self._loop = loop
+        self._network = network
+        self._history = history
+        network.place(self)
+
+    async def know(self, others: dict[str, Host]) -> None:
+        """Write the directory of all hosts into its tables; ``others`` by identity."""
+        self._peers = SimulatedPeers(self._network, self, {**others})
+        now = self.clock.now()
+        async with self.database.transaction() as connection:
+            await nodes.keep_self(connection, self.card, now)
+            for other in others.values():
+                if other is not self:
+                    await nodes.keep(connection, other.card, now)
+
+    def boot(self) -> asyncio.Task[None]:
+        """Start the services, as after a crash; done when others can reach it."""
+        self.starts += 1
+        self.process = Process(self.name)
+        return self.process.start(self._start(), f"start {self.name}")
+
+    async def _start(self) -> None:
+        poll_s = self.world.nodes.poll / times.SECOND
+        means = Means(
+            peers=self._peers,
+            launcher=partial(SimulatedLauncher, node=self.name, history=self._history),
+            rng=self.rng,
+            new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
+            poll_s=poll_s,
+        )
+        node = SimulatedNode(self, means, self.database)
+        lead = self._lead(node, poll_s)
+        if self.broken is not None:
+            self.broken(node, lead)
+        node.also_tell(lead.heard)
+        await node.start()
+        self.service = node
+        self.up_since = self._loop.now
+        await lead.start()
+
+    def _lead(self, node: SimulatedNode, poll_s: float) -> Lead:
+        settings = self.settings
+
+        def choose_tool(
+            test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
+        ) -> tuple[str, int]:
+            tool = node.capabilities.choose(test, preferred, offers)
+            parsed = node.capabilities.spec(node.capabilities.test(test), spec)
+            return tool.name, tool.duration(parsed)
+
+        return Lead(
+            self.database,
+            self.clock,
+            Limits(settings.horizon, settings.start_margin, settings.batch),
+            Terms(settings.hold_life, settings.clock_limit),
+            Powers(
+                participant_of=node.participant,
+                others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
+                choose_tool=choose_tool,
+                refuse_task=node.ending.refuse_task,
+                lose_run=node.ending.lose_run,
+                drop_run=node.ending.drop_run,
+            ),
+            owner=f"{self.name} {self.starts}",
+            workers=settings.workers,
+            lease=settings.lease,
+            rng=self.rng,
+            poll_s=poll_s,
+            compare_every_s=(self.world.nodes.compare or times.LONGEST) / times.SECOND,
+        )
+
+    def crash(self) -> None:
+        """As by kill -9: what is in the tables stays, everything else is gone."""
+        self.service = None
+        self.database = self.database.survivor()
+        self.process.kill()
+        self._history.crashed(self.name)
+
+    async def try_as_user(self, action: Callable[[Service], Awaitable[Any]]) -> ParleyError | None:
+        """Let a user of this host do something; what the user is told if it is not possible."""
+        service = self.service
+        if service is None:
+            return ParleyError("the node is down")
+        try:
+            await self.process.start(_awaited(action(service)))
+        except ParleyError as error:
+            return error
+        except asyncio.CancelledError:
+            return ParleyError("the node went down")
+        return None
+
+
+async def _awaited(action: Awaitable[Any]) -> Any:
+    return await action
+
+
+def _nothing(_instant: int) -> None:
+    """Nobody asked for it."""
+
+
+def key_of(name: str) -> NodeKey:
+    """The same key for the same name, always."""
+    secret = hashlib.sha256(f"simulated {name}".encode()).digest()
+    return NodeKey(Ed25519PrivateKey.from_private_bytes(secret))
+
+
+def _everything_installed(program: str) -> str:
+    return f"/usr/bin/{program}"
+
+
+def _settings(name: str, scenario: Scenario) -> SimulatedSettings:
+    terms = scenario.nodes
+    return SimulatedSettings(
+        name=name,
+        horizon=terms.horizon,
+        workers=terms.workers,
+        batch=terms.batch,
+        hold_life=terms.hold_life,
+        lease=terms.lease,
+        start_margin=terms.start_margin,
+        clock_limit=terms.clock_limit,
+        peer_timeout=scenario.network.time_limit,
+        part_grace=terms.part_grace,
+    )

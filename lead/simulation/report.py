@@ -1,0 +1,144 @@
+"""What came of a simulated world: for people a table, for programs a document.
+
+The same seed gives the same report, byte for byte: nothing in it depends on the host, the time of
+day or the order of a set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING
+
+from lead.simulation import invariants
+from lead.simulation.history import alike
+from node.model.wire.fields import Document
+
+if TYPE_CHECKING:
+    from lead.simulation.world import World
+
+_FULLEST = 5
+_REASONS_MAX = 30
+
+
+class Reason(Document):
+    """Why some slots have no result."""
+
+    state: str
+    reason: str
+    slots: int
+
+
+class Occupancy(Document):
+    """The share of the time that nodes spent measuring, for one scheduling class."""
+
+    scheduling_class: str
+    least: float
+    median: float
+    most: float
+
+
+class Fullest(Document):
+    """One of the busiest nodes; a second in which two runs were measured counts twice."""
+
+    node: str
+    share: float
+
+
+class Report(Document):
+    """What came of a simulated world."""
+
+    title: str
+    seed: int
+    days: float
+    nodes: int
+    tasks: int
+    refused_tasks: int
+    promised: int
+    delivered: int
+    not_delivered: tuple[Reason, ...]
+    displaced: int
+    displaced_and_delivered: int
+    occupancy: tuple[Occupancy, ...]
+    fullest: tuple[Fullest, ...]
+    messages: dict[str, int]
+    messages_lost: int
+    messages_per_run: float
+    faults: dict[str, int]
+    repaired_differences: int
+    invariants: tuple[str, ...]
+    violations: tuple[str, ...]
+
+
+def report_of(world: World) -> Report:
+    """Count what the history and the tables of a world have."""
+    history = world.history
+    reasons: Counter[tuple[str, str]] = Counter()
+    promised = delivered = 0
+    for slots in history.slots.values():
+        for became in slots.values():
+            promised += 1
+            if isinstance(became, int):
+                delivered += 1
+            else:
+                reasons[became[1], alike(became[2])] += 1
+    sent = world.network.sent
+    return Report(
+        title=world.scenario.title,
+        seed=world.scenario.seed,
+        days=world.scenario.days,
+        nodes=len(world.hosts),
+        tasks=world.created,
+        refused_tasks=world.refused,
+        promised=promised,
+        delivered=delivered,
+        not_delivered=_reasons(reasons),
+        displaced=len(history.displaced),
+        displaced_and_delivered=sum(
+            isinstance(history.slots[task].get(slot), int)
+            for task, slot in history.displaced.values()
+        ),
+        occupancy=_occupancy(world),
+        fullest=_fullest(world),
+        messages={what: sent[what] for what in sorted(sent)},
+        messages_lost=world.network.lost,
+        messages_per_run=round(sum(sent.values()) / max(1, delivered), 3),
+        faults={kind: history.faults[kind] for kind in sorted(history.faults)},
+        repaired_differences=history.repaired,
+        invariants=invariants.NAMES,
+        violations=tuple(history.violations),
+    )
+
+
+def _reasons(counted: Counter[tuple[str, str]]) -> tuple[Reason, ...]:
+    ordered = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
+    shown = [Reason(state=s, reason=r, slots=n) for (s, r), n in ordered[:_REASONS_MAX]]
+    if rest := ordered[_REASONS_MAX:]:
+        slots = sum(number for _, number in rest)
+        shown.append(Reason(state="", reason=f"{len(rest)} other reasons", slots=slots))
+    return tuple(shown)
+
+
+def _occupancy(world: World) -> tuple[Occupancy, ...]:
+    found = []
+    occupied = world.history.occupied
+    for kind in sorted({kind for by_class in occupied.values() for kind in by_class}):
+        shares = [occupied[h.name][kind] / world.scenario.duration for h in world.hosts]
+        found.append(
+            Occupancy(
+                scheduling_class=kind,
+                least=round(min(shares), 4),
+                median=round(median(shares), 4),
+                most=round(max(shares), 4),
+            )
+        )
+    return tuple(found)
+
+
+def _fullest(world: World) -> tuple[Fullest, ...]:
+    shares = [
+        (sum(world.history.occupied[h.name].values()) / world.scenario.duration, number, h.name)
+        for number, h in enumerate(world.hosts)
+    ]
+    shares.sort(key=lambda entry: (-entry[0], entry[1]))
+    return tuple(Fullest(node=name, share=round(s, 4)) for s, _, name in shares[:_FULLEST])

@@ -1,0 +1,195 @@
+"""``parley simulate``: a whole world of nodes in virtual time, on this host, without a node.
+
+Report on standard output, progress on standard error. The same scenario and seed give the same
+report, byte for byte. A broken promise is a fault of the program: exit code 8, with the command
+that plays the same world again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import INTERRUPTED, report
+from node.cli.invocation import Invocation, global_options
+from node.cli.output import Column, Kind, Output, Record, aligned, pairs
+from node.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from lead.simulation.scenario import Scenario
+
+_BROKEN = 8
+
+SCENARIO = Kind(
+    columns=(
+        Column("name", lambda scenario: scenario["name"], whole=True),
+        Column("nodes", lambda scenario: str(scenario["nodes"])),
+        Column("days", lambda scenario: f"{scenario['days']:g}"),
+        Column("what", lambda scenario: scenario["title"]),
+    ),
+    fields=("name", "nodes", "days", "title"),
+    empty="",
+    key="name",
+)
+
+REPORT = Kind(
+    columns=(Column("delivered", lambda report: str(report["delivered"])),),
+    fields=("seed", "days", "nodes", "tasks", "promised", "delivered", "displaced"),
+    empty="",
+    key="seed",
+)
+
+
+@click.command("simulate")
+@click.argument("scenario", required=False)
+@click.option("--seed", type=click.IntRange(0), help="Another world of the same kind.")
+@click.option("--days", type=click.FloatRange(0, 366, min_open=True), help="How long; 0.5 is 12 h.")
+@click.option("--list", "listing", is_flag=True, help="The scenarios that come with the program.")
+@click.option("--show", is_flag=True, help="Print the scenario's file, to start your own from.")
+@global_options
+@click.pass_context
+def simulate(  # one parameter for each option
+    context: click.Context,
+    scenario: str | None,
+    seed: int | None,
+    days: float | None,
+    listing: bool,
+    show: bool,
+) -> None:
+    """Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered."""
+    from node.model.errors import ParleyError
+
+    invocation = context.ensure_object(Invocation)
+    try:
+        if listing:
+            _list(invocation)
+        elif scenario is None:
+            raise click.UsageError("which scenario? parley simulate --list names some")
+        elif show:
+            _show(scenario)
+        else:
+            context.exit(_simulate(scenario, seed, days, invocation))
+    except ParleyError as error:
+        context.exit(report(error, invocation))
+    except KeyboardInterrupt:
+        context.exit(INTERRUPTED)
+
+
+def _list(invocation: Invocation) -> None:
+    from lead.simulation.scenario import built_in
+
+    records = [
+        {"name": name, "nodes": s.nodes.count, "days": s.days, "title": s.title}
+        for name, s in built_in().items()
+    ]
+    Output(invocation.output, invocation.picked).many(records, SCENARIO)
+
+
+def _show(name: str) -> None:
+    from lead.simulation.scenario import built_in_text, named
+
+    named(name)  # says what is wrong with the name
+    click.echo(built_in_text(name), nl=False)
+
+
+def _simulate(name: str, seed: int | None, days: float | None, invocation: Invocation) -> int:
+    from lead.simulation.scenario import named
+    from lead.simulation.world import simulate
+
+    scenario = _with_options(named(name), seed, days)
+    progress = Progress(quiet=invocation.quiet)
+
+    def tell(share: float, world: Any) -> None:
+        if progress.terminal:
+            sent = sum(world.network.sent.values())
+            progress.status(f"{share:4.0%} simulated, {sent:,} messages", "simulating")
+
+    try:
+        done = simulate(scenario, progress=tell).model_dump(mode="json")
+    finally:
+        progress.clear()
+    Output(invocation.output, invocation.picked).one(done, REPORT, report_view)
+    if not done["violations"]:
+        return 0
+    again = f"parley simulate {shlex.quote(name)} --seed {scenario.seed} --days {scenario.days:g}"
+    sys.stderr.write(f"✗ a promise was broken with seed {scenario.seed}\n  again with: {again}\n")
+    return _BROKEN
+
+
+def _with_options(scenario: Scenario, seed: int | None, days: float | None) -> Scenario:
+    given: dict[str, Any] = {"seed": seed, "days": days}
+    return scenario.model_copy(update={k: v for k, v in given.items() if v is not None})
+
+
+def report_view(done: Record) -> str:
+    """The report for a person."""
+    promised, delivered = done["promised"], done["delivered"]
+    share = f" ({delivered / promised:.2%})" if promised else ""
+    lines = [
+        done["title"],
+        "",
+        pairs(
+            [
+                ("seed", str(done["seed"])),
+                ("simulated", f"{done['days']:g} days, {done['nodes']} nodes"),
+                ("tasks", _tasks(done)),
+                ("promised", f"{promised:,} runs"),
+                ("delivered", f"{delivered:,}{share}"),
+                ("displaced", _displaced(done)),
+                ("messages", _messages(done)),
+                ("faults", ", ".join(f"{n} {kind}" for kind, n in done["faults"].items())),
+                ("repaired", _repaired(done)),
+            ]
+        ),
+    ]
+    if done["not_delivered"]:
+        lines += ["", "Not delivered", _not_delivered(done)]
+    if done["occupancy"]:
+        lines += ["", "Share of the time that the nodes measured", _occupancy(done)]
+    return "\n".join([*lines, "", _verdict(done)])
+
+
+def _tasks(done: Record) -> str:
+    refused = f", {done['refused_tasks']:,} refused" if done["refused_tasks"] else ""
+    return f"{done['tasks']:,}{refused}"
+
+
+def _displaced(done: Record) -> str:
+    if not done["displaced"]:
+        return "0"
+    return f"{done['displaced']:,}, {done['displaced_and_delivered']:,} of them delivered later"
+
+
+def _messages(done: Record) -> str:
+    total = sum(done["messages"].values())
+    return f"{total:,}, {done['messages_per_run']:g} for each delivered run"
+
+
+def _repaired(done: Record) -> str:
+    count = done["repaired_differences"]
+    return f"{count} differences between a lead and a participant" if count else ""
+
+
+def _not_delivered(done: Record) -> str:
+    rows = [[f"{r['slots']:,}", r["state"], r["reason"]] for r in done["not_delivered"]]
+    return aligned(rows, "  ")
+
+
+def _occupancy(done: Record) -> str:
+    head = ["class", "least", "median", "most"]
+    rows = [
+        [o["scheduling_class"], f"{o['least']:.1%}", f"{o['median']:.1%}", f"{o['most']:.1%}"]
+        for o in done["occupancy"]
+    ]
+    fullest = ", ".join(f"{f['node']} {f['share']:.1%}" for f in done["fullest"])
+    return f"{aligned([head, *rows], '  ')}\n  fullest: {fullest}"
+
+
+def _verdict(done: Record) -> str:
+    if done["violations"]:
+        broken = [f"  ✗ {violation}" for violation in done["violations"]]
+        return "\n".join(["Broken promises", *broken])
+    return "\n".join(["Checked, and it holds", *(f"  ✓ {name}" for name in done["invariants"])])

@@ -1,0 +1,159 @@
+"""The databases of a node, the real one and the one in memory, are one to those who use them.
+
+What nodes ask of their databases in the course of a troubled life is recorded, and played to both,
+as it was and disturbed: the answers must be the same, and at the end the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from inspect import signature
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from lead.simulation.memory import MemoryDatabase
+from lead.simulation.memory.statements import Twins
+from lead.simulation.memory.twins import FILES
+from node.model import times
+from node.store.database import (
+    CHANNEL,
+    Database,
+    Notice,
+    PostgresConnection,
+    PostgresDatabase,
+    parse_notice,
+)
+from tests.clocks import ManualClock
+from tests.lives import Life, acts
+from tests.recorded import (
+    ROWS,
+    TABLES,
+    Recorder,
+    Transaction,
+    column_names,
+    contents,
+    disturbed,
+    play_to_both,
+    stored,
+)
+from tests.worlds import World
+
+CLEAR = """
+DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
+DELETE FROM outbox;
+ALTER TABLE outbox ALTER COLUMN id RESTART; ALTER TABLE decision ALTER COLUMN id RESTART;
+"""
+COLUMNS = """
+SELECT tables.table_name, columns.column_name
+FROM information_schema.tables
+INNER JOIN information_schema.columns USING (table_schema, table_name)
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> 'schema_version'
+    AND is_generated = 'NEVER'
+"""
+SEEDS = range(5)
+ACTS = 60
+SEEDS_MAX = 30
+
+
+async def recorded(seed: int) -> list[list[Transaction]]:
+    """What each of three nodes asked of its database."""
+    recorders: list[Recorder] = []
+
+    async def lend(size: int) -> Database:
+        recorders.append(Recorder())
+        return recorders[-1]
+
+    with tempfile.TemporaryDirectory() as directory, capture_logs():
+        async with World(lend, ManualClock(), Path(directory)) as world:
+            for name in ("a", "b", "c"):
+                await world.site(name, horizon=6 * times.HOUR)
+            await Life(world).live(acts(Random(seed), ACTS))
+    return [recorder.asked for recorder in recorders]
+
+
+async def same(database: PostgresDatabase, transactions: list[Transaction]) -> None:
+    """Both give the same answers, tell the same, and hold the same in the end."""
+    memory = MemoryDatabase()
+    told_by_memory: list[Notice] = []
+    listening = asyncio.create_task(memory.listen(told_by_memory.append, ManualClock()))
+    async with database.connection() as real, told(real) as told_by_real:
+        await real.execute(CLEAR)
+        told_by_real.clear()
+        for transaction in transactions:
+            await play_to_both(real, memory, transaction)
+        expected, found = await stored(real), contents(memory.tables)
+    listening.cancel()
+    for name in TABLES:
+        assert found[name] == expected[name], name
+    assert Counter(told_by_memory[1:]) == Counter(told_by_real)
+
+
+@asynccontextmanager
+async def told(real: PostgresConnection) -> AsyncIterator[list[Notice]]:
+    """What is notified on a connection."""
+    notices: list[Notice] = []
+
+    def heard(*said: object) -> None:
+        notices.append(parse_notice(str(said[-1])))
+
+    await real.add_listener(CHANNEL, heard)
+    yield notices
+    await real.remove_listener(CHANNEL, heard)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_life(database: PostgresDatabase, seed: int) -> None:
+    """Whatever three nodes live through, their databases say the same."""
+    for asked in await recorded(seed):
+        await same(database, asked)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_disturbed_life(database: PostgresDatabase, seed: int) -> None:
+    """So they do when statements are missing, taken back, or come at another time, too."""
+    rng = Random(seed)
+    for asked in await recorded(1000 + seed):
+        await same(database, disturbed(asked, rng))
+
+
+async def test_every_twin_is_tried() -> None:
+    """There is no query with a twin that no life asks."""
+    twins = {
+        statement.text: statement.name for file in FILES for statement in file.statements.values()
+    }
+    for seed in count():
+        for query in {q for asked in await recorded(seed) for t in asked for q, _ in t.statements}:
+            twins.pop(query, None)
+        if not twins or seed == SEEDS_MAX:
+            break
+    assert sorted(twins.values()) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.file)
+async def test_parameters_and_columns(database: PostgresDatabase, file: Twins) -> None:
+    """A twin has as many parameters as its query, and answers with the same columns."""
+    async with database.connection() as real:
+        for name, statement in file.statements.items():
+            prepared = await real.prepare(statement.text)
+            columns = tuple(attribute.name for attribute in prepared.get_attributes())
+            parameters = len(signature(statement.twin).parameters) - 1
+            assert (columns, len(prepared.get_parameters())) == (statement.columns, parameters), (
+                name
+            )
+
+
+async def test_rows_are_those_of_the_schema(database: PostgresDatabase) -> None:
+    """A row in memory has the columns of its table, and every table has rows in memory."""
+    async with database.connection() as real:
+        found: dict[str, set[str]] = {}
+        for table, column in await real.fetch(COLUMNS):
+            found.setdefault(table, set()).add(column)
+    assert found == {table: set(column_names(row)) for table, row in ROWS.items()}

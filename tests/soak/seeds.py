@@ -1,0 +1,64 @@
+"""Plays seeds of a scenario in several processes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+
+from lead.simulation.scenario import named
+from lead.simulation.world import simulate
+
+_BATCH = 10
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    counts: dict[str, int]
+
+
+def play(scenario: str, seed: int) -> Outcome:
+    """One world."""
+    try:
+        report = simulate(named(scenario).model_copy(update={"seed": seed}))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the seed's outcome
+        none = {"promised": 0, "delivered": 0, "messages": 0, "faults": 0}
+        return Outcome(seed, (f"the simulation ended: {error!r}",), none)
+    counts = {
+        "promised": report.promised,
+        "delivered": report.delivered,
+        "messages": sum(report.messages.values()),
+        "faults": sum(report.faults.values()),
+    }
+    return Outcome(seed, report.violations, counts)
+
+
+def _play_all(scenario: str, seeds: list[int]) -> list[Outcome]:
+    gc.disable()  # a world is small; collecting once after it is quicker than all the time
+    outcomes = [play(scenario, seed) for seed in seeds]
+    gc.collect()
+    return outcomes
+
+
+def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+    """Play all of them, a few at a time; outcomes as they come."""
+    left = iter(seeds)
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting: set[Future[list[Outcome]]] = set()
+        try:
+            while True:
+                while len(waiting) < 2 * jobs and (batch := list(islice(left, _BATCH))):
+                    waiting.add(pool.submit(_play_all, scenario, batch))
+                if not waiting:
+                    return
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,98 @@
+"""Programs that are broken on purpose: the checks must find each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from lead.service import Lead
+from lead.simulation.memory import bookings, twins
+from lead.simulation.memory.rows import Run
+from lead.simulation.memory.statements import Answer
+from lead.simulation.memory.tables import Tables
+from lead.simulation.node import SimulatedNode
+
+
+def check_then_insert(node: SimulatedNode, _lead: Lead) -> None:
+    """No constraint in the database: what a proposal said is believed when it is booked."""
+    node._tables.runs.in_the_way = _nothing  # type: ignore[method-assign]
+
+
+def _nothing(run: Run) -> bool:
+    """Whatever the run is, nothing is in its way."""
+    return False
+
+
+def no_presumed_abort(node: SimulatedNode, _lead: Lead) -> None:
+    """A hold whose lead says nothing stays."""
+
+    async def wait_on() -> int:
+        return 0
+
+    node.holds.run_once = wait_on  # type: ignore[method-assign]
+
+
+def no_reconciliation(_node: SimulatedNode, lead: Lead) -> None:
+    """Lead and participants never compare what they have."""
+
+    async def sleep_on() -> None:
+        await asyncio.Event().wait()
+
+    lead._reconciler.run = sleep_on  # type: ignore[method-assign]
+
+
+def as_it_is(_node: SimulatedNode, _lead: Lead) -> None:
+    """Nothing about the objects is broken."""
+
+
+@contextmanager
+def committed_whatever_it_is() -> Iterator[None]:
+    """``decide_exchanges`` without ``AND state = 'held'``: what was dropped meanwhile is kept."""
+    real = bookings.TWINS.statements["decide_exchanges"]
+
+    def decide(
+        tables: Tables, exchanges: Sequence[UUID], commits: Sequence[bool], *others: Any
+    ) -> Answer:
+        for exchange, commit in zip(exchanges, commits, strict=True):
+            row = tables.exchanges.rows.get(exchange)
+            if commit and row is not None and row.state == "released":
+                tables.exchanges.change(row, state="held")
+        answered: Answer = real.twin(tables, exchanges, commits, *others)
+        return answered
+
+    twins._BY_TEXT[real.text] = replace(real, twin=decide)
+    try:
+        yield
+    finally:
+        twins._BY_TEXT[real.text] = real
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A broken program, and by which words the checks should say so."""
+
+    name: str
+    broken: Callable[[SimulatedNode, Lead], None]
+    says: str
+    patched: Callable[[], AbstractContextManager[None]] = nullcontext
+    faults: dict[str, Any] | None = None
+
+
+VARIANTS = (
+    Variant("check then insert", check_then_insert, "for the same time"),
+    Variant("no presumed abort", no_presumed_abort, "still holds exchange"),
+    Variant(
+        "no reconciliation", no_reconciliation, "does not have run", faults={"forgotten_runs": 40}
+    ),
+    Variant(
+        "no re-check of state",
+        as_it_is,
+        "although nothing was lost",
+        committed_whatever_it_is,
+        {"forgotten_runs": 0, "cuts": 200},
+    ),
+)

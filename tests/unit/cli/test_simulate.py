@@ -1,0 +1,136 @@
+"""``parley simulate`` as its users see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lead.simulation.history import History
+from node.cli.main import parley
+
+WORLD = """
+days = 0.02
+[nodes]
+count = 3
+horizon = "PT30M"
+[[tasks]]
+length = "PT10S"
+every = "PT5M"
+slip = "PT2M"
+[network]
+loss = 0.05
+[faults]
+crashes = 20
+cuts = 10
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world's file."""
+    path = tmp_path_factory.mktemp("worlds") / "world.toml"
+    path.write_text(WORLD)
+    return path
+
+
+def simulated(*words: object) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(parley, ["simulate", *map(str, words)])
+
+
+def report(*words: object) -> dict[str, Any]:
+    """Its report, for programs."""
+    told = simulated(*words, "-o", "json")
+    assert told.exit_code == 0, told.output
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def test_the_report_counts_every_slot(world: Path) -> None:
+    """What was promised is delivered, or has a reason."""
+    done = report(world)
+    lost = sum(reason["slots"] for reason in done["not_delivered"])
+    assert done["promised"] == done["delivered"] + lost > 0
+    assert done["violations"] == []
+    assert done["messages"]["proposals"] > 0
+
+
+def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
+    """Byte for byte, whatever the order of sets and hashes is."""
+    argv = [sys.executable, "-m", "node.cli.main", "simulate", str(world), "--seed", "7"]
+    told = {
+        subprocess.run(
+            [*argv, "-o", form],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PARLEY_HORIZON": "PT1H"},
+        ).stdout
+        for form in ("json", "table")
+        for seed in ("0", "1", "4711")
+    }
+    assert len(told) == 2
+
+
+def test_another_seed_is_another_world(world: Path) -> None:
+    """The seed can be given, and so can the days."""
+    one, other = report(world, "--seed", 1), report(world, "--seed", 2)
+    assert one["messages"] != other["messages"]
+    assert report(world, "--days", 0.01)["promised"] < one["promised"]
+
+
+def test_people_get_a_table(world: Path) -> None:
+    """It says what was promised, delivered, and checked."""
+    told = simulated(world, "-o", "table")
+    assert told.exit_code == 0
+    assert "delivered" in told.stdout
+    assert "✓ no forbidden overlap on any node" in told.stdout
+
+
+def test_a_broken_promise_says_how_to_see_it_again(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 8, the promise, and the command that plays the same world again."""
+    monkeypatch.setattr(History, "begins", lambda self, *_: self.violated("two at once"))
+    told = simulated(world, "--seed", 5, "-o", "table")
+    assert told.exit_code == 8
+    assert "✗ two at once" in told.stdout
+    assert f"again with: parley simulate {world} --seed 5 --days 0.02" in told.stderr
+
+
+def test_the_scenarios_are_listed_and_shown() -> None:
+    """Each name can be shown as a file to start one's own from."""
+    told = simulated("--list", "-o", "json")
+    names = [record["name"] for record in json.loads(told.stdout)]
+    assert names == ["contention", "faults", "mesh", "small"]
+    assert all("title = " in simulated(name, "--show").stdout for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "which scenario?"),
+        (("mehs",), 6, "there is no scenario 'mehs'"),
+        (("mesh", "--days", "0"), 2, "--days"),
+    ],
+)
+def test_what_is_wrong_is_said(words: tuple[str, ...], code: int, said: str) -> None:
+    """With the exit code that all commands have for it."""
+    told = simulated(*words)
+    assert told.exit_code == code
+    assert said in told.stderr
+
+
+def test_a_wrong_field_is_said(tmp_path: Path) -> None:
+    """By its place in the document."""
+    path = tmp_path / "wrong.toml"
+    path.write_text("[network]\nloss = 7\n")
+    told = simulated(path)
+    assert told.exit_code == 2
+    assert "/network/loss" in told.stderr

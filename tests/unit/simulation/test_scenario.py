@@ -1,0 +1,87 @@
+"""The document that describes a world."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from lead.simulation.faults import drawn
+from lead.simulation.scenario import Scenario, built_in, named, parsed
+from lead.simulation.world import wishes
+from node.model.errors import InvalidDocument, MalformedRequest, NotFound
+from node.model.times import DAY, HOUR
+
+
+def test_those_that_come_with_the_program_are_sound() -> None:
+    """Each has a title and something to do."""
+    found = built_in()
+    assert {"contention", "faults", "mesh", "small"} <= set(found)
+    assert all(scenario.title and scenario.tasks for scenario in found.values())
+
+
+def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
+    """The same scenario, written in either."""
+    toml, text = tmp_path / "a.toml", tmp_path / "a.json"
+    toml.write_text('days = 2\n[nodes]\ncount = 3\nhorizon = "PT6H"\n')
+    text.write_text(json.dumps({"days": 2, "nodes": {"count": 3, "horizon": "PT6H"}}))
+    assert named(str(toml)) == named(str(text))
+    assert named(str(toml)).nodes.horizon == 6 * HOUR
+    assert named(str(toml)).duration == 2 * DAY
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    """Whoever mistypes reads what there is."""
+    with pytest.raises(NotFound, match="contention, faults, mesh, small; a file ends in"):
+        named("mehs")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Its name and the reason are said."""
+    with pytest.raises(NotFound, match="cannot be read: No such file"):
+        named(str(tmp_path / "none.toml"))
+
+
+def test_a_broken_file_says_where() -> None:
+    """What the parser found is passed on."""
+    with pytest.raises(MalformedRequest, match="not TOML: Invalid value"):
+        parsed("days = ", ".toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        ("day = 1", "/day"),
+        ("[nodes]\ncount = 0", "/nodes/count"),
+        ("[network]\nloss = 2", "/network/loss"),
+        ('[network]\ndelay = ["PT1S", "PT0.1S"]', "/network"),
+        ('[[tasks]]\nclass = "loud"', "/tasks/0/class"),
+        ('[[tasks]]\nlength = "PT1H"\nevery = "PT1M"', "/tasks/0"),
+        ('[[tasks]]\nbetween = "random"\nsize = 9', ""),
+    ],
+)
+def test_a_wrong_field_is_named(text: str, pointer: str) -> None:
+    """Each fault has a pointer to its field."""
+    with pytest.raises(InvalidDocument) as caught:
+        parsed(text, ".toml")
+    assert caught.value.faults[0].pointer == pointer
+
+
+def test_a_mesh_has_every_pair_once() -> None:
+    """Each pair has one task, and every node leads its share of them."""
+    asked = wishes(Scenario.model_validate({"nodes": {"count": 10}, "tasks": [{}]}))
+    pairs = {tuple(wish.document.test.spec["participants"]) for wish in asked}
+    assert len(asked) == len(pairs) == 45
+    leads = [wish.lead for wish in asked]
+    assert all(3 <= leads.count(node) <= 6 for node in range(10))
+
+
+def test_a_seed_draws_the_same_world() -> None:
+    """Wishes and faults depend on the seed and on nothing else; another seed is another world."""
+    faults = named("faults")
+    again = named("faults")
+    other = faults.model_copy(update={"seed": 2})
+    assert wishes(faults) == wishes(again) != wishes(other)
+    assert drawn(faults, Random(1)) == drawn(again, Random(1)) != drawn(faults, Random(2))
