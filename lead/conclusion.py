@@ -64,7 +64,11 @@ class Conclusions:
         self._delivery = delivery
         self._rng = rng
         self._gathering: Gathering[Concluded, list[Letter]] = Gathering(
-            self._conclude_all, weight=lambda each: len(each[0].exchange.runs), weight_max=8192
+            self._conclude_all,
+            weight=lambda each: len(each[0].exchange.runs),
+            weight_max=8192,
+            # A task may have been taken from a worker that is not done: one of them is to be heard.
+            apart=lambda each: (each[0].claimed.task,),
         )
 
     async def conclude(self, attempt: Attempt, participants: Sequence[Participant]) -> None:
@@ -171,7 +175,9 @@ def _following(
     regular = plan_next_at(
         attempt.recurrence, claimed.duration, asked, attempt.limits, len(unplaced), now
     )
-    nominals = [slot.nominal for slot in (*unplaced, *asked.beyond)]
+    done = {slot.nominal for slot in (*asked.slots, *asked.too_late)}
+    nominals = [slot.nominal for slot in unplaced]
+    nominals += [slot.slot for slot in attempt.waiting if slot.slot not in done]
     if asked.next_slot is not None:
         nominals.append(asked.next_slot)
     following = Following(

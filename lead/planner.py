@@ -72,7 +72,7 @@ class Planner:
         self._choose_tool = choose_tool
         self._refuse_task = refuse_task
         self._rng = rng
-        self._standings = Gathering(self._standings_of)
+        self._standings = Gathering(self._standings_of, apart=lambda claimed: (claimed.task,))
 
     async def plan(self, claimed: Claim) -> None:
         """Plan a task up to the horizon; nothing is left undone without a stored reason."""
@@ -105,6 +105,8 @@ class Planner:
         if silence is not None and outcome in {"unreachable", "no answer"}:
             attempt.exchange.fail(silence[1].in_words(), outcome)
         await self._conclusions.conclude(replace(attempt, silence=silence), participants)
+        if silence is not None:
+            self._reach.came_to_wait(silence[0])
 
     async def _attempt(
         self, claimed: Claim, participants: Sequence[Participant], missing: str | None
@@ -216,7 +218,7 @@ class Planner:
             claimed = self._with_tool(claimed)
         except ToolUnavailable as error:
             refusals.append(error.detail)
-        async with self._database.connection() as connection:
+        async with self._database.transaction() as connection:
             if not await planning.set_participants(connection, claimed, claimed.participants):
                 return None, None
         if refusals:

@@ -107,6 +107,11 @@ class Reach:
         if identity in self._silences:
             self._put_off[identity] = self._silences[identity].ask_at
 
+    def came_to_wait(self, identity: str) -> None:
+        """A task has come to wait for its answer; if it gave one by now the task must learn it."""
+        if identity not in self._silences:
+            self._answered.add(identity)
+
     def closed(self) -> list[str]:
         """Of those, the ones that nobody may ask now."""
         now = self._clock.now()

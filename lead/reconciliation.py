@@ -13,11 +13,12 @@ from uuid import UUID
 import structlog
 
 from lead.store import planning
+from lead.store.planning import Page
 from node.clock import Clock
 from node.model import times
 from node.model.digests import fingerprint
 from node.model.errors import ParleyError
-from node.model.wire.participants import Differences, Digest, DigestRequest
+from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
 from node.store.database import Database
 
 EVERY_S = 600.0
@@ -73,21 +74,37 @@ class Reconciler:
                 except Exception:
                     log.exception("not compared", node=other.name)
 
-    async def run_once(self, other: Comparable) -> int:
-        """Compare with one node; how many runs were repaired."""
+    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
+        """Compare with one node, so many tasks in one message; how many runs were repaired."""
+        repaired, after = 0, UUID(int=0)
+        while True:
+            compared, done = await self._compare(other, Page(after, together))
+            repaired += done
+            if len(compared) < together:
+                break
+            after = compared[-1]
+        if repaired:
+            log.warning("repaired differences", node=other.name, runs=repaired)
+        return repaired
+
+    async def _compare(self, other: Comparable, page: Page) -> tuple[list[UUID], int]:
+        """A page of tasks; which ones, and how many runs were repaired."""
         now = self._clock.now()
         since = now + SETTLED
         until = since + self._horizon
         async with self._database.connection() as connection:
-            ours = await planning.digests(connection, other.identity, since, until, now - SETTLED)
+            ours = await planning.digests(
+                connection, other.identity, since, until, now - SETTLED, page
+            )
         if not ours:
-            return 0
+            return [], 0
         digests = tuple(
             Digest(task=task, state=state, count=len(runs), fingerprint=fingerprint(runs))
             for task, state, runs in ours
         )
         answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
-        return await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        repaired = await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        return [task for task, _, _ in ours], repaired
 
     async def _repair(
         self, other: Comparable, ours: dict[UUID, set[UUID]], answered: Differences
@@ -102,6 +119,4 @@ class Reconciler:
             for run in sorted(runs - ours.get(task, set())):
                 await self._drop_run(other.identity, run, "its lead does not have it any more")
                 repaired += 1
-        if repaired:
-            log.warning("repaired differences", node=other.name, runs=repaired)
         return repaired

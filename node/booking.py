@@ -32,6 +32,7 @@ from node.model.timeline import (
 )
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
+    RUNS_TOLD_MAX,
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
@@ -82,7 +83,7 @@ class TimeLine:
             self._hold_all,
             weight=lambda hold: len(hold.request.runs),
             weight_max=_RUNS_AT_ONCE,
-            apart=lambda hold: (hold.exchange, hold.request.task),
+            apart=lambda hold: (hold.exchange, hold.request.task, *hold.runs),
         )
         self._rulings = Gathering(
             self._rule_all,
@@ -115,9 +116,7 @@ class TimeLine:
                 for question, each in zip(questions, free, strict=True)
                 for index in each.without
             ]
-            there = []
-            if full:
-                there = await bookings.blocking_runs(connection, full, fixed_before)
+            there = await bookings.blocking_runs(connection, full, fixed_before) if full else []
         return [
             _proposal(question, each, obstacles(question, each.without, there), now)
             for question, each in zip(questions, free, strict=True)
@@ -177,9 +176,7 @@ class TimeLine:
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
         led = [(run, task) for hold, task in fresh if task.led_here for run in hold.request.runs]
-        waited = {}
-        if led:
-            waited = await bookings.take_waiting(connection, [run.run for run, _ in led])
+        waited = await bookings.take_waiting(connection, [run.run for run, _ in led]) if led else {}
         held = await bookings.book(connection, wanted, now)
         if back := [
             (run, task.task, waited[run.run])
@@ -289,7 +286,7 @@ class TimeLine:
         if releases := [ruling for ruling in rulings if ruling.commit is None]:
             await bookings.refuse(connection, releases, now)
         decided = await bookings.decide(connection, rulings, now)
-        keep = [run for ruling in rulings if ruling.commit for run in ruling.commit.runs]
+        keep = [(r.exchange, run) for r in rulings if r.commit for run in r.commit.runs]
         dropped = []
         if led := [exchange for exchange, (_, led_here) in decided.items() if led_here]:
             dropped += await bookings.drop_led_runs(connection, led, keep, now)
@@ -323,14 +320,17 @@ class TimeLine:
             known = await bookings.runs_to_come(
                 connection, list(asked), lead, request.now, request.until
             )
-        differing = {}
+        differing: dict[UUID, tuple[UUID, ...]] = {}
         ended = {}
+        told = 0
         for task, digest in asked.items():
             state, runs = known.get(task, ("unknown", []))
             if state not in {"active", "paused"}:
                 ended[task] = state
             elif fingerprint(runs) != digest.fingerprint:
-                differing[task] = tuple(runs)
+                told += len(runs)
+                if not differing or told <= RUNS_TOLD_MAX:
+                    differing[task] = tuple(runs)
         return Differences(tasks=differing, ended=ended)
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from node.model.errors import ParleyError, RequestError
+from node.model.errors import ParleyError, PeerAnswered, RequestError
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -120,8 +120,8 @@ class Gathering(Generic[Asked, Answered]):
 
 
 def _is_of_one(error: Exception) -> bool:
-    """Whether one of the batch is at fault: the others are not to suffer for it."""
-    return isinstance(error, RequestError) or not isinstance(error, ParleyError)
+    """Whether one of the batch may be at fault: the others are not to suffer for it."""
+    return isinstance(error, RequestError | PeerAnswered) or not isinstance(error, ParleyError)
 
 
 def _settle(

@@ -19,7 +19,7 @@ from node.booking import TimeLine
 from node.clock import Clock
 from node.model.errors import ParleyError
 from node.model.refusals import Refusals
-from node.model.spans import Span, normalise
+from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, Freed, Proposal, ProposalRequest
 from node.store import tasks
 from node.store.bookings import notify
@@ -89,13 +89,13 @@ class Interest:
 
     async def run_once(self) -> None:
         """Tell those whose refused windows have room by now."""
-        freed, self._freed = normalise(self._freed), []
         now = self._clock.now()
+        freed, self._freed = [(max(start, now), end) for start, end in self._freed if end > now], []
         by_lead: dict[str, list[UUID]] = defaultdict(list)
-        for refused in self._refusals.touched((max(start, now), end) for start, end in freed):
+        for refused in self._refusals.touched(freed):
             answered = await self._time_line.propose(refused.question)
             if answered.free or answered.free_displacing:
-                self._refusals.forget(refused.question.task)
+                self._refusals.forget(refused.lead, refused.question.task)
                 by_lead[refused.lead].append(refused.question.task)
         await asyncio.gather(*(self._tell(lead, told) for lead, told in by_lead.items()))
 

@@ -240,6 +240,7 @@ class Life:
             await tasks.find_idempotency(connection, f"key {act.first}")
             await outbox.backlog(connection)
             await runs.overrun(connection, now)
+            await runs.next_start(connection, now)
             await changes.kept_between(connection, UUID(int=1), now - times.HOUR, now)
             known = [run.id for run in await runs.due_runs(connection, now + times.HOUR)]
             await runs.taken_back(connection, known)

@@ -11,6 +11,7 @@ from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
+from node.store import tasks
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -302,7 +303,11 @@ async def abort_stale(connection: Connection, now: int) -> None:
 async def set_participants(
     connection: Connection, claimed: Claim, participants: list[dict[str, Any]]
 ) -> bool:
-    """What the participants answered, and tool and duration that follow; False: lease lost."""
+    """What the participants answered, and tool and duration that follow; False: lease lost.
+
+    In a transaction: an edit under way takes the lease, and is waited for before that is looked at.
+    """
+    await tasks.lock(connection, claimed.task)
     kept = await connection.fetchval(
         _SQL["set_participants"],
         claimed.task,
@@ -314,11 +319,26 @@ async def set_participants(
     return kept is not None
 
 
+@dataclass(frozen=True)
+class Page:
+    """At most so many tasks, those after this one."""
+
+    after: UUID
+    limit: int
+
+
 async def digests(
-    connection: Connection, participant: str, since: int, until: int, decided_before: int
+    connection: Connection,
+    participant: str,
+    since: int,
+    until: int,
+    decided_before: int,
+    page: Page,
 ) -> list[tuple[UUID, str, list[UUID]]]:
     """Active tasks led here with this participant: id, state, and the ids of the runs to come."""
-    rows = await connection.fetch(_SQL["digests"], participant, since, until, decided_before)
+    rows = await connection.fetch(
+        _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
+    )
     return [(row[0], row[1], row[2] or []) for row in rows]
 
 

@@ -22,6 +22,7 @@ from node.model.errors import (
     ParleyError,
     PeerAnswered,
     PeerUnreachable,
+    TooLarge,
 )
 from node.model.wire.fields import Document
 from node.model.wire.nodes import NodeCard
@@ -84,7 +85,10 @@ class Peers:
         :raises PeerAnswered: whoever answers is no node.
         """
         address = f"{url.rstrip('/')}/v1/nodes/self"
-        return _parsed(NodeCard, await self._exchange("GET", address, b"", {}), url)
+        try:
+            return _parsed(NodeCard, await self._exchange("GET", address, b"", {}), url)
+        except TooLarge as error:
+            raise PeerAnswered(error.detail) from error
 
     def to(self, identity: str, name: str, url: str) -> Peer:
         """One other node."""
@@ -257,13 +261,16 @@ class Peer:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body: a single ``read(n)`` gives what has arrived so far, which may be a part."""
+    """The whole body: a single ``read(n)`` gives what has arrived so far, which may be a part.
+
+    :raises TooLarge: it is longer than any sensible answer; to less, a shorter one may come.
+    """
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > _ANSWER_BYTES_MAX:
             msg = f"{response.url.host} answered with more than {_ANSWER_BYTES_MAX} bytes"
-            raise PeerAnswered(msg)
+            raise TooLarge(msg)
     return bytes(body)
 
 

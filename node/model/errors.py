@@ -130,10 +130,10 @@ class Conflict(RequestError):
 
 
 class TooLarge(RequestError):
-    """More bytes than this node reads."""
+    """More bytes than a node reads, in a request or in the answer to it."""
 
     code = "too-large"
-    title = "The request is too large"
+    title = "The request or its answer is too large"
     status = 413
 
 

@@ -52,6 +52,11 @@ class Hold:
     lead: str
     request: HoldRequest
 
+    @property
+    def runs(self) -> Sequence[UUID]:
+        """The ids of what it books."""
+        return [run.run for run in self.request.runs]
+
 
 @dataclass(frozen=True)
 class Ruling:
@@ -238,7 +243,8 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
 
 async def ports_in_use(connection: Connection) -> set[int]:
     """Ports given out to exchanges that may still run."""
-    return {row[0] for row in await connection.fetch(_SQL["ports_in_use"])}
+    rows = await connection.fetch(_SQL["ports_in_use"])
+    return {row[0] for row in rows if row[0] is not None}
 
 
 async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:
@@ -302,19 +308,25 @@ async def refuse(connection: Connection, releases: Sequence[Ruling], now: int) -
     )
 
 
-async def drop_runs(
-    connection: Connection, exchanges: Sequence[UUID], keep: Sequence[UUID]
-) -> list[UUID]:
+Kept = Sequence[tuple[UUID, UUID]]
+"""Runs to keep, each with the exchange that says so: it can keep none of another one."""
+
+
+def _columns(kept: Kept) -> tuple[list[UUID], list[UUID]]:
+    return [exchange for exchange, _ in kept], [run for _, run in kept]
+
+
+async def drop_runs(connection: Connection, exchanges: Sequence[UUID], keep: Kept) -> list[UUID]:
     """Drop the runs of these exchanges but those; their ids."""
-    rows = await connection.fetch(_SQL["drop_runs"], list(exchanges), list(keep))
+    rows = await connection.fetch(_SQL["drop_runs"], list(exchanges), *_columns(keep))
     return [row[0] for row in rows]
 
 
 async def drop_led_runs(
-    connection: Connection, exchanges: Sequence[UUID], keep: Sequence[UUID], now: int
+    connection: Connection, exchanges: Sequence[UUID], keep: Kept, now: int
 ) -> list[UUID]:
     """At their lead they wait on; their ids."""
-    rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), list(keep), now)
+    rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), *_columns(keep), now)
     dropped = [row[0] for row in rows]
     if dropped:
         await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE, now)

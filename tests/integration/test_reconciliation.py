@@ -7,7 +7,7 @@ from uuid import UUID
 from lead.reconciliation import Comparable, Reconciler
 from node.model import times
 from node.model.ids import TaskId, run_id
-from node.model.wire.participants import Introduction
+from node.model.wire.participants import DIGESTS_MAX, Introduction
 from node.model.wire.tasks import Schedule
 from tests.clocks import START
 from tests.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
@@ -17,7 +17,7 @@ pytestmark = ON_ONE_LOOP
 HOUR = START + times.HOUR
 
 
-async def _compare(site: Site, other: Site) -> int:
+async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
     node = site.node
     comparable: Comparable = node.peer(other.identity)
     reconciler = Reconciler(
@@ -28,7 +28,7 @@ async def _compare(site: Site, other: Site) -> int:
         node.ending.lose_run,
         node.ending.drop_run,
     )
-    return await reconciler.run_once(comparable)
+    return await reconciler.run_once(comparable, together)
 
 
 async def _planned(world: World) -> tuple[Site, Site, Introduction, list[UUID]]:
@@ -108,3 +108,18 @@ async def test_a_run_that_is_set_aside_is_not_missing(world: World) -> None:
     for site, run in ((a, runs[1]), (b, runs[2])):
         await site.execute("UPDATE run SET state = 'set-aside' WHERE id = $1", run)
     assert await _compare(a, b) == 0
+
+
+async def test_every_task_is_compared(world: World) -> None:
+    """More tasks than fit in one message are compared in several, all of them."""
+    a, b = await world.two()
+    made = [introduction([a, b], schedule=Schedule(start=HOUR + n * times.HOUR)) for n in range(5)]
+    for task in made:
+        for site in (a, b):
+            await site.keep(task, a)
+    await a.plan()
+    world.clock.advance(5 * times.MINUTE)
+    await b.execute("DELETE FROM run")
+    assert await _compare(a, b, together=2) == 5
+    await world.pass_time(3 * times.SECOND)
+    assert sorted((await b.states()).values()) == ["scheduled"] * 5

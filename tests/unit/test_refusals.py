@@ -62,5 +62,13 @@ def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most:
     assert [r.question.task.int for r in touched] == list(order)
     assert sum(len(r.question.windows) for r in touched) <= most
     for task in order:
-        kept.forget(UUID(int=task))
+        kept.forget("lead", UUID(int=task))
     assert kept.touched([(-1, 1000)]) == []
+
+
+def test_another_lead_cannot_make_it_forget() -> None:
+    """A question of another node about the same task takes nothing from what its lead asked for."""
+    kept = Refusals()
+    kept.remember("lead", question(1, [(0, 9)]), [(0, 9)])
+    kept.remember("stranger", question(1, [(0, 9)]), [])
+    assert [refused.lead for refused in kept.touched([(5, 6)])] == ["lead"]

@@ -199,12 +199,12 @@ def book(
     classes: Sequence[str],
     priorities: Sequence[int],
 ) -> Answer:
-    """Book what is free: in start order, and of those that start together the highest first."""
+    """Book what is free, in start order; of those that start together the highest first."""
     booked: list[tuple[UUID]] = []
     names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
         zip(starts, numbers, runs, slots, attempts, ends, strict=True),
-        key=lambda run: (run[0], -priorities[run[1] - 1]),
+        key=lambda run: (run[0], -priorities[run[1] - 1], run[1]),
     )
     for starts_at, number, run, slot, attempt, ends_at in wanted:
         of = number - 1
@@ -229,12 +229,12 @@ def book(
     return booked
 
 
-@TWINS.of("int4")
+@TWINS.of("port")
 def ports_in_use(tables: Tables) -> Answer:
-    """Ports of exchanges that may still run on this node."""
-    rows = tables.exchanges.rows
-    ported = tables.exchanges.ported.items()
-    ports = {port: None for exchange, port in ported if rows[exchange].state != "released"}
+    """Ports of exchanges that may still run on this node; null if there are some without one."""
+    ports: dict[int | None, None] = dict.fromkeys(tables.exchanges.ported.values())
+    if len(tables.exchanges.live) > len(tables.exchanges.ported):
+        ports[None] = None
     return [(port,) for port in ports]
 
 

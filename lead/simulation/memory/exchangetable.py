@@ -76,9 +76,11 @@ class Exchanges(Table[UUID, Exchange]):
             self.ported.pop(exchange, None)
             return
         self.live[exchange] = left
-        port = self.rows[exchange].port
-        if port is not None:
-            self.ported[exchange] = port
+        self._keep_port(self.rows[exchange])
+
+    def _keep_port(self, row: Exchange) -> None:
+        if row.port is not None and row.id in self.live and row.state != "released":
+            self.ported[row.id] = row.port
 
     def _check(self, row: Exchange) -> None:
         if row.task_id not in self._tasks.rows:
@@ -88,8 +90,7 @@ class Exchanges(Table[UUID, Exchange]):
     def _enter(self, row: Exchange) -> None:
         if row.state == "held":
             self.held[row.id] = row
-        if row.port is not None and row.id in self.live:
-            self.ported[row.id] = row.port
+        self._keep_port(row)
         self.bare[row.id] = None
 
     def _leave(self, row: Exchange) -> None:

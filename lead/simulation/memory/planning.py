@@ -21,7 +21,6 @@ from lead.simulation.memory.tasks import nodes_of
 
 TWINS = Twins("lead.store", "planning")
 
-_DIGESTS_MAX = 1000
 _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
 
 
@@ -123,8 +122,9 @@ def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
             soonest = least(soonest, greatest(plan_at, row.lease_until))
     for node in dict.fromkeys(shut):
         for row in tables.plannings.waiting_for.of(node):
-            if row.plan_at is not None and _runs_before(row, before):
-                soonest = least(soonest, greatest(row.waits_until, row.lease_until))
+            if None not in {row.plan_at, row.waits_until} and _runs_before(row, before):
+                waited = greatest(row.plan_at, row.waits_until, row.lease_until)
+                soonest = least(soonest, waited)
     return [(soonest,)]
 
 
@@ -334,21 +334,29 @@ def set_participants(
 
 @TWINS.of("id", "state", "runs")
 def digests(
-    tables: Tables, participant: str, since: int, until: int, decided_before: int
+    tables: Tables,
+    participant: str,
+    since: int,
+    until: int,
+    decided_before: int,
+    after: UUID,
+    limit: int,
 ) -> Answer:
-    """Runs to come of the tasks led here, for comparison with one participant."""
+    """Runs to come of the tasks led here, for comparison with one participant; a page of them."""
     itself = tables.nodes.itself
     if itself is None:
         return ()
     led = [
         task
         for task in tables.tasks.active_with.of(participant)
-        if task.lead == itself.identity and _settled(tables, task.id, decided_before)
+        if task.lead == itself.identity
+        and task.id > after
+        and _settled(tables, task.id, decided_before)
     ]
     led.sort(key=lambda task: task.id)
     return [
         (task.id, task.state, committed_runs(tables, task.id, since, until, _TO_COME))
-        for task in led[:_DIGESTS_MAX]
+        for task in led[:limit]
     ]
 
 

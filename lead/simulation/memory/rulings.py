@@ -113,19 +113,23 @@ def refuse_exchanges(
     return ()
 
 
-def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID]) -> list[Run]:
-    kept = set(keep)
+def _to_drop(
+    tables: Tables, exchanges: Sequence[UUID], kept_of: Sequence[UUID], kept: Sequence[UUID]
+) -> list[Run]:
+    keep = set(zip(kept_of, kept, strict=True))
     return [
         run
         for run in _of_exchanges(tables, exchanges)
-        if run.state in {"booked", "set-aside"} and run.id not in kept
+        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in keep
     ]
 
 
 @TWINS.of("id")
-def drop_runs(tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID]) -> Answer:
+def drop_runs(
+    tables: Tables, exchanges: Sequence[UUID], kept_of: Sequence[UUID], kept: Sequence[UUID]
+) -> Answer:
     """A participant forgets what was never committed."""
-    dropped = _to_drop(tables, exchanges, keep)
+    dropped = _to_drop(tables, exchanges, kept_of, kept)
     for run in dropped:
         tables.delete_run(run)
     return [(run.id,) for run in dropped]
@@ -133,10 +137,14 @@ def drop_runs(tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID]) -
 
 @TWINS.of("id")
 def drop_led_runs(
-    tables: Tables, exchanges: Sequence[UUID], keep: Sequence[UUID], now: int
+    tables: Tables,
+    exchanges: Sequence[UUID],
+    kept_of: Sequence[UUID],
+    kept: Sequence[UUID],
+    now: int,
 ) -> Answer:
     """At the lead the slots wait to be asked for again."""
-    dropped = _to_drop(tables, exchanges, keep)
+    dropped = _to_drop(tables, exchanges, kept_of, kept)
     for run in dropped:
         tables.runs.change(
             run,

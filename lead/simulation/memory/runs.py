@@ -143,8 +143,6 @@ def keep_part(
     output: str | None,
 ) -> Answer:
     """Keep a part, unless it is there."""
-    if (run, participant) in tables.parts.rows:
-        return ()
     made = Part(
         run,
         participant,
@@ -156,6 +154,9 @@ def keep_part(
         command,
         output,
     )
+    tables.parts.check_values(made)
+    if (run, participant) in tables.parts.rows:
+        return ()
     tables.parts.insert(made)
     return [(run,)]
 

@@ -21,7 +21,7 @@ from lead.simulation.memory.rows import (
 )
 from lead.simulation.memory.runtable import Runs
 from lead.simulation.memory.tasktable import Plannings, Tasks
-from node.store.database import BrokenKey, BrokenReference
+from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 
 class Nodes(Table[str, Node]):
@@ -81,6 +81,12 @@ class Parts(Table[tuple[UUID, int], Part]):
     def key(self, row: Part) -> tuple[UUID, int]:
         """Its run and place."""
         return row.run_id, row.participant
+
+    def check_values(self, row: Part) -> None:
+        """A part has a result or a reason; a part that is there already is no excuse."""
+        if (row.result is None) == (row.reason is None):
+            msg = "a part has either a result or a reason"
+            raise BrokenCheck(msg)
 
     def _check(self, row: Part) -> None:
         if row.run_id not in self._runs.rows:

@@ -37,9 +37,11 @@ SELECT
             LIMIT 1
         ),
         (
-            SELECT min(greatest(waits_until, lease_until))
+            SELECT min(greatest(plan_at, waits_until, lease_until))
             FROM planning
-            WHERE plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+            WHERE
+                plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
+                AND waits_until IS NOT NULL
         )
     );
 
@@ -280,7 +282,7 @@ RETURNING task.id;
 
 -- digests --
 -- Runs to come of the tasks led here, for comparison with one participant. A task whose last decision may still be
--- on its way to the participants is left for the next time.
+-- on its way to the participants is left for the next time. A page at a time, after a task, in order of their ids.
 SELECT task.id, task.state::text, array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs
 FROM task
 LEFT JOIN run
@@ -296,9 +298,10 @@ WHERE
         SELECT FROM negotiation
         WHERE negotiation.task_id = task.id AND (negotiation.state = 'open' OR negotiation.decided_at > $4)
     )
+    AND task.id > $5
 GROUP BY task.id
 ORDER BY task.id
-LIMIT 1000;
+LIMIT $6;
 
 -- notify_planned --
 SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

@@ -23,6 +23,12 @@ BATCH_MAX = 512
 FREED_MAX = 500
 """Most tasks in one message that time became free."""
 
+DIGESTS_MAX = 1000
+"""Most tasks in one comparison."""
+
+RUNS_TOLD_MAX = 100_000
+"""Most runs in the answer to a comparison: what differs beyond that is told the next time."""
+
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
 
@@ -296,7 +302,7 @@ class DigestRequest(Document):
 
     now: Micros
     until: Micros
-    tasks: Annotated[tuple[Digest, ...], Field(max_length=1000)]
+    tasks: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
 
 
 class Differences(Document):

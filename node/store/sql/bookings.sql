@@ -8,11 +8,11 @@ SELECT
     span.fixed,
     string_agg(timestamptz_send(span.starts_at) || timestamptz_send(span.ends_at), ''::bytea) AS spans
 FROM (
-    SELECT DISTINCT
-        run.scheduling_class,
-        run.priority,
+    SELECT DISTINCT -- by what differs most first: it is sorted that way
         run.starts_at,
         run.ends_at,
+        run.priority,
+        run.scheduling_class,
         (run.state = 'running' OR run.starts_at < $3) AS fixed
     FROM run
     WHERE
@@ -136,21 +136,20 @@ FROM (
     INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer []) WITH ORDINALITY
         AS exchange (id, task_id, participant, scheduling_class, priority, number)
         ON wanted.number = exchange.number
-    ORDER BY wanted.starts_at, exchange.priority DESC
+    ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
 ) AS wanted
 ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- ports_in_use --
--- Ports of exchanges that may still run on this node.
-SELECT DISTINCT (exchange.answer -> 'data' ->> 'port')::integer
-FROM exchange
-WHERE
-    exchange.answer -> 'data' ? 'port'
-    AND exchange.state IN ('held', 'committed')
-    AND EXISTS (
-        SELECT FROM run WHERE run.exchange_id = exchange.id AND run.state IN ('booked', 'running')
-    );
+-- Ports of exchanges that may still run on this node (null: without one): looked up from its live runs, which are few
+-- beside all exchanges that ever were.
+SELECT DISTINCT
+    (
+        SELECT (exchange.answer -> 'data' ->> 'port')::integer FROM exchange
+        WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
+    ) AS port
+FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live;
 
 -- keep_answers --
 UPDATE exchange
@@ -232,17 +231,21 @@ ON CONFLICT (id) DO NOTHING;
 -- Never committed, so nobody was promised anything: a participant forgets them. One that another hold has
 -- set aside goes too: it must not come back when that one is released.
 DELETE FROM run
-WHERE exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
+WHERE
+    exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside')
+    AND (exchange_id, id) NOT IN (SELECT kept.exchange_id, kept.id FROM unnest($2::uuid [], $3::uuid []) AS kept (exchange_id, id))
 RETURNING id;
 
 -- drop_led_runs --
 -- At the lead the slot is not lost with the hold: it waits to be asked for again.
 UPDATE run
 SET
-    state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $3, starts_at = slot,
+    state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $4, starts_at = slot,
     ends_at = slot + (ends_at - starts_at),
     reason = coalesce(reason, 'was not booked by all participants; is being tried again')
-WHERE exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside') AND NOT (id = ANY($2::uuid []))
+WHERE
+    exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside')
+    AND (exchange_id, id) NOT IN (SELECT kept.exchange_id, kept.id FROM unnest($2::uuid [], $3::uuid []) AS kept (exchange_id, id))
 RETURNING id;
 
 -- wake_dropped --

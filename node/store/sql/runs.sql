@@ -82,7 +82,7 @@ SELECT run.id
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN node ON task.lead = node.identity AND node.is_self
-WHERE run.state = 'merging' AND run.ends_at < $1
+WHERE run.state = 'merging' AND run.ends_at < $1 AND run.starts_at < $1 -- it did; by that they are found in an index
 LIMIT 500;
 
 -- interrupted --
@@ -92,7 +92,7 @@ SELECT id, process_id, process_ticks FROM run WHERE state = 'running';
 -- overrun --
 -- Still running although their end has passed.
 SELECT id FROM run
-WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1
+WHERE state = 'running' AND participant IS NOT NULL AND ends_at < $1 AND starts_at < $1
 LIMIT 100;
 
 -- overslept --

@@ -1,0 +1,76 @@
+"""No task falls asleep with something left to plan, and none is looked at without end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lead.store import planning
+from node.model import times
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+from tests.worlds import ON_ONE_LOOP, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+FOUR = Schedule(start=HOUR, repeat=times.HOUR, until=HOUR + 4 * times.HOUR)
+
+
+async def test_more_slots_wait_than_a_batch_has(world: World) -> None:
+    """Slots beyond the batch are planned after it, also where the schedule has no others."""
+    a = await world.site("a", batch=2)
+    b = await world.site("b")
+    task = introduction([a, b], schedule=FOUR)
+    for site in (a, b):
+        await site.keep(task, a)
+    for _ in range(2):
+        await a.plan()
+    assert list((await b.states()).values()) == ["scheduled"] * 4
+    for run in await a.states():
+        await a.node.ending.lose_run(run, "b has lost it")
+    await world.pass_time(5 * times.SECOND)
+    assert sorted((await b.states()).values()) == ["displaced"] * 4 + ["scheduled"] * 4
+
+
+async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -> None:
+    """One that waited for a silent node and could wait no longer is due when its pause is over."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=FOUR)
+    await a.keep(task, a)
+    now = a.clock.now()
+    await a.execute(
+        "UPDATE planning SET waits_for = $1, waits_until = $2, plan_at = $2", b.identity, now
+    )
+    before = now + times.DAY
+    async with a.database.connection() as connection:
+        [claimed] = await planning.claim(
+            connection, now, before, 1, "w", now + times.MINUTE, shut=[b.identity]
+        )
+        assert await planning.break_off(connection, claimed, now + times.SECOND)
+        due = await planning.next_due(connection, before, [b.identity])
+        assert due == now + times.SECOND
+
+
+async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
+    world: World,
+) -> None:
+    """A task concludes that it waits for a silent node which has answered another one by now."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=FOUR)
+    for site in (a, b):
+        await site.keep(task, a)
+    world.cut.add(frozenset({"a", "b"}))
+    conclude = a.planner._conclusions.conclude
+
+    async def meanwhile(*concluded: Any) -> None:
+        """Another task's question is answered before this one is written."""
+        a.reach.heard(b.identity)
+        await a.planner.spread()
+        await conclude(*concluded)
+
+    a.planner._conclusions.conclude = meanwhile  # type: ignore[assignment, method-assign]
+    await a.plan()
+    a.planner._conclusions.conclude = conclude  # type: ignore[method-assign]
+    world.cut.clear()
+    await a.plan()
+    assert list((await b.states()).values()) == ["scheduled"] * 4

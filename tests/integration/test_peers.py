@@ -1,0 +1,92 @@
+"""What a node does with the answers of another one, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from node.client import peers
+from node.model.classes import SchedulingClass
+from node.model.errors import PeerAnswered
+from node.model.wire.participants import Proposal, ProposalRequest
+
+
+def _question() -> ProposalRequest:
+    return ProposalRequest(
+        task=uuid4(),
+        lease_epoch=1,
+        scheduling_class=SchedulingClass.EXCLUSIVE,
+        duration=1,
+        priority=0,
+        windows=((0, 9),),
+    )
+
+
+ANSWER = Proposal(now=0, horizon=9, free=tuple((n, n + 1) for n in range(100)))
+
+
+async def _ask_three(propose: Callable[[list[Any]], Any]) -> list[Proposal | BaseException]:
+    """Three questions at once; ``propose(items)`` gives what the other node answers to them."""
+
+    async def answered(request: web.Request) -> web.Response:
+        return web.json_response(propose((await request.json())["items"]))
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/proposals", answered)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client = peers.Peers(session, lambda *_: {}, 5.0)
+        peer = client.to("identity", "b", str(server.make_url("/")))
+        questions = (peer.propose(_question()) for _ in range(3))
+        return await asyncio.gather(*questions, return_exceptions=True)
+
+
+async def test_answers_too_long_together_are_asked_for_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Questions that share a message do not suffer from the length of each other's answers."""
+    monkeypatch.setattr(peers, "_ANSWER_BYTES_MAX", 3 * len(ANSWER.model_dump_json()) // 2)
+    asked: list[int] = []
+
+    def propose(items: list[Any]) -> Any:
+        asked.append(len(items))
+        return {"items": [{"answer": ANSWER.model_dump(mode="json")}] * len(items)}
+
+    assert await _ask_three(propose) == [ANSWER] * 3
+    assert asked == [3, 1, 1, 1]
+
+
+async def test_one_senseless_answer_spoils_no_other() -> None:
+    """Of three questions in one message, the one that is answered with nonsense fails alone."""
+    senseless: list[str] = []
+
+    def propose(items: list[Any]) -> Any:
+        if not senseless:
+            senseless.append(items[1]["task"])
+        good = {"answer": ANSWER.model_dump(mode="json")}
+        return {"items": [{"answer": 7} if i["task"] in senseless else good for i in items]}
+
+    first, second, third = await _ask_three(propose)
+    assert first == third == ANSWER
+    assert isinstance(second, PeerAnswered)
+
+
+async def test_a_card_without_end_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers to the question for its card with too much is no node."""
+    monkeypatch.setattr(peers, "_ANSWER_BYTES_MAX", 10)
+
+    async def card(_: web.Request) -> web.Response:
+        return web.Response(text="x" * 100)
+
+    app = web.Application()
+    app.router.add_get("/v1/nodes/self", card)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client = peers.Peers(session, lambda *_: {}, 5.0)
+        with pytest.raises(PeerAnswered, match="more than 10 bytes"):
+            await client.card(str(server.make_url("/")))

@@ -1,0 +1,69 @@
+"""A task that was taken from one worker and is planned by another: only the other one has a say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from lead.store import planning
+from node.model import times
+from node.model.wire.tasks import Schedule
+from node.store import changes, tasks
+from tests.clocks import START
+from tests.worlds import ON_ONE_LOOP, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+ONCE = Schedule(start=START + times.HOUR)
+
+
+async def test_both_conclude_at_the_same_time(world: World) -> None:
+    """The one that lost its lease leaves no trace, though both come to conclude together."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=ONCE)
+    for site in (a, b):
+        await site.keep(task, a)
+    world.cut.add(frozenset({"a", "b"}))
+    conclusions = a.planner._conclusions
+    conclude, both = conclusions.conclude, asyncio.Barrier(2)
+
+    async def together(*concluded: Any) -> None:
+        async with both:
+            await conclude(*concluded)
+
+    conclusions.conclude = together  # type: ignore[assignment, method-assign]
+    await a.workers.run_once()
+    await a.execute(
+        "UPDATE planning SET lease_epoch = lease_epoch + 1, lease_until = NULL, plan_at = $1",
+        a.clock.now(),
+    )
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy)
+    assert [row[0] for row in await a.rows("SELECT times FROM decision")] == [1]
+
+
+async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
+    """What a worker learned of an older version is not kept once it had to wait for the edit."""
+    a = await world.site("a")
+    task = introduction([a], schedule=ONCE)
+    await a.keep(task, a)
+    now = a.clock.now()
+    async with a.database.transaction() as connection:
+        [claimed] = await planning.claim(
+            connection, now, now + times.DAY, 1, "w", now + times.MINUTE
+        )
+    async with a.database.transaction() as edit:
+        await tasks.lock(edit, task.task)
+        await changes.fence(edit, task.task, now)
+        async with a.database.transaction() as connection:
+            [(process,)] = await connection.fetch("SELECT pg_backend_pid()")
+            learned = asyncio.create_task(
+                planning.set_participants(connection, claimed, [{"node": "old"}])
+            )
+            while not await edit.fetchval("SELECT pg_blocking_pids($1)", process):
+                pass
+            await edit.execute("COMMIT")
+            assert not await learned
+            await edit.execute("BEGIN")
+    found = await a.rows("SELECT participants FROM task")
+    assert found[0][0] != [{"node": "old"}]
