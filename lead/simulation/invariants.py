@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lead.simulation.clock import pause
 from lead.simulation.memory.rows import Run, Task, unpack
 from lead.simulation.node import Host
+from node.ending import TOO_LATE
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
@@ -209,7 +210,7 @@ def _lost_displaced(world: World, host: Host) -> Iterator[str]:
             continue
         known = world.history.slots.get(task.id, {})
         for run in tables.runs.by_task.of(task.id):
-            if run.state != RunState.DISPLACED:
+            if run.state != RunState.DISPLACED or TOO_LATE in (run.reason or ""):
                 continue
             following = run_id(TaskId(task.id), run.slot, run.attempt + 1)
             became = known.get(run.slot, 0)
