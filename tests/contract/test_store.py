@@ -34,6 +34,7 @@ from node.store.database import (
 from tests.clocks import ManualClock
 from tests.disturbed import Disturber
 from tests.lives import Life, acts
+from tests.monkey import Monkey
 from tests.recorded import (
     ROWS,
     TABLES,
@@ -59,6 +60,7 @@ WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> 's
     AND is_generated = 'NEVER'
 """
 SEEDS = range(5)
+MONKEYS = range(6)
 DISTURBED = range(1000, 1010)
 ACTS = 60
 SEEDS_MAX = 30
@@ -125,6 +127,12 @@ async def test_a_disturbed_life(database: PostgresDatabase, seed: int) -> None:
     rng = Random(seed)
     for asked in await recorded(seed):
         await same(database, Disturber(asked, rng).disturbed())
+
+
+@pytest.mark.parametrize("seed", MONKEYS)
+async def test_anything_may_be_asked(database: PostgresDatabase, seed: int) -> None:
+    """So they do whatever is asked, in any order, about the same few things."""
+    await same(database, Monkey(Random(seed)).transactions(400))
 
 
 async def test_every_twin_is_tried() -> None:
