@@ -9,15 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from lead.reconciliation import Reconciler
-from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
-from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import Schedule, TaskPatch
-from node.store import bookings, changes, nodes, outbox, runs, tasks
+from node.store import nodes, runs, tasks
 from node.store.runs import KeptPart
-from tests.worlds import Call, Site, World, introduction, run_request
+from tests.worlds import Call, Site, World, introduction
 
 CLASSES = list(SchedulingClass)
 
@@ -35,9 +33,8 @@ class Act:
 HAPPENINGS = [
     *("task", "task", "task", "task", "plan", "plan", "plan", "plan", "deliver", "measure"),
     *("measure", "pass", "pass", "pass", "cut", "lose", "lose", "heal", "heal", "heal"),
-    *("cancel run", "cancel task", "compare", "purge", "silence", "ask", "give back"),
-    *("overtake", "overtake", "overtake", "stumble", "part", "part", "refuse"),
-    *("change", "change", "change"),
+    *("cancel run", "cancel task", "change", "change", "change", "compare", "purge", "silence"),
+    *("overtake", "overtake", "overtake", "stumble", "part", "part"),
 ]
 
 
@@ -230,57 +227,3 @@ class Life:
                 await nodes.not_reached(connection, other.identity, site.clock.now(), "no answer")
             else:
                 await nodes.reached(connection, [other.identity], site.clock.now())
-
-    async def _ask(self, site: Site, act: Act) -> None:
-        """What else is asked of a node, and what its owner does now and then."""
-        now = site.clock.now()
-        async with site.database.connection() as connection:
-            await nodes.own_identity(connection)
-            await nodes.has_token(connection, f"token {act.first}")
-            await tasks.find_idempotency(connection, f"key {act.first}")
-            await outbox.backlog(connection)
-            await runs.overrun(connection, now)
-            await runs.next_start(connection, now)
-            await changes.kept_between(connection, UUID(int=1), now - times.HOUR, now)
-            known = [run.id for run in await runs.due_runs(connection, now + times.HOUR)]
-            await runs.taken_back(connection, known)
-            for run in known:
-                await bookings.is_being_decided(connection, run)
-        async with site.database.transaction() as connection:
-            await nodes.keep_token(connection, f"token {act.second}", "somebody", now)
-            await tasks.keep_idempotency(connection, f"key {act.second}", "", UUID(int=0), now)
-            await nodes.keep(connection, _card(f"d{act.first % 2}"), now)
-            await nodes.remove(connection, f"d{act.second % 2}")
-            await nodes.notify(connection, "d", "changed")
-            other = self._world.sites[(act.site + 1) % 3].identity
-            await outbox.hasten(connection, [other], now)
-            led = [UUID(int=number + 1) for number in range(self._tasks)]
-            await tasks.wake_refused(connection, led, other, now)
-
-    async def _give_back(self, site: Site, act: Act) -> None:
-        """A worker claims what is due, and is stopped at once or finds a participant busy."""
-        now = site.clock.now()
-        async with site.database.transaction() as connection:
-            claims = await planning.claim(connection, now, now + times.DAY, 9, "w", now + 1)
-            for claimed in claims:
-                if act.first % 2:
-                    await planning.give_back(connection, claimed, now)
-                else:
-                    other = self._world.sites[(act.site + 1) % 3]
-                    await planning.turn_away(connection, claimed, other.identity, now)
-
-    async def _refuse(self, site: Site, _: Act) -> None:
-        """Slots that wait are to be booked, and cannot be."""
-        now = site.clock.now()
-        led = [UUID(int=number + 1) for number in range(self._tasks)]
-        async with site.database.transaction() as connection:
-            for task, slots in (await planning.waiting(connection, led, 3)).items():
-                wanted = [run_request(task, s.slot, s.slot + 1, s.attempt) for s in slots]
-                taken = await bookings.take_waiting(connection, [run.run for run in wanted])
-                back = [(run, task, taken[run.run]) for run in wanted]
-                await bookings.give_back_waiting(connection, back, now)
-
-
-def _card(name: str) -> NodeCard:
-    identity = f"ed25519:{name:_<43}"
-    return NodeCard(identity=identity, name=name, url="http://d", address="d", version="0")
