@@ -40,7 +40,10 @@ from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
-"""Makes a task known to one node, this one included; raises :class:`PeerError` without answer."""
+"""Makes a task known to one node, this one included, or only asks whether it would take part.
+
+Raises :class:`PeerError` without an answer.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Admission:
         capabilities: Capabilities,
         directory: Directory,
         introduce: Introduce,
+        consider: Introduce,
         new_id: Callable[[], UUID],
         horizon: int,
     ) -> None:
@@ -74,6 +78,7 @@ class Admission:
         self._capabilities = capabilities
         self._directory = directory
         self._introduce = introduce
+        self._consider = consider
         self._new_id = new_id
 
     async def create(self, document: TaskDocument, key: str | None) -> tuple[UUID, bool]:
@@ -87,7 +92,7 @@ class Admission:
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
         draft = self.draft(document)
-        introduction = await self._ask_all(draft.introduction)
+        introduction = await self._ask_all(draft.introduction, self._introduce)
         try:
             introduction = self._agreed(introduction)
         except (RefusedByParticipant, ToolUnavailable) as error:
@@ -124,8 +129,8 @@ class Admission:
         listed = tuple(
             p.model_copy(update={"tools": tools.get(p.node, ())}) for p in introduction.participants
         )
-        asked = introduction.model_copy(update={"participants": listed, "keep": False})
-        return self._agreed(await self._ask_all(asked))
+        asked = introduction.model_copy(update={"participants": listed})
+        return self._agreed(await self._ask_all(asked, self._consider))
 
     def draft(self, document: TaskDocument, known: StoredTask | None = None) -> Draft:
         """Check a document against what this node knows; nothing is asked or kept.
@@ -202,10 +207,13 @@ class Admission:
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
         return self._capabilities.choose(document.test.type, document.tools, [])
 
-    async def _ask_all(self, introduction: Introduction) -> Introduction:
-        """Introduce the task to all at once; with what they said."""
+    async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
+        """Ask all at once whether they take part; the task with what they said."""
         answers = await asyncio.gather(
-            *(self._ask(introduction, place) for place in range(len(introduction.participants)))
+            *(
+                self._ask(introduction, place, question)
+                for place in range(len(introduction.participants))
+            )
         )
         return introduction.model_copy(update={"participants": tuple(answers)})
 
@@ -217,12 +225,14 @@ class Admission:
             raise RefusedByParticipant("; ".join(refusals))
         return self._with_tool(introduction)
 
-    async def _ask(self, introduction: Introduction, place: int) -> Participant:
+    async def _ask(
+        self, introduction: Introduction, place: int, question: Introduce
+    ) -> Participant:
         participant = introduction.participants[place]
         node = self._directory.by_identity(participant.node)
         addressed = introduction.model_copy(update={"participant": place})
         try:
-            answered = await self._introduce(node, addressed)
+            answered = await question(node, addressed)
         except (PeerError, RequestError) as error:
             return participant.model_copy(update={"reason": error.detail})
         return participant.model_copy(

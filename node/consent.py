@@ -44,10 +44,7 @@ class Consent:
                 f"{introduction.revision}: {known.revision} is known here"
             )
             raise Conflict(msg)
-        reason = reason or _not_open(lead, known)
-        if reason is not None:
-            return IntroductionAnswer(accepted=False, reason=reason)
-        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
+        return self._answer(introduction, reason or _not_open(lead, known))
 
     async def _hear(
         self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
@@ -55,7 +52,7 @@ class Consent:
         """Keep what the lead says; the task as it was known before."""
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
-        if not introduction.keep or (known is not None and known.lead != lead):
+        if known is not None and known.lead != lead:
             return known
         if known is not None and introduction.freeing is not None:
             await self._free(connection, known, introduction.freeing, now)
@@ -81,9 +78,13 @@ class Consent:
             if stopped:
                 await bookings.notify(connection, "run", run, known.id, "cancelled")
 
-    def judge(self, introduction: Introduction) -> IntroductionAnswer:
-        """What it would say to this introduction; nothing is kept."""
-        reason = self._why_not(introduction)
+    async def judge(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
+        """What it would say to this introduction, of a new task or a change; nothing is kept."""
+        async with self._database.connection() as connection:
+            known = await tasks.fetch(connection, introduction.task)
+        return self._answer(introduction, self._why_not(introduction) or _not_open(lead, known))
+
+    def _answer(self, introduction: Introduction, reason: str | None) -> IntroductionAnswer:
         if reason is not None:
             return IntroductionAnswer(accepted=False, reason=reason)
         return IntroductionAnswer(accepted=True, tools=self._offered(introduction))

@@ -47,7 +47,7 @@ class OwnNode:
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Whether this host would do its own part."""
-        return self._consent.judge(introduction)
+        return await self._consent.judge(self.identity, introduction)
 
     async def outlook(self, request: OutlookRequest) -> Outlook:
         """What these runs would mean for this node."""

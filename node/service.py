@@ -159,6 +159,7 @@ class Node:
             capabilities=self.capabilities,
             directory=self.directory,
             introduce=self._introduce,
+            consider=self._consider,
             new_id=new_id,
             horizon=self.settings.horizon,
         )
@@ -345,6 +346,9 @@ class Node:
 
     async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
         return await self.participant(known.identity).introduce(introduction)
+
+    async def _consider(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
+        return await self.participant(known.identity).consider(introduction)
 
     async def _ask_decision(self, lead: str, exchange: UUID) -> CommitRequest | str | None:
         try:

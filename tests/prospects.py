@@ -35,7 +35,7 @@ class Advice:
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
         await self._meet("consider")
-        return await self._receiver.node.own.consider(introduction)
+        return await self._receiver.node.consent.judge(self._sender.identity, introduction)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""

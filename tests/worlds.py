@@ -83,11 +83,11 @@ class Wire:
         self.name = receiver.name
         self._world = world
         self._sender = sender
+        self._lead = sender.identity
         self._receiver = receiver
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
-        call = (self._sender.name, self.name, what)
-        await self._world.meet(call, "asked")
+        await self._world.meet(call := (self._sender.name, self.name, what), "asked")
         done = await action()
         await self._world.meet(call, "answered")
         return done
@@ -95,9 +95,12 @@ class Wire:
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
         consent = self._receiver.node.consent
-        return await self._call(
-            "introduce", lambda: consent.consider(self._sender.identity, introduction)
-        )
+        return await self._call("introduce", lambda: consent.consider(self._lead, introduction))
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+        judge = self._receiver.node.consent.judge
+        return await self._call("consider", lambda: judge(self._lead, introduction))
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""
@@ -106,8 +109,7 @@ class Wire:
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """As over HTTP."""
-        lead = self._sender.identity
-        return await self._call("hold", lambda: self._time_line.hold(exchange, lead, request))
+        return await self._call("hold", lambda: self._time_line.hold(exchange, self._lead, request))
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """As over HTTP."""
@@ -116,8 +118,7 @@ class Wire:
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """As over HTTP."""
-        lead = self._sender.identity
-        await self._call("release", lambda: self._time_line.release(exchange, task, lead))
+        await self._call("release", lambda: self._time_line.release(exchange, task, self._lead))
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:
         """As over HTTP."""
@@ -145,8 +146,7 @@ class Wire:
 
     async def compare(self, request: DigestRequest) -> Differences:
         """As over HTTP."""
-        lead = self._sender.identity
-        return await self._call("compare", lambda: self._time_line.compare(lead, request))
+        return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
 
     @property
     def _time_line(self) -> TimeLine:
@@ -341,8 +341,8 @@ class World:
                     if other is not site:
                         await nodes.keep(connection, other.node.card, site.clock.now())
             await site.node.directory.refresh()
-            node = cast("_InProcess", site.node)
-            node.wires = {other.identity: Wire(self, site, other) for other in self.sites}
+            wires = {other.identity: Wire(self, site, other) for other in self.sites}
+            cast("_InProcess", site.node).wires = wires
 
     async def meet(self, call: Call, phase: str) -> None:
         """A call passes a wire, or its answer does."""

@@ -275,11 +275,8 @@ class Wire(Peer):
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
-
-        async def judge(service: Service) -> IntroductionAnswer:
-            return service.consent.judge(introduction)
-
-        return await self._over("consider", judge)
+        lead = self._sender.identity
+        return await self._over("consider", lambda s: s.consent.judge(lead, introduction))
 
     async def outlook(self, request: OutlookRequest) -> Outlook:
         """As over HTTP."""

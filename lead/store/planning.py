@@ -11,7 +11,6 @@ from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
-from node.store import tasks
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -307,7 +306,7 @@ async def set_participants(
 
     In a transaction: an edit under way takes the lease, and is waited for before that is looked at.
     """
-    await tasks.lock(connection, claimed.task)
+    await connection.execute(_SQL["lock_task"], claimed.task)
     kept = await connection.fetchval(
         _SQL["set_participants"],
         claimed.task,

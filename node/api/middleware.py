@@ -22,6 +22,7 @@ from node.trust.tokens import digest
 
 BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
+OWN_FAULT = "the node met an error of its own; its log has the details"
 
 log = structlog.get_logger()
 
@@ -41,7 +42,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
-        fault = ParleyError("the node met an error of its own; its log has the details")
+        fault = ParleyError(OWN_FAULT)
         return replies.problem(fault, request.path)
 
 

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 import orjson
+import structlog
 from aiohttp import web
 
 from node.api import reading, replies
+from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, SENDER, Access, Handler, Route
 from node.booking import TimeLine
 from node.model.errors import NotAllowed, ParleyError
@@ -35,6 +37,8 @@ from node.model.wire.participants import (
 )
 from node.model.wire.problems import problem_of
 
+log = structlog.get_logger()
+
 
 async def introduce(request: web.Request) -> web.StreamResponse:
     """PUT: a task is made known; this host accepts it or says why not."""
@@ -49,7 +53,7 @@ async def introduce(request: web.Request) -> web.StreamResponse:
 async def consider(request: web.Request) -> web.StreamResponse:
     """POST: whether this host would accept a task; nothing is kept."""
     introduction = reading.document(request, Introduction)
-    return replies.one(request.app[NODE].consent.judge(introduction))
+    return replies.one(await request.app[NODE].consent.judge(request[SENDER], introduction))
 
 
 async def outlook(request: web.Request) -> web.StreamResponse:
@@ -89,17 +93,24 @@ async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnsw
 
 
 async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
-    """What became of each, the errors included."""
+    """What became of each, the errors included; a fault of ours with one spoils no other."""
     told = await asyncio.gather(*answers, return_exceptions=True)
     replied = []
     for answer in told:
-        if isinstance(answer, ParleyError):
-            replied.append({"problem": problem_of(answer).model_dump(mode="json")})
+        if isinstance(answer, Exception):
+            replied.append({"problem": problem_of(_explained(answer)).model_dump(mode="json")})
         elif isinstance(answer, BaseException):
             raise answer
         else:
             replied.append({"answer": answer.model_dump(mode="json")})
     return web.Response(body=orjson.dumps({"items": replied}), content_type="application/json")
+
+
+def _explained(error: Exception) -> ParleyError:
+    if isinstance(error, ParleyError):
+        return error
+    log.error("one of several questions failed", exc_info=error)
+    return ParleyError(OWN_FAULT)
 
 
 async def decision(request: web.Request) -> web.StreamResponse:

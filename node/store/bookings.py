@@ -243,8 +243,7 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
 
 async def ports_in_use(connection: Connection) -> set[int]:
     """Ports given out to exchanges that may still run."""
-    rows = await connection.fetch(_SQL["ports_in_use"])
-    return {row[0] for row in rows if row[0] is not None}
+    return {row[0] for row in await connection.fetch(_SQL["ports_in_use"])}
 
 
 async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:

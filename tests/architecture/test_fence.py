@@ -36,6 +36,8 @@ OPEN_TO_LEAD = (
     # same way as the node's own.
     "node.store.outbox",
     "node.outbox",
+    # Who changes a task locks it as all others do.
+    "node.store.tasks",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
 

@@ -60,12 +60,20 @@ async def test_an_old_introduction_changes_nothing(world: World) -> None:
 async def test_a_question_keeps_nothing(world: World) -> None:
     """Who is only asked about an edit answers, and knows the task as before."""
     a, b, task = await _known(world)
-    answered = await b.node.consent.consider(a.identity, _at(task, 2, priority=9, keep=False))
+    answered = await b.node.consent.judge(a.identity, _at(task, 2, priority=9))
     assert answered.accepted
     assert (await b.rows("SELECT priority, revision FROM task"))[0][1] == 1
     never = introduction([a, b])
-    await b.node.consent.consider(a.identity, _at(never, 1, keep=False))
+    await b.node.consent.judge(a.identity, _at(never, 1))
     assert len(await b.rows("SELECT FROM task")) == 1
+
+
+async def test_a_question_about_a_task_that_is_over_is_refused(world: World) -> None:
+    """Who has withdrawn from a task says so when it is asked about an edit of it."""
+    a, b, task = await _known(world)
+    await b.node.ending.cancel_task(task.task)
+    answered = await b.node.consent.judge(a.identity, _at(task, 2))
+    assert answered.reason == "the task is refused here: b withdrew from it"
 
 
 async def test_a_hold_under_another_revision_is_refused(world: World) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from node.api import participant
 from node.client import peers
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerAnswered
@@ -90,3 +92,17 @@ async def test_a_card_without_end_is_no_card(monkeypatch: pytest.MonkeyPatch) ->
         client = peers.Peers(session, lambda *_: {}, 5.0)
         with pytest.raises(PeerAnswered, match="more than 10 bytes"):
             await client.card(str(server.make_url("/")))
+
+
+async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
+    """Of several questions in one message the one that meets a fault is answered with it."""
+
+    async def fine() -> Proposal:
+        return ANSWER
+
+    async def faulty() -> Proposal:
+        raise ZeroDivisionError
+
+    told = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
+    assert [list(item) for item in told["items"]] == [["answer"], ["problem"], ["answer"]]
+    assert "error of its own" in told["items"][1]["problem"]["detail"]

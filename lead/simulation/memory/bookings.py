@@ -231,11 +231,8 @@ def book(
 
 @TWINS.of("port")
 def ports_in_use(tables: Tables) -> Answer:
-    """Ports of exchanges that may still run on this node; null if there are some without one."""
-    ports: dict[int | None, None] = dict.fromkeys(tables.exchanges.ported.values())
-    if len(tables.exchanges.live) > len(tables.exchanges.ported):
-        ports[None] = None
-    return [(port,) for port in ports]
+    """Ports of exchanges that may still run on this node."""
+    return [(port,) for port in dict.fromkeys(tables.exchanges.ported.values())]
 
 
 @TWINS.of()

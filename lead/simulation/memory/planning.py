@@ -123,8 +123,8 @@ def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     for node in dict.fromkeys(shut):
         for row in tables.plannings.waiting_for.of(node):
             if None not in {row.plan_at, row.waits_until} and _runs_before(row, before):
-                waited = greatest(row.plan_at, row.waits_until, row.lease_until)
-                soonest = least(soonest, waited)
+                waits_until = greatest(row.plan_at, row.waits_until)
+                soonest = least(soonest, greatest(waits_until, row.lease_until))
     return [(soonest,)]
 
 
@@ -307,6 +307,12 @@ def give_back(tables: Tables, task: UUID, epoch: int, now: int) -> Answer:
             row, plan_at=least(row.plan_at, now), lease_owner=None, lease_until=None
         )
     return ()
+
+
+@TWINS.of("id")
+def lock_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever changes it waits."""
+    return [(task,)] if task in tables.tasks.rows else ()
 
 
 @TWINS.of("id")

@@ -113,23 +113,24 @@ def refuse_exchanges(
     return ()
 
 
-def _to_drop(
-    tables: Tables, exchanges: Sequence[UUID], kept_of: Sequence[UUID], kept: Sequence[UUID]
-) -> list[Run]:
-    keep = set(zip(kept_of, kept, strict=True))
+Kept = Iterable[tuple[UUID, UUID]]
+
+
+def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[Run]:
+    kept = set(keep)
     return [
         run
         for run in _of_exchanges(tables, exchanges)
-        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in keep
+        if run.state in {"booked", "set-aside"} and (run.exchange_id, run.id) not in kept
     ]
 
 
 @TWINS.of("id")
 def drop_runs(
-    tables: Tables, exchanges: Sequence[UUID], kept_of: Sequence[UUID], kept: Sequence[UUID]
+    tables: Tables, exchanges: Sequence[UUID], keepers: Sequence[UUID], keep: Sequence[UUID]
 ) -> Answer:
     """A participant forgets what was never committed."""
-    dropped = _to_drop(tables, exchanges, kept_of, kept)
+    dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
     for run in dropped:
         tables.delete_run(run)
     return [(run.id,) for run in dropped]
@@ -139,12 +140,12 @@ def drop_runs(
 def drop_led_runs(
     tables: Tables,
     exchanges: Sequence[UUID],
-    kept_of: Sequence[UUID],
-    kept: Sequence[UUID],
+    keepers: Sequence[UUID],
+    keep: Sequence[UUID],
     now: int,
 ) -> Answer:
     """At the lead the slots wait to be asked for again."""
-    dropped = _to_drop(tables, exchanges, kept_of, kept)
+    dropped = _to_drop(tables, exchanges, zip(keepers, keep, strict=True))
     for run in dropped:
         tables.runs.change(
             run,

@@ -273,6 +273,10 @@ WHERE task_id = $1 AND lease_epoch = $2;
 -- Negotiations of workers that are gone.
 UPDATE negotiation SET state = 'aborted', decided_at = $1 WHERE state = 'open' AND expires_at <= $1;
 
+-- lock_task --
+-- An edit under way comes before what follows, or after it.
+SELECT id FROM task WHERE id = $1 FOR UPDATE;
+
 -- set_participants --
 -- Not by a worker that lost its lease.
 UPDATE task SET participants = $2, tool = $3, duration = $4

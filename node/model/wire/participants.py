@@ -58,10 +58,7 @@ class Freeing(Document):
 
 
 class Introduction(Document):
-    """A task made known to a participant before anything is planned, and again at each change.
-
-    ``keep`` false only asks: whether it would take part, under these terms.
-    """
+    """A task made known to a participant before anything is planned, and again at each change."""
 
     task: UUID
     test: str
@@ -81,7 +78,6 @@ class Introduction(Document):
     revision: Revision = 1
     paused_at: Micros | None = Field(None, description="Since when it is paused, if it is.")
     freeing: Freeing | None = None
-    keep: bool = True
 
 
 class IntroductionAnswer(Document):
