@@ -62,9 +62,10 @@ def test_the_report_counts_every_slot(world: Path) -> None:
     assert done["messages"]["proposals"] > 0
 
 
+@pytest.mark.timeout(180)
 def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
     """Byte for byte, whatever the order of sets and hashes is."""
-    argv = [sys.executable, "-m", "node.cli.main", "simulate", str(world), "--seed", "7"]
+    argv = [sys.executable, "-m", "node.cli.main", "simulate", str(world), "--days", "0.01"]
     told = {
         subprocess.run(
             [*argv, "-o", form],
@@ -72,8 +73,7 @@ def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed, "PARLEY_HORIZON": "PT1H"},
         ).stdout
-        for form in ("json", "table")
-        for seed in ("0", "1", "4711")
+        for form, seed in (("json", "0"), ("json", "1"), ("table", "2"), ("table", "4711"))
     }
     assert len(told) == 2
 
