@@ -36,7 +36,7 @@ def moves() -> list[tuple[str, RunState, RunState]]:
             re.DOTALL,
         ):
             entered = re.findall(r"^\s*(?:SET )?state = '([a-z-]+)'", update[1], re.MULTILINE)
-            left = re.findall(r"(?<!exchange\.)(?<!other\.)\bstate = '([a-z-]+)'", update[2])
+            left = re.findall(r"(?<!exchange\.)(?<!negotiation\.)(?<!other\.)\bstate = '([a-z-]+)'", update[2])
             found += [(name, RunState(a), RunState(b)) for a, b in product(left, entered)]
     return found
 
