@@ -44,8 +44,8 @@ check: $(DEVELOPMENT) ## what must hold before a commit: lint, format, types, la
 soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1
 	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1)
 
-bench: $(DEVELOPMENT) ## benchmarks; each prints a ratio measured in one run
-	$(BIN)/python -m tests.bench
+bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (15 min); ARGS="single claim" chooses
+	$(BIN)/python -m tests.bench $(ARGS)
 
 chaos: $(DEVELOPMENT) ## 100,000 operations while nodes, leads and databases are killed; ARGS="--operations 5000" is shorter
 	$(BIN)/python -m tests.chaos $(ARGS)

@@ -36,7 +36,8 @@ def moves() -> list[tuple[str, RunState, RunState]]:
             re.DOTALL,
         ):
             entered = re.findall(r"^\s*(?:SET )?state = '([a-z-]+)'", update[1], re.MULTILINE)
-            left = re.findall(r"(?<!exchange\.)(?<!other\.)\bstate = '([a-z-]+)'", update[2])
+            others = r"(?<!exchange\.)(?<!negotiation\.)(?<!other\.)"
+            left = re.findall(others + r"\bstate = '([a-z-]+)'", update[2])
             found += [(name, RunState(a), RunState(b)) for a, b in product(left, entered)]
     return found
 
