@@ -13,7 +13,7 @@ from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, cpu_seconds
 
 BATCH_TASKS = 40
-SINGLE_TASKS = 700
+SINGLE_TASKS = 1500
 REPEATS = 5
 _SPAN = """
     SELECT extract(EPOCH FROM max(decided_at) - min(opened_at))::float8, count(*),
