@@ -22,7 +22,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak chaos lock clean
+.PHONY: help demo test check lint bench soak chaos lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,13 +33,15 @@ demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1
 test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS="-k word" chooses
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(DEVELOPMENT) ## what must hold before a commit: lint, format, types, layers, fast tests
+check: lint ## what must hold before a commit: lint, format, types, layers, fast tests
+	$(BIN)/python -m pytest --quiet tests/architecture tests/unit
+
+lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/python -m pytest --quiet tests/architecture tests/unit
 
 soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1
 	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1)
