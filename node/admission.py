@@ -260,15 +260,13 @@ class Admission:
             await bookings.notify(connection, "task", introduction.task, "refused")
 
     def _with_tool(self, introduction: Introduction) -> Introduction:
-        tool = self._capabilities.choose(
+        tool, duration = self._capabilities.agree(
             introduction.test,
             introduction.tools,
             [p.tools for p in introduction.participants if p.accepted or p.tools],
+            introduction.spec,
         )
-        spec = self._capabilities.spec(
-            self._capabilities.test(introduction.test), introduction.spec
-        )
-        return introduction.model_copy(update={"tool": tool.name, "duration": tool.duration(spec)})
+        return introduction.model_copy(update={"tool": tool, "duration": duration})
 
     async def _keep(
         self, introduction: Introduction, slot: int, key: str | None, digest: str

@@ -80,6 +80,16 @@ class Capabilities:
         msg = f"no tool{asked} for {test} that every participant has"
         raise ToolUnavailable(msg)
 
+    def agree(
+        self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
+    ) -> tuple[str, int]:
+        """The name of the tool that :meth:`choose` gives, and the duration it needs for ``spec``.
+
+        :raises ToolUnavailable: there is none.
+        """
+        tool = self.choose(test, preferred, offers)
+        return tool.name, tool.duration(self.spec(self.test(test), spec))
+
     def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> bool:
         """Whether this tool needs a port for that participant's part.
 

@@ -64,7 +64,7 @@ def foresight(world: World, site: Site, task: UUID | None = None) -> Foresight:
         Counsel(
             draft=draft,
             adviser_of=lambda identity: Advice(world, site, by_identity[identity]),
-            choose_tool=site._choose_tool,
+            choose_tool=site.node.capabilities.agree,
         ),
     )
 

@@ -187,7 +187,7 @@ class Site:
             delivery=self.delivery,
             conclusions=Conclusions(node.database, clock, self.delivery, random.Random(1)),
             participant_of=self._participant,
-            choose_tool=self._choose_tool,
+            choose_tool=node.capabilities.agree,
             refuse_task=node.ending.refuse_task,
             rng=random.Random(1),
         )
@@ -199,13 +199,6 @@ class Site:
         """Any node on a wire, this one included: its calls can be watched, too."""
         self.node.directory.by_identity(identity)
         return cast("_InProcess", self.node).wires[identity]
-
-    def _choose_tool(
-        self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
-    ) -> tuple[str, int]:
-        tool = self.node.capabilities.choose(test, preferred, offers)
-        parsed = self.node.capabilities.spec(self.node.capabilities.test(test), spec)
-        return tool.name, tool.duration(parsed)
 
     def new_workers(self, owner: str = "worker") -> Workers:
         """Another process's worker pool."""

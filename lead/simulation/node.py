@@ -203,14 +203,6 @@ class Host:
 
     def _lead(self, node: SimulatedNode, poll_s: float) -> Lead:
         settings = self.settings
-
-        def choose_tool(
-            test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
-        ) -> tuple[str, int]:
-            tool = node.capabilities.choose(test, preferred, offers)
-            parsed = node.capabilities.spec(node.capabilities.test(test), spec)
-            return tool.name, tool.duration(parsed)
-
         return Lead(
             self.database,
             self.clock,
@@ -219,7 +211,7 @@ class Host:
             Powers(
                 participant_of=node.participant,
                 others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
-                choose_tool=choose_tool,
+                choose_tool=node.capabilities.agree,
                 refuse_task=node.ending.refuse_task,
                 lose_run=node.ending.lose_run,
                 drop_run=node.ending.drop_run,

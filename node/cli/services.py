@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import click
@@ -32,9 +32,6 @@ from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
 from node.settings import Settings
 from node.web.routes import routes as page_routes
-
-if TYPE_CHECKING:
-    from lead.planner import ChooseTool
 
 _WATCHDOG_S = 10.0
 
@@ -217,17 +214,6 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-def _tool_chooser(node: Node) -> ChooseTool:
-    def choose_tool(
-        test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: dict[str, Any]
-    ) -> tuple[str, int]:
-        tool = node.capabilities.choose(test, preferred, offers)
-        parsed = node.capabilities.spec(node.capabilities.test(test), spec)
-        return tool.name, tool.duration(parsed)
-
-    return choose_tool
-
-
 def with_foresight(node: Node) -> None:
     """Let the node say what would happen: the lead's part of it needs no worker, so also alone."""
     from lead.planning.agenda import Limits
@@ -241,7 +227,7 @@ def with_foresight(node: Node) -> None:
         Counsel(
             draft=lambda document: node.admission.draft(document).introduction,
             adviser_of=node.participant,
-            choose_tool=_tool_chooser(node),
+            choose_tool=node.capabilities.agree,
         ),
     ).plan
 
@@ -261,7 +247,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         Powers(
             participant_of=node.participant,
             others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
-            choose_tool=_tool_chooser(node),
+            choose_tool=node.capabilities.agree,
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,
