@@ -78,7 +78,7 @@ def elsewhere(booker: Booker) -> Booker:
     node = site.node
     line = TimeLine(site.database, site.clock, node.settings, node._needs_port, random.Random(1))
     other = Site(node, site.clock)
-    other.node = type("Process", (), {"time_line": line})()  # type: ignore[assignment]
+    other.node = type("Process", (), {"time_line": line})()
     return Booker(booker.world, booker.lead, other)
 
 
