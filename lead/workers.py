@@ -101,8 +101,7 @@ class Workers:
         if len(claims) == idle:
             return self._until(self._reach.next_held_up())
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before, self._reach.closed())
-            beyond = await planning.next_to_come(connection, before)
+            due, beyond = await planning.next_due(connection, before, self._reach.closed())
         # One whose slots are too far away is due when the first of them comes near enough.
         near_at = None if beyond is None else beyond - self._horizon
         return self._until(due, near_at, self._reach.next_opening())
