@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import random
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -35,6 +37,8 @@ _OTHERS_COME = 0.05
 """How often something else comes in between two statements."""
 _STARTED = times.MINUTE
 """How long everybody has to start before anything happens."""
+_COLLECTED = (50_000, 10_000, 10_000)
+"""Objects more since the youngest were looked through; and how often that before older ones are."""
 
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]
@@ -278,7 +282,24 @@ def simulate(
                 await pause(_STARTED)  # until all that runs has ended
         return report
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _only_the_young_collected():
         # What a killed process had just begun is never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return run(work)
+
+
+@contextlib.contextmanager
+def _only_the_young_collected() -> Iterator[None]:
+    """A world has millions of objects that live for days and are in no cycle: they are left alone.
+
+    Looking through all of them again and again takes longer than everything else. Who has the
+    collector off keeps it off.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -84,6 +84,19 @@ class Runs(Table[UUID, Run]):
                 if there and run.state not in OPEN and (run.state == "finished") == is_finished:
                     yield run
 
+    def ended_before(self, instant: int) -> Iterator[Run]:
+        """Runs that are over and ended before then, in no order; some more than once."""
+        for heap in self._over:
+            places = [0]
+            while places:
+                place = places.pop()
+                if place < len(heap) and heap[place][0] < instant:
+                    # What lies below a place of a heap is not earlier than what lies at it.
+                    places += (2 * place + 1, 2 * place + 2)
+                    run = heap[place][2]
+                    if self.rows.get(run.id) is run and run.state not in OPEN:
+                        yield run
+
     def keep(self, run: Run) -> None:
         """Hand it out by :meth:`over_before` another time."""
         heappush(self._over[run.state == "finished"], (run.ends_at, run.number, run))
