@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from lead.simulation.history import History
+from node.clock import Bell
 from node.execution.launcher import WRAP_UP, Launcher, Outcome
 from node.model.times import MILLISECOND
 from node.plugins.tests.idle import IdlePart, IdleSpec
@@ -21,7 +21,7 @@ class SimulatedLauncher(Launcher):
         self._node = node
         self._history = history
 
-    async def _measure(self, run: DueRun, cancelled: asyncio.Event) -> Outcome:
+    async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         if not await self._until(run.starts_at, cancelled):
             return self._stopped(None)
         spec = IdleSpec.model_validate(run.spec)
