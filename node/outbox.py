@@ -54,7 +54,8 @@ class Outbox:
 
     def heard(self, notice: Notice) -> None:
         """A message was written, or a node answers again for which some may wait."""
-        if notice.kind in {"wake", "node"} or (notice.kind == "letter" and notice.id in self._kinds):
+        letter = notice.kind == "letter" and notice.id in self._kinds
+        if letter or notice.kind in {"wake", "node"}:
             self._woken.ring()
 
     async def run(self) -> None:
