@@ -35,9 +35,7 @@ HOUR = START + times.HOUR
 
 
 @contextlib.asynccontextmanager
-async def _listening(
-    site: Site, told: list[Notice] | None = None
-) -> AsyncIterator[asyncio.Event]:
+async def _listening(site: Site, told: list[Notice] | None = None) -> AsyncIterator[asyncio.Event]:
     """While a site hears its database; the event is set when freed time was heard of.
 
     What was heard of it is added to ``told``.

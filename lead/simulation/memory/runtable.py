@@ -69,13 +69,9 @@ class Runs(Table[UUID, Run]):
 
     def in_the_way(self, run: Run) -> bool:
         """Whether the time of an exclusive or normal run is taken by another one."""
-        exclusive = self._lanes["exclusive"].touching(run.starts_at, run.ends_at)
-        if any(other is not run for other in exclusive):
+        if self._lanes["exclusive"].in_the_way(run):
             return True
-        if run.lane != "exclusive":
-            return False
-        normal = self._lanes["normal"].touching(run.starts_at, run.ends_at)
-        return any(other is not run for other in normal)
+        return run.lane == "exclusive" and self._lanes["normal"].in_the_way(run)
 
     def over_before(self, finished: int, others: int) -> Iterator[Run]:
         """Runs that are over and ended before then; each is handed out once: delete or keep it."""
