@@ -25,6 +25,7 @@ from lead.simulation.network import Network, Service, Weather
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
 from lead.simulation.scenario import Arrivals, Between, Scenario, Tasks
+from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
@@ -68,7 +69,7 @@ class World:
         """``broken`` changes the program of every node, for tests of the checks."""
         self.scenario = scenario
         self.loop = loop
-        self.history = History()
+        self.history = History(START + _STARTED, step_for(scenario.duration))
         self.refused = 0
         self.created = 0
         rng = random.Random(f"{scenario.seed} network")

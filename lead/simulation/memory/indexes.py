@@ -29,6 +29,8 @@ class Ordered(Generic[R]):
 
     def _place(self, instant: int, row: R) -> int:
         first = bisect_left(self._instants, instant)
+        if first == len(self._rows) or self._instants[first] != instant:
+            return first
         last = bisect_right(self._instants, instant, first)
         return bisect_left(self._rows, row.number, first, last, key=_number)
 

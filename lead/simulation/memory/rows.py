@@ -39,7 +39,9 @@ def _kept(packed: Packed) -> Packed:
 
 def unpack(packed: Packed | None) -> Any:
     """A new document, its reader's own."""
-    return None if packed is None else orjson.loads(packed)
+    if packed is None:
+        return None
+    return {} if packed == EMPTY else orjson.loads(packed)
 
 
 @dataclass(slots=True, eq=False)
