@@ -8,12 +8,16 @@ answer never depends on chance.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import orjson
+
+from node.store.database import POSTGRES_EPOCH
 
 Packed = bytes
 """A JSON document."""
@@ -42,6 +46,12 @@ def unpack(packed: Packed | None) -> Any:
     if packed is None:
         return None
     return {} if packed == EMPTY else orjson.loads(packed)
+
+
+def pack_spans(spans: Iterable[tuple[int, int]]) -> bytes:
+    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
+    instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
+    return struct.pack(f">{len(instants)}q", *instants)
 
 
 @dataclass(slots=True, eq=False)
