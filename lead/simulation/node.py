@@ -68,6 +68,7 @@ class SimulatedNode(Service):
         self._tables = database.tables
         self._hold_made = asyncio.Event()
         self.own = _Own(self)
+        self._listeners.remove(self.hub.heard)  # nobody follows events, and the last ones are many
 
     def hold_served(self) -> None:
         """A hold is made here: it will run out."""
