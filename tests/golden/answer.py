@@ -14,11 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.golden import pscheduler
+from tests.golden import gridserver, pscheduler
 
 Case = dict[str, Any]
 
-TRANSLATORS: dict[str, Callable[[Case], Any]] = {"pscheduler": pscheduler.answer}
+TRANSLATORS: dict[str, Callable[[Case], Any]] = {
+    "gridserver": gridserver.answer,
+    "pscheduler": pscheduler.answer,
+}
 """By system; another system is one more module and one more line here."""
 
 

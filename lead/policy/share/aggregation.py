@@ -1,0 +1,67 @@
+"""Seats by group first, then inside each group. Pure.
+
+A group (a level, or the campaigns under one parent) counts once, however many of its campaigns are
+at work: splitting one project into ten buys nothing. What a campaign cannot use goes to the others
+of its group, and only what the whole group cannot use goes to other groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lead.policy.dividing import Division, divide
+from lead.policy.seats import Stake
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Campaigns that share one weight, by the names they go by."""
+
+    name: str
+    weight: Fraction
+    members: frozenset[str]
+
+
+def entitlements(stakes: Iterable[Stake], groups: Iterable[Group]) -> dict[str, Fraction]:
+    """The weight of each active campaign: its part of its group's, by the weights of the active."""
+    active = {stake.name: stake.weight for stake in stakes if stake.active}
+    entitled: dict[str, Fraction] = {}
+    for group in groups:
+        inside = {name: weight for name, weight in active.items() if name in group.members}
+        total = sum(inside.values(), Fraction(0))
+        for name, weight in inside.items():
+            entitled[name] = group.weight * weight / total if total else Fraction(0)
+    return entitled
+
+
+def ideals(
+    seats: int, stakes: Iterable[Stake], groups: Iterable[Group], unit: int = 1
+) -> dict[str, int]:
+    """How much each should hold: limited by demand, rounded up; those not active get nothing."""
+    result: dict[str, int] = {}
+    inside: dict[str, list[Stake]] = {}
+    listed = list(groups)
+    by_member = {member: group.name for group in listed for member in group.members}
+    for stake in stakes:
+        result[stake.name] = 0
+        if stake.active:
+            inside.setdefault(by_member[stake.name], []).append(stake)
+    weights = {group.name: group.weight for group in listed if group.name in inside}
+    parts = divide(seats, weights, {name: _demand(some) for name, some in inside.items()}).exact()
+    for name, some in inside.items():
+        result |= _divide_inside(parts[name], some).rounded_up(unit)
+    return result
+
+
+def _demand(stakes: Iterable[Stake]) -> int | None:
+    demands = [stake.demand for stake in stakes]
+    known = [demand for demand in demands if demand is not None]
+    return sum(known) if len(known) == len(demands) else None
+
+
+def _divide_inside(part: Fraction, stakes: Iterable[Stake]) -> Division:
+    listed = list(stakes)
+    weights = {stake.name: stake.weight for stake in listed}
+    return divide(part, weights, {stake.name: stake.demand for stake in listed})
