@@ -1,4 +1,4 @@
-"""A task that cannot be done is put off, and after many times on hold until somebody looks. Pure."""
+"""A task that cannot be done is put off, after many times on hold until somebody looks. Pure."""
 
 from __future__ import annotations
 

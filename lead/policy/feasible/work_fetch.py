@@ -15,7 +15,6 @@ from typing import Final
 from lead.policy.idleness import Outlook
 from node.model import times
 
-
 LOW_MIN: Final = 3 * times.MINUTE
 """A buffer shorter than this would have the node ask all the time."""
 

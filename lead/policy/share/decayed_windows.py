@@ -108,7 +108,7 @@ def deltas(
 
 
 def relative_delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:
-    """The delta as a part of what it should be, ``1 - used/part``: small shares count as big ones."""
+    """The delta as a part of what it should be, ``1 - used/part``: small shares count as much."""
     if fairshare is None or not fairshare.part:
         return Fraction(0)
     return delta(used, fairshare) / (fairshare.part * _PERCENT)
