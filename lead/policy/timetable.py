@@ -1,19 +1,22 @@
 """When nodes are busy, and where a run on several of them would find time first. Pure.
 
-A timetable has the busy spans of each node, half-open and in µs. They may lie in any order and
-overlap; a node without a span is free for ever.
+A timetable has the busy spans of each node, half-open and in µs: sorted, and none of them overlaps
+another. A node without a span is free for ever.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lead.policy.view import Candidate, PostedRun, Reservation
-from node.model.classes import blockers
-from node.model.spans import Span
+from node.model.classes import SchedulingClass, blockers
+from node.model.spans import Span, normalise
 
 Timetable = Mapping[str, Sequence[Span]]
+Booked = Mapping[SchedulingClass, Timetable]
+"""By the class of a run that is to be placed, when nodes are busy with runs in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +37,58 @@ class Place:
     nodes: tuple[str, ...]
 
 
-def timetable_for(
-    candidate: Candidate, runs: Iterable[PostedRun], reservations: Iterable[Reservation]
-) -> dict[str, list[Span]]:
-    """When its nodes are busy for a candidate: with runs in its way, or kept for others."""
-    busy: dict[str, list[Span]] = {name: [] for name in candidate.nodes}
-    in_the_way = blockers(candidate.scheduling_class)
-    taken: list[tuple[Sequence[str], Span]] = [
-        (run.nodes, (run.start, run.end)) for run in runs if run.scheduling_class in in_the_way
-    ]
-    taken += [(it.nodes, (it.start, it.end)) for it in reservations if not it.admits(candidate)]
-    for names, span in taken:
-        for name in names:
-            if name in busy:
-                busy[name].append(span)
-    return busy
-
-
-def free_for(timetable: Timetable, now: int) -> dict[str, int | None]:
-    """How long each node that is free now stays so (µs); None is without an end."""
-    found: dict[str, int | None] = {}
-    for name, spans in timetable.items():
-        begin, end = next(_gaps(spans, now), (now + 1, None))
-        if begin == now:
-            found[name] = None if end is None else end - now
+def booked(runs: Iterable[PostedRun]) -> dict[SchedulingClass, dict[str, list[Span]]]:
+    """The timetables for every class, made once for all candidates of an episode."""
+    spans: dict[SchedulingClass, dict[str, list[Span]]] = {it: {} for it in SchedulingClass}
+    for run in runs:
+        of_class = spans[run.scheduling_class]
+        for name in run.nodes:
+            of_class.setdefault(name, []).append((run.start, run.end))
+    found: dict[SchedulingClass, dict[str, list[Span]]] = {}
+    for asking in SchedulingClass:
+        taken: dict[str, list[Span]] = {}
+        for in_the_way in blockers(asking):
+            for name, some in spans[in_the_way].items():
+                taken.setdefault(name, []).extend(some)
+        found[asking] = {name: normalise(some) for name, some in taken.items()}
     return found
 
 
-def _gaps(spans: Iterable[Span], now: int) -> Iterator[tuple[int, int | None]]:
-    """The free ranges from ``now`` on, in order; the last one has no end."""
-    free_from = now
-    for start, end in sorted(spans):
+def timetable_for(
+    candidate: Candidate, taken: Booked, reservations: Iterable[Reservation]
+) -> dict[str, Sequence[Span]]:
+    """When its nodes are busy for a candidate: with runs in its way, or kept for others."""
+    runs = taken[candidate.scheduling_class]
+    busy: dict[str, Sequence[Span]] = {name: runs.get(name, ()) for name in candidate.nodes}
+    for reservation in reservations:
+        if not reservation.admits(candidate):
+            for name in reservation.nodes:
+                if name in busy:
+                    kept = (reservation.start, reservation.end)
+                    busy[name] = normalise([*busy[name], kept])
+    return busy
+
+
+def free_for(timetable: Timetable, at: int) -> dict[str, int | None]:
+    """How long each node that is free at an instant stays so (µs); None is without an end."""
+    found: dict[str, int | None] = {}
+    for name, spans in timetable.items():
+        begin, end = next(_gaps(spans, at))
+        if begin == at:
+            found[name] = None if end is None else end - at
+    return found
+
+
+def free_from(timetable: Timetable, now: int) -> dict[str, int]:
+    """When each node is free first, from now on."""
+    return {name: next(_gaps(spans, now))[0] for name, spans in timetable.items()}
+
+
+def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]:
+    """The free ranges from an instant on, in order; the last one has no end."""
+    free_from = since
+    for at in range(max(0, bisect_right(spans, (since, since)) - 1), len(spans)):
+        start, end = spans[at]
         if start > free_from:
             yield free_from, start
         free_from = max(free_from, end)

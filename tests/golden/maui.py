@@ -7,6 +7,7 @@ answered as well. What a priority is made of has its own module, :mod:`tests.gol
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,7 @@ from lead.policy.throttle.delivered_cap import within_amount, within_part
 from lead.policy.throttle.due_limits import Due, considered
 from lead.policy.timetable import Request, earliest, free_for
 from lead.policy.view import Limit
+from node.model.spans import normalise
 from tests.golden import maui_priority
 from tests.golden.figures import figure, micros, seconds, told
 
@@ -285,7 +287,7 @@ def _busy(given: Given, now: int = 0) -> dict[str, list[tuple[int, int]]]:
         start = micros(reservation["start"])
         for name in reservation["nodes"]:
             busy[name].append((start, start + micros(reservation["duration"])))
-    return busy
+    return {name: normalise(spans) for name, spans in busy.items()}
 
 
 def _windows(given: Given) -> Given:
@@ -340,7 +342,7 @@ def _round(
     durations = {request.task: request.duration for request in queue}
     for task, nodes in filled.items():
         for name in nodes:
-            done.timetable[name].append((now, now + durations[task]))
+            insort(done.timetable[name], (now, now + durations[task]))
     slots = {task: place.start for task, place in done.slots.items()}
     return {**done.started, **filled}, slots, done.timetable
 

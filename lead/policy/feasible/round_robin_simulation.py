@@ -51,7 +51,7 @@ def simulate(work: Sequence[Work], seats: Seats, now: int, first: Sequence[str] 
     """
     left = {it.task: it.duration for it in work}
     urgent, queues = _apart(work, first)
-    recent = {name: seats.recent.get(name, 0.0) for name in seats.shares}
+    recent = dict(seats.recent)
     course = Course({}, {}, [])
     while left:
         active = _active(urgent, queues, recent, seats)
@@ -105,11 +105,12 @@ def _step(soonest: int) -> int:
 
 
 def _add(recent: dict[str, float], active: Iterable[Work], step: int, seats: Seats) -> None:
-    used = dict.fromkeys(recent, 0.0)
+    used: dict[str, float] = {}
     for it in active:
-        used[it.campaign] += it.seats
-    for name, had in recent.items():
-        recent[name] = decayed(had, used[name] * seats.rate, step, seats.half_life)
+        used[it.campaign] = used.get(it.campaign, 0.0) + it.seats
+    for name in recent.keys() | used.keys():
+        rate = used.get(name, 0.0) * seats.rate
+        recent[name] = decayed(recent.get(name, 0.0), rate, step, seats.half_life)
 
 
 def late(work: Iterable[Work], course: Course, ahead: int = 0) -> list[Work]:
@@ -132,7 +133,7 @@ def turns_taken(seats: Seats, slices: int) -> list[list[str]]:
         name: [Work(f"{name}/{i}", name, SLICE) for i in range(seats.count)]
         for name in seats.shares
     }
-    recent = {name: seats.recent.get(name, 0.0) for name in seats.shares}
+    recent = dict(seats.recent)
     served = []
     for _ in range(slices):
         chosen = choose(endless, Turns(recent, seats.shares, seats.count), seats.count)

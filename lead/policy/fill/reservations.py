@@ -8,12 +8,21 @@ When there are no slots left to give, the rest of the list is left to backfill.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lead.policy.select.last_available import rank
-from lead.policy.timetable import Place, Request, Timetable, earliest, free_for, timetable_for
+from lead.policy.timetable import (
+    Booked,
+    Place,
+    Request,
+    Timetable,
+    earliest,
+    free_for,
+    timetable_for,
+)
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import Candidate, Reservation, View
 from node.model.spans import Span
@@ -52,11 +61,9 @@ def in_priority_order(
     it, slots are given anew each time.
     """
     done = Pass({}, {}, [], {name: list(spans) for name, spans in timetable.items()})
+    own = _still_theirs(queue, done, kept or {})
     for request in queue:
-        if kept and request.task in kept:
-            _book(done, kept[request.task], request.duration)
-    for request in queue:
-        mine = (kept or {}).get(request.task)
+        mine = own.get(request.task)
         if mine is not None:
             _unbook(done, mine, request.duration)
         elif done.rest:
@@ -77,6 +84,24 @@ def in_priority_order(
     return done
 
 
+def _still_theirs(
+    queue: Sequence[Request], done: Pass, kept: Mapping[str, Place]
+) -> dict[str, Place]:
+    """The kept slots whose nodes are still free then; all of them are put into the timetable."""
+    own: dict[str, Place] = {}
+    for request in queue:
+        place = kept.get(request.task)
+        if place is not None:
+            free = free_for(
+                {name: done.timetable.get(name, ()) for name in place.nodes}, place.start
+            )
+            fitting = rank(free, request.duration)
+            if len(fitting) == len(place.nodes):
+                own[request.task] = place
+                _book(done, place, request.duration)
+    return own
+
+
 def _now(request: Request, timetable: Timetable, now: int) -> tuple[str, ...] | None:
     """The nodes on which it can start at once, the best filled first."""
     free = free_for({name: timetable.get(name, ()) for name in request.nodes}, now)
@@ -86,7 +111,7 @@ def _now(request: Request, timetable: Timetable, now: int) -> tuple[str, ...] | 
 
 def _book(done: Pass, place: Place, duration: int) -> None:
     for name in place.nodes:
-        done.timetable.setdefault(name, []).append((place.start, place.start + duration))
+        insort(done.timetable.setdefault(name, []), (place.start, place.start + duration))
 
 
 def _unbook(done: Pass, place: Place, duration: int) -> None:
@@ -94,13 +119,16 @@ def _unbook(done: Pass, place: Place, duration: int) -> None:
         done.timetable[name].remove((place.start, place.start + duration))
 
 
-def protect(blocked: Candidate, view: View, slots: Sequence[Reservation]) -> Reservation | None:
+def protect(
+    blocked: Candidate, view: View, taken: Booked, slots: Sequence[Reservation]
+) -> Reservation | None:
     """The slot that is kept for a blocked candidate, beside those given already.
+
+    ``taken`` is what the runs of the view occupy.
 
     None where it is of no use: there are too few nodes, or it would start too late.
     """
-    kept = [*view.reservations, *slots]
-    busy = timetable_for(blocked, view.runs, kept)
+    busy = timetable_for(blocked, taken, [*view.reservations, *slots])
     request = Request(blocked.task, blocked.k, blocked.duration, blocked.nodes)
     place = earliest(busy, request, max(view.now, blocked.next_run_at))
     if place is None or place.start > blocked.start_by:

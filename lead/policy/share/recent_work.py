@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lead.policy.view import Charge
 from node.model import times
 
 HALF_LIFE: Final = times.DAY
@@ -46,6 +47,22 @@ def decayed(recent: float, rate: float, elapsed: int, half_life: int = HALF_LIFE
     """
     kept: float = 2.0 ** (-elapsed / half_life)
     return recent * kept + (1.0 - kept) * rate
+
+
+def recent_of(ledger: Iterable[Charge], now: int, half_life: int = HALF_LIFE) -> dict[str, float]:
+    """The recent work of each campaign, read from the ledger: decayed seats in use.
+
+    A charge at a constant rate over ``[s, e)`` is now worth ``rate * (2**-((now - e)/h) -
+    2**-((now - s)/h))``; what is yet to come does not count.
+    """
+    found: dict[str, float] = {}
+    for it in ledger:
+        end = min(it.end, now)
+        if end > it.start:
+            rate = it.amount / (it.end - it.start)
+            worth = 2.0 ** ((end - now) / half_life) - 2.0 ** ((it.start - now) / half_life)
+            found[it.campaign] = found.get(it.campaign, 0.0) + rate * worth
+    return found
 
 
 def standings(recent: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
@@ -84,16 +101,17 @@ class Turns:
         self._shares = shares
         self._shared = sum(shares.values()) or 1.0
         self._seats = seats
-        self._recent = {name: recent.get(name, 0.0) for name in shares}
+        self._recent = dict(recent)
 
     def standing(self, campaign: str) -> float:
         """Where it stands after the choices so far."""
-        done = self._recent[campaign] / self._total
-        return _standing(done, self._shares[campaign] / self._shared)
+        done = self._recent.get(campaign, 0.0) / self._total
+        return _standing(done, self._shares.get(campaign, 0.0) / self._shared)
 
     def chosen(self, work: Work) -> None:
         """One of its tasks is to run: as if it had done so for an hour."""
-        self._recent[work.campaign] += work.seats / self._seats * self._total / _HOURS
+        had = self._recent.get(work.campaign, 0.0)
+        self._recent[work.campaign] = had + work.seats / self._seats * self._total / _HOURS
 
 
 def choose(
