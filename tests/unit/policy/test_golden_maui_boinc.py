@@ -10,7 +10,7 @@ import pytest
 
 from tests.golden.answer import answers
 
-POLICIES = Path(__file__).parents[1] / "golden" / "policies"
+POLICIES = Path(__file__).parents[2] / "golden" / "policies"
 CASES: dict[str, dict[str, Any]] = {
     case["id"]: case
     for system in ("maui", "boinc")
