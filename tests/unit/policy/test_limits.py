@@ -157,7 +157,7 @@ def test_each_reason_not_to_displace_is_told_apart() -> None:
 
     def rule(new: int, old: int, *, preemptor: bool = True, preemptee: bool = True) -> str | None:
         no = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
-        return no and no.rule.name
+        return None if no is None else no.rule.name
 
     assert rule(9, 5) is None
     assert rule(5, 5) == "not higher"
