@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.golden import gridserver, pscheduler
+from tests.golden import fbsng, gridserver, pscheduler
 
 Case = dict[str, Any]
 
 TRANSLATORS: dict[str, Callable[[Case], Any]] = {
+    "fbsng": fbsng.answer,
     "gridserver": gridserver.answer,
     "pscheduler": pscheduler.answer,
 }
