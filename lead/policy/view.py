@@ -252,7 +252,8 @@ class State:
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
     ``recent`` by campaign; ``measured`` by (campaign, node, target), when it was last measured
-    there; ``newcomers`` by campaign, the usage it was created with.
+    there; ``newcomers`` by campaign, the usage it was created with; ``eligible_since`` by task,
+    since when its waiting counts.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -262,6 +263,7 @@ class State:
     recent: Mapping[str, Recent] = field(default_factory=dict)
     measured: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     newcomers: Mapping[str, Charge] = field(default_factory=dict)
+    eligible_since: Mapping[str, int] = field(default_factory=dict)
     starts: int = 0
 
 
