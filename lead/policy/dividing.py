@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
+from lead.policy.view import Exact
+
 
 @dataclass(frozen=True, slots=True)
 class Division:
@@ -46,7 +48,7 @@ class Division:
 
 
 def divide(
-    amount: int | Fraction, weights: Mapping[str, Fraction], demand: Mapping[str, int | None]
+    amount: Exact, weights: Mapping[str, Exact], demand: Mapping[str, int | None]
 ) -> Division:
     """Divide among all who have a weight; a demand of None, or none at all, is unlimited."""
     open_weights = dict(zip(weights, whole(weights.values()), strict=True))
@@ -70,7 +72,7 @@ def divide(
     return Division(limited, open_weights, rest, parts, total)
 
 
-def whole(weights: Iterable[Fraction]) -> list[int]:
+def whole(weights: Iterable[Exact]) -> list[int]:
     """The same proportions in whole numbers."""
     exact = list(weights)
     scale = lcm(*(weight.denominator for weight in exact))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Generic, TypeVar
+
+from lead.policy.view import Exact
 
 Found = TypeVar("Found")
 
@@ -15,8 +16,8 @@ class Entry:
     """Who is to be tried; when stuck it holds all that are ``gap`` or more below (None: nobody)."""
 
     name: str
-    priority: Fraction | int
-    gap: Fraction | int | None
+    priority: Exact
+    gap: Exact | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def attempt(entries: Iterable[Entry], find: Callable[[str], Found | None]) -> At
     listed = list(entries)
     stuck: list[Entry] = []
     holder: Entry | None = None
-    limit: Fraction | int = 0
+    limit: Exact = 0
     for place, entry in enumerate(listed):
         if holder is not None and entry.priority <= limit:
             return Attempt(None, None, stuck, listed[place:], holder)

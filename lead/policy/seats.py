@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 
-from lead.policy.view import SUSPENDED, URGENT
+from lead.policy.view import SUSPENDED, URGENT, Exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Stake:
     """
 
     name: str
-    weight: Fraction = Fraction(1)
+    weight: Exact = 1
     level: int = 5
     allocated: int = 0
     waiting: int | None = None

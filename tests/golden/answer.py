@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.golden import boinc, gridserver, maui, pscheduler
+from tests.golden import boinc, fbsng, gridserver, maui, pscheduler
 
 Case = dict[str, Any]
 
 TRANSLATORS: dict[str, Callable[[Case], Any]] = {
     "boinc": boinc.answer,
+    "fbsng": fbsng.answer,
     "gridserver": gridserver.answer,
     "maui": maui.answer,
     "pscheduler": pscheduler.answer,

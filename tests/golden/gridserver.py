@@ -15,8 +15,9 @@ from lead.policy.preempt import groups, score
 from lead.policy.seats import NamedSeats, Seats, Stake
 from lead.policy.select import affinity
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
-from lead.policy.view import URGENT, Charge
+from lead.policy.view import URGENT, Charge, Exact
 from node.model import times
+from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
@@ -49,15 +50,16 @@ def _translator(given: Given) -> tuple[Callable[[Given], Given], str | None]:
 
 def _chosen(found: Given, given: Given, shape: Given | None) -> Given:
     """What is asked for; without a shape, what such a case is usually asked for."""
-    if shape:
-        return {key: found.get(key) for key in shape}
-    return {key: value for key, value in found.items() if _asked(key, given, found)}
+    if shape is None:
+        return {key: value for key, value in found.items() if _asked(key, given, found)}
+    asked: Given = shaped(found, shape)
+    return asked
 
 
 def _asked(key: str, given: Given, found: Given) -> bool:
     """Whether a case that gives this wants to know that."""
-    enough = found.get("enough", False)
-    return {
+    enough = found.get("enough") is True
+    asked: dict[str, bool] = {
         "order": "allocated" in given,
         "assigned": "eligible" not in given,
         "assigned_count": "eligible" in given,
@@ -70,7 +72,8 @@ def _asked(key: str, given: Given, found: Given) -> bool:
         "victim": "needed" not in given,
         "victims": "needed" in given,
         "extra": "extra" in given,
-    }.get(key, True)
+    }
+    return asked.get(key, True)
 
 
 def _micros(seconds: float) -> int:
@@ -177,7 +180,7 @@ def _free(given: Given, stakes: Iterable[Stake]) -> Seats:
 def _ideals(seats: int, stakes: list[Stake], *, aggregate: bool) -> dict[str, int]:
     if not aggregate:
         return usage.ideals(seats, stakes)
-    members: dict[tuple[int, Fraction], set[str]] = {}
+    members: dict[tuple[int, Exact], set[str]] = {}
     for stake in stakes:
         members.setdefault((stake.level, stake.weight), set()).add(stake.name)
     return aggregation.ideals(
@@ -199,11 +202,12 @@ def _sharing(given: Given) -> Given:
             _ideals(given["engines"], stakes, aggregate=each) for each in (False, True)
         )
         return {"aggregated": together, "plain": plain}
-    found = {"ideal": _ideals(given["engines"], stakes, aggregate=asked)}
+    ideals = _ideals(given["engines"], stakes, aggregate=asked)
+    found: Given = {"ideal": ideals}
     seats = _free(given, stakes)
     first, others = urgent.serve(stakes, seats)
     left = urgent.left_to_share(given["engines"], stakes, first)
-    ideals = _ideals(left, others, aggregate=asked) if first else found["ideal"]
+    ideals = _ideals(left, others, aggregate=asked) if first else ideals
     order = usage.serving_order(others)
     served = [*first, *usage.allot(order, ideals, seats)]
     found["order"] = [name for name, _ in served]
@@ -411,11 +415,8 @@ def _scores(given: Given) -> Given:
 def _duration(given: Given, name: str) -> int:
     """In the unit that the field's name ends in."""
     units = {"ms": times.SECOND // 1000, "seconds": times.SECOND, "minutes": times.MINUTE}
-    return next(
-        round(given[f"{name}_{unit}"] * micros)
-        for unit, micros in units.items()
-        if f"{name}_{unit}" in given
-    )
+    [unit] = [unit for unit in units if f"{name}_{unit}" in given]
+    return round(float(given[f"{name}_{unit}"]) * units[unit])
 
 
 def _allowance(given: Given) -> Given:
@@ -452,7 +453,7 @@ def _blacklist(given: Given) -> Given:
     for engine, session in given.get("cleared", ()):
         failures = blacklist.cleared(failures, engine, session)
     most = given.get("failures_before_blacklist", blacklist.FAILURES_MAX)
-    refused = [blacklist.admit(failures, *asked, most) for asked in given["ask"]]
+    refused = [blacklist.admit(failures, engine, name, most) for engine, name in given["ask"]]
     return {"allowed": [not no for no in refused]}
 
 
@@ -461,6 +462,7 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given], str | None], ...] 
     ({"affine_engine_free_at"}, _affinity, None),
     ({"preemptable_percent"}, _allowance, "max_preemptions"),
     ({"preempt_threshold_minutes"}, _scores, None),
+    ({"preempt_threshold_ms"}, _scores, None),
     ({"sla", "steps"}, _lending, None),
     ({"sla"}, _sla, None),
     ({"events", "window_seconds"}, _newcomers, None),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeVar
 
 from lead.policy.gaps import Attempt, Entry, attempt
 from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Exact
 
 Found = TypeVar("Found")
 
@@ -28,8 +28,8 @@ class Contender:
     """A campaign with something to start; ``started`` numbers its last start."""
 
     name: str
-    priority: Fraction
-    gap: Fraction
+    priority: Exact
+    gap: Exact
     started: int = -1
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from lead.policy.dividing import Division, divide
 from lead.policy.seats import Stake
+from lead.policy.view import Exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Group:
     """Campaigns that share one weight, by the names they go by."""
 
     name: str
-    weight: Fraction
+    weight: Exact
     members: frozenset[str]
 
 
@@ -32,7 +33,7 @@ def entitlements(stakes: Iterable[Stake], groups: Iterable[Group]) -> dict[str, 
         inside = {name: weight for name, weight in active.items() if name in group.members}
         total = sum(inside.values(), Fraction(0))
         for name, weight in inside.items():
-            entitled[name] = group.weight * weight / total if total else Fraction(0)
+            entitled[name] = Fraction(group.weight) * weight / total if total else Fraction(0)
     return entitled
 
 

@@ -16,8 +16,9 @@ from fractions import Fraction
 from lead.policy.dividing import whole
 from lead.policy.seats import Seats, Stake
 from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Exact
 
-Promise = int | Fraction
+Promise = Exact
 
 NO_GROUP = Rule(
     Axis.SHARE,

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from lead.policy.view import Queue
+from lead.policy.view import Exact, Queue
 
 
 def after_start(
-    started: str, priorities: Mapping[str, Fraction], queues: Mapping[str, Queue]
-) -> dict[str, Fraction]:
+    started: str, priorities: Mapping[str, Exact], queues: Mapping[str, Queue]
+) -> dict[str, Exact]:
     """The priorities of all that contend, after one of them started a run.
 
     ``priorities`` holds those that contend, the started one included; the others are not touched.
@@ -35,7 +35,7 @@ def frequencies(queues: Mapping[str, Queue]) -> dict[str, Fraction]:
     Exact where floors are equal, gaps and ceilings are far above the prices, and no part comes out
     negative.
     """
-    inverse = {name: 1 / queue.price for name, queue in queues.items()}
+    inverse = {name: Fraction(1) / queue.price for name, queue in queues.items()}
     total = sum(inverse.values(), Fraction(0))
     gained = sum((queues[name].gain * each for name, each in inverse.items()), Fraction(0))
     constant = (1 - gained) / total
@@ -48,6 +48,6 @@ def prices(wanted: Mapping[str, Fraction], scale: Fraction = Fraction(1)) -> dic
     return {name: scale * most / part for name, part in wanted.items()}
 
 
-def starting(queues: Iterable[tuple[str, Queue]]) -> dict[str, Fraction]:
+def starting(queues: Iterable[tuple[str, Queue]]) -> dict[str, Exact]:
     """The priorities before anything was started."""
     return {name: queue.floor for name, queue in queues}

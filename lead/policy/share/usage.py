@@ -14,7 +14,7 @@ from fractions import Fraction
 from lead.policy.dividing import divide
 from lead.policy.seats import Seats, Stake
 from lead.policy.verdict import Axis, Rule
-from lead.policy.view import Charge
+from lead.policy.view import Charge, Exact
 from node.model import times
 
 WINDOW = times.HOUR
@@ -39,7 +39,7 @@ def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, in
     return used
 
 
-def newcomer(campaign: str, ideal: Fraction, now: int, window: int) -> Charge:
+def newcomer(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
     """The usage a new campaign begins with: as if it had run ideally over the whole window.
 
     ``ideal`` is its exact share of the seats, itself counted as active. The charge slides out of
@@ -58,7 +58,7 @@ def ideals(seats: int, stakes: Iterable[Stake], unit: int = 1) -> dict[str, int]
 
 
 def serving_order(
-    stakes: Iterable[Stake], weights: Mapping[str, Fraction] | None = None
+    stakes: Iterable[Stake], weights: Mapping[str, Exact] | None = None
 ) -> list[Stake]:
     """Those with a weight by usage per weight, least first; of equals the one created earlier.
 
@@ -67,7 +67,7 @@ def serving_order(
     replaced = weights or {}
     weighed = [(replaced.get(stake.name, stake.weight), stake) for stake in stakes]
     keyed = [
-        (stake.usage / weight, stake.created_at, place, stake)
+        (Fraction(stake.usage) / weight, stake.created_at, place, stake)
         for place, (weight, stake) in enumerate(weighed)
         if weight > 0
     ]
