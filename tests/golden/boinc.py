@@ -35,6 +35,7 @@ from lead.policy.share.recent_work import Turns, Work, by_standing, choose, deca
 from lead.policy.view import Backoff
 from node.model import times
 from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
@@ -47,13 +48,11 @@ _ON_THE_WAY = re.compile(r"(\w+) is backed off")
 def answer(case: Given) -> Any:
     """The product's answer to one case."""
     given = case["given"]
-    shape = case.get("answer_shape")
     items = given.get("items")
     known = given.keys() | {f"items/{key}" for key in (items[0] if items else ())}
     for telling, translate in _TRANSLATORS:
         if telling <= known:
-            found = translate(given)
-            return {key: found.get(key) for key in shape} if shape else found
+            return shaped(translate(given), case.get("answer_shape"))
     msg = f"nothing is known to ask with {', '.join(sorted(given))}"
     raise ValueError(msg)
 

@@ -7,7 +7,6 @@ answered as well. What a priority is made of has its own module, :mod:`tests.gol
 from __future__ import annotations
 
 import re
-from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -26,6 +25,7 @@ from lead.policy.view import Limit
 from node.model.spans import normalise
 from tests.golden import maui_priority
 from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
@@ -55,12 +55,10 @@ _FIRST_ATTEMPTS = 3
 def answer(case: Given) -> Any:
     """The product's answer to one case."""
     given = case["given"]
-    shape = case.get("answer_shape")
     for telling, translate in _TRANSLATORS:
         if telling <= given.keys() | {f"items/{key}" for key in _item(given)}:
-            answered = translate(given)
-            return {key: answered.get(key) for key in shape} if shape else answered
-    return maui_priority.answer(given, shape)
+            return shaped(translate(given), case.get("answer_shape"))
+    return shaped(maui_priority.answer(given), case.get("answer_shape"))
 
 
 def _item(given: Given) -> Iterable[str]:
@@ -333,34 +331,20 @@ def _backfill(given: Given) -> Given:
     return answered
 
 
-def _round(
-    queue: Sequence[Request], busy: Mapping[str, list[tuple[int, int]]], now: int, depth: int
-) -> tuple[dict[str, tuple[str, ...]], dict[str, int], dict[str, list[tuple[int, int]]]]:
-    """One iteration: by priority, then filled in. Who started, the slots given, what is busy."""
-    done = in_priority_order(queue, busy, now, depth)
-    filled = fill(done.rest, free_for(done.timetable, now))
-    durations = {request.task: request.duration for request in queue}
-    for task, nodes in filled.items():
-        for name in nodes:
-            insort(done.timetable[name], (now, now + durations[task]))
-    slots = {task: place.start for task, place in done.slots.items()}
-    return {**done.started, **filled}, slots, done.timetable
-
-
 def _depths(given: Given) -> Given:
     names = _names(given)
     queue = _requests(given["queue"], names)
     answered: Given = {}
     for depth in given["depths"]:
-        started, slots, busy = _round(queue, _busy(given), 0, depth)
+        done = in_priority_order(queue, _busy(given), 0, depth)
         found: Given = {
-            "started_now": list(started),
-            "reserved": {task: seconds(at) for task, at in slots.items()},
+            "started_now": list(done.started),
+            "reserved": {task: seconds(place.start) for task, place in done.slots.items()},
         }
         for at, request in enumerate(queue):
-            passed_over = any(later.task in started for later in queue[at + 1 :])
-            if request.task not in started and request.task not in slots and passed_over:
-                place = earliest(busy, request, 0)
+            passed_over = any(later.task in done.started for later in queue[at + 1 :])
+            if request in done.rest and passed_over:
+                place = earliest(done.timetable, request, 0)
                 found[f"then_{request.task}_earliest"] = place and seconds(place.start)
         answered[f"depth_{depth}"] = found
     return answered
@@ -380,9 +364,7 @@ def _early_end(given: Given) -> Given:
     }
     if after[0]:
         answered["after_event"]["started"] = after[0]
-    return answered | {
-        f"{request.task}_without_backfill": seconds(plain[request.task]) for request in queue
-    }
+    return answered | {f"{task}_without_backfill": seconds(start) for task, start in plain.items()}
 
 
 def _played(
@@ -397,25 +379,26 @@ def _played(
     starts: dict[str, int] = {}
     rounds: dict[int, tuple[list[str], dict[str, Any]]] = {}
     now = 0
-    while len(starts) < len(queue):
+    while len(starts) < len(queue) or at not in rounds:
         running = [it for it in running if it[2] > now and not (now >= at and it[0] == gone)]
-        busy: dict[str, list[tuple[int, int]]] = {name: [] for name in _names(given)}
-        for _, nodes, end in running:
-            for name in nodes:
-                busy[name].append((now, end))
+        busy = {
+            name: [(now, end) for _, on, end in running if name in on] for name in _names(given)
+        }
         waiting = [request for request in queue if request.task not in starts]
-        if fills:
-            started, slots, _ = _round(waiting, busy, now, given.get("depth", 1))
-        else:
-            done = in_priority_order(waiting, busy, now, overtaking=False)
-            started, slots = done.started, {task: it.start for task, it in done.slots.items()}
-        rounds[now] = list(started), {task: seconds(start) for task, start in slots.items()}
+        done = in_priority_order(waiting, busy, now, given.get("depth", 1), overtaking=fills)
+        reserved = {task: seconds(place.start) for task, place in done.slots.items()}
+        rounds[now] = list(done.started), reserved
         for request in waiting:
-            if request.task in started:
+            if request.task in done.started:
                 starts[request.task] = now
-                running.append((request.task, started[request.task], now + request.duration))
+                nodes = done.started[request.task]
+                running.append((request.task, nodes, now + request.duration))
         ends = [end for *_, end in running if end > now]
-        now = min([*ends, at] if now < at else ends, default=now)
+        if now < at:
+            ends.append(at)
+        if not ends:
+            break
+        now = min(ends)
     return starts, rounds
 
 

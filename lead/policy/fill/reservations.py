@@ -2,8 +2,8 @@
 
 The list is gone down in order. What fits now starts; what does not gets a *protected slot* at the
 earliest time that it can have, up to ``depth`` of them. With ``overtaking`` what comes later may
-start all the same if it fits beside all slots; without it, nothing starts once somebody waits.
-When there are no slots left to give, the rest of the list is left to backfill.
+start all the same if it fits beside all slots; without it, nothing starts once somebody waits, and
+what could is left to backfill.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PREFIX: Final = "slot of "
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What started where, who has a slot, who has neither, and when nodes are busy after that."""
+    """What started where, who has a slot, who has neither, and when nodes are busy with these."""
 
     started: dict[str, tuple[str, ...]]
     slots: dict[str, Place]
@@ -66,17 +66,14 @@ def in_priority_order(
         mine = own.get(request.task)
         if mine is not None:
             _unbook(done, mine, request.duration)
-        elif done.rest:
-            done.rest.append(request)
-            continue
-        since = now if overtaking else max((it.start for it in done.slots.values()), default=now)
-        nodes = _now(request, done.timetable, now) if since == now else None
-        if nodes is not None:
+        nodes = _now(request, done.timetable, now)
+        if nodes is not None and (overtaking or not (done.slots or done.rest)):
             done.started[request.task] = nodes
             _book(done, Place(now, nodes), request.duration)
             continue
-        place = earliest(done.timetable, request, since)
-        if place is not None and (mine is not None or len(done.slots) < depth):
+        may_have_slot = mine is not None or (nodes is None and len(done.slots) < depth)
+        place = earliest(done.timetable, request, now) if may_have_slot else None
+        if place is not None:
             done.slots[request.task] = place
             _book(done, place, request.duration)
         else:

@@ -85,7 +85,7 @@ def filled_in(
     queue: list[Request], table: dict[str, list[tuple[int, int]]], depth: int, choice: Choice
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Place], dict[str, list[tuple[int, int]]]]:
     """A pass and then backfill: what started, the slots, and what is busy after both."""
-    done = in_priority_order(queue, table, 0, depth)
+    done = in_priority_order(queue, table, 0, depth, overtaking=False)
     late_starters = fill(done.rest, free_for(done.timetable, 0), choice)
     lengths = {it.task: it.duration for it in queue}
     after = {name: list(some) for name, some in done.timetable.items()}
