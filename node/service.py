@@ -149,6 +149,7 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.time_line.heard,
             self.interest.heard,
         ]
 
@@ -254,6 +255,7 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.time_line.heard(notice)
             self.interest.heard(notice)
             listener(notice)
 
