@@ -27,23 +27,26 @@ class Attempt(Generic[Found]):
     entry: Entry | None
     found: Found | None
     stuck: Sequence[Entry]
-    held: Sequence[Entry]
-    holder: Entry | None
+    held: Sequence[Entry] = ()
+    holder: Entry | None = None
 
 
 def attempt(entries: Iterable[Entry], find: Callable[[str], Found | None]) -> Attempt[Found]:
-    """The first, highest priority first, for which something is found and nobody holds it."""
-    listed = list(entries)
+    """The first entry for which something is found, unless it is held.
+
+    ``entries`` come highest priority first, and are only looked at as far as is needed.
+    """
     stuck: list[Entry] = []
     holder: Entry | None = None
     limit: Exact = 0
-    for place, entry in enumerate(listed):
+    coming = iter(entries)
+    for entry in coming:
         if holder is not None and entry.priority <= limit:
-            return Attempt(None, None, stuck, listed[place:], holder)
+            return Attempt(None, None, stuck, [entry, *coming], holder)
         found = find(entry.name)
         if found is not None:
-            return Attempt(entry, found, stuck, (), None)
+            return Attempt(entry, found, stuck)
         stuck.append(entry)
         if entry.gap is not None and (holder is None or entry.priority - entry.gap > limit):
             holder, limit = entry, entry.priority - entry.gap
-    return Attempt(None, None, stuck, (), None)
+    return Attempt(None, None, stuck)

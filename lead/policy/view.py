@@ -156,6 +156,13 @@ class Candidate:
         """The last instant at which the run may start."""
         return self.next_run_at + self.slip
 
+    @property
+    def least(self) -> int:
+        """How many nodes a run of it must have: all that are named, all that act together."""
+        if self.named:
+            return len(self.nodes)
+        return self.k if self.together else min(self.k_min, self.k)
+
 
 @dataclass(frozen=True, slots=True)
 class PostedRun:
@@ -238,11 +245,13 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
-    """Long-term use as one number, decayed up to ``at``."""
+class Deferral:
+    """Where a task stands: failed starts since it was last put off, and how often that was."""
 
-    amount: float
-    at: int
+    failed: int = 0
+    count: int = 0
+    until: int = 0
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +260,16 @@ class State:
 
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
-    ``recent`` by campaign; ``measured`` by (campaign, node, target), when it was last measured
-    there; ``newcomers`` by campaign, the usage it was created with; ``eligible_since`` by task,
-    since when its waiting counts.
+    ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
+    there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
+    when its waiting counts; ``starts`` numbers the starts.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[tuple[str, str], int] = field(default_factory=dict)
     backoffs: Mapping[tuple[str, str, str], Backoff] = field(default_factory=dict)
-    recent: Mapping[str, Recent] = field(default_factory=dict)
+    deferrals: Mapping[str, Deferral] = field(default_factory=dict)
     measured: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     newcomers: Mapping[str, Charge] = field(default_factory=dict)
     eligible_since: Mapping[str, int] = field(default_factory=dict)

@@ -190,7 +190,10 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
         free, begun = slots, len(picks)
         while True:
             tried = passes.choose(
-                [passes.Waiting(name, submitted[name], counts[name]) for name in waiting],
+                sorted(
+                    (passes.Waiting(name, submitted[name], counts[name]) for name in waiting),
+                    key=passes.key,
+                ),
                 lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
                 given["SPG"],
             )
@@ -222,7 +225,7 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
         while len(counted) <= given["bulks"]:
             waiting = [passes.Waiting("bulk", 0, passed), passes.Waiting("light", 1)]
             tried = passes.choose(
-                waiting,
+                sorted(waiting, key=passes.key),
                 lambda name, free=free: free >= (2 if name == "bulk" else 1) or None,  # type: ignore[misc]
                 gap,
             )

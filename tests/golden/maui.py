@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from lead.policy.feasible.availability import Counted, available, fits, seats_on
-from lead.policy.feasible.deferral import Deferral, Patience, failed
+from lead.policy.feasible.deferral import Patience, failed
 from lead.policy.fill.backfill import Choice, Worth, fill, windows
 from lead.policy.fill.reservations import in_priority_order
 from lead.policy.preempt.flagged import may_displace
@@ -21,7 +21,7 @@ from lead.policy.throttle.active_limits import Holder, Level, limit_at, outstand
 from lead.policy.throttle.delivered_cap import within_amount, within_part
 from lead.policy.throttle.due_limits import Due, considered
 from lead.policy.timetable import Request, earliest, free_for
-from lead.policy.view import Limit
+from lead.policy.view import Deferral, Limit
 from node.model.spans import normalise
 from tests.golden import maui_priority
 from tests.golden.figures import figure, micros, seconds, told

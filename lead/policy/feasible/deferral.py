@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Deferral
 from node.model import times
 
 DEFERRED = Rule(
@@ -28,16 +29,6 @@ class Patience:
 
 
 PATIENCE: Final = Patience()
-
-
-@dataclass(frozen=True, slots=True)
-class Deferral:
-    """Where a task stands: failed starts since it was last put off, and how often that was."""
-
-    failed: int = 0
-    count: int = 0
-    until: int = 0
-    held: bool = False
 
 
 def failed(before: Deferral, now: int, patience: Patience = PATIENCE) -> Deferral:

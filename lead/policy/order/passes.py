@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 HELD = Rule(
     Axis.ORDER,
     "passes",
-    "{task} is held: {stuck} cannot start and has been passed {passes} times, {gap} at most",
+    "held: {stuck} cannot start and was passed {passes} times already, of at most {gap}",
 )
 
 
@@ -32,12 +32,19 @@ class Waiting:
     passes: int = 0
 
 
+def key(waiting: Waiting) -> tuple[int, int]:
+    """Tasks are tried in the order of this: passed more often first, then as submitted."""
+    return -waiting.passes, waiting.submitted
+
+
 def choose(
-    waiting: Iterable[Waiting], find: Callable[[str], Found | None], gap: int | None
+    in_order: Iterable[Waiting], find: Callable[[str], Found | None], gap: int | None
 ) -> Attempt[Found]:
-    """The first task that can start, unless it is held; a gap of None holds nobody."""
-    ordered = sorted(waiting, key=lambda one: (-one.passes, one.submitted))
-    return attempt([Entry(one.task, one.passes, gap) for one in ordered], find)
+    """The first task that can start, unless it is held; a gap of None holds nobody.
+
+    The tasks come in the order of :func:`key`, and are only looked at as far as is needed.
+    """
+    return attempt((Entry(one.task, one.passes, gap) for one in in_order), find)
 
 
 def passed(tried: Attempt[Found], submitted: Mapping[str, int]) -> list[str]:
@@ -48,12 +55,9 @@ def passed(tried: Attempt[Found], submitted: Mapping[str, int]) -> list[str]:
     return [one.name for one in tried.stuck if submitted[one.name] < begun]
 
 
-def held(tried: Attempt[Found]) -> dict[str, No]:
-    """Why each task that was not even tried has to wait."""
+def held(tried: Attempt[Found]) -> No | None:
+    """Why those that were not even tried have to wait, if there are any."""
     by = tried.holder
     if by is None:
-        return {}
-    return {
-        one.name: HELD.says_no(task=one.name, stuck=by.name, passes=by.priority, gap=by.gap)
-        for one in tried.held
-    }
+        return None
+    return HELD.says_no(stuck=by.name, passes=by.priority, gap=by.gap)

@@ -8,34 +8,43 @@ for a node with affinity, others are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 
-from lead.policy.verdict import Axis, Rule
 from lead.policy.view import Candidate, Node, State
 
 KNOWN = 100
 """What it is worth that a node measured the target before; soft matches are worth what they say."""
 
-WAITS_FOR_USUAL = Rule(
-    Axis.SELECT,
-    "affinity-wait",
-    "{task} waits for {node}, which usually measures it, until {until}",
-)
+
+def knows(candidate: Candidate, node: Node, state: State) -> bool:
+    """Whether the node measured the target for this campaign before."""
+    return (candidate.campaign, node.name, candidate.target) in state.measured
 
 
 def affinity(candidate: Candidate, node: Node, state: State) -> int:
     """How much the node suits the candidate beyond being able."""
-    known = (candidate.campaign, node.name, candidate.target) in state.measured
     attributes = node.attributes
-    return KNOWN * known + sum(
-        worth for (key, value), worth in candidate.prefer.items() if attributes.get(key) == value
+    found = KNOWN if knows(candidate, node, state) else 0
+    for (key, value), worth in candidate.prefer.items():
+        if attributes.get(key) == value:
+            found += worth
+    return found
+
+
+def rank(
+    nodes: Iterable[Node],
+    score: Callable[[Node], int],
+    most: int,
+    booked: Mapping[str, int] | None = None,
+) -> list[Node]:
+    """At most so many nodes, the best first; of equals the one on which less is booked, if told."""
+    times = booked or {}
+    return nsmallest(
+        most,
+        nodes,
+        key=lambda node: (-score(node), times.get(node.name, 0), node.used_at, node.name),
     )
-
-
-def rank(nodes: Iterable[Node], score: Callable[[Node], int], most: int) -> list[Node]:
-    """At most so many nodes, the best first."""
-    return nsmallest(most, nodes, key=lambda node: (-score(node), node.used_at, node.name))
 
 
 def starts_at(

@@ -7,7 +7,7 @@ of its group, and only what the whole group cannot use goes to other groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,6 +35,37 @@ def entitlements(stakes: Iterable[Stake], groups: Iterable[Group]) -> dict[str, 
         for name, weight in inside.items():
             entitled[name] = Fraction(group.weight) * weight / total if total else Fraction(0)
     return entitled
+
+
+def inherited(
+    active: Iterable[str], parents: Mapping[str, str | None], weights: Mapping[str, Exact]
+) -> dict[str, tuple[str, Exact]]:
+    """For each active campaign the top of its line, and its part of what that one gets.
+
+    On every level the parent's part is split among those children that have anything active below
+    them, by weight. What a parent does itself counts as one more child, of weight 1.
+    """
+    children: dict[str, set[str]] = {}
+    at_work = list(active)
+    tops: set[str] = set()
+    for name in at_work:
+        below: str | None = name
+        while below is not None and (parent := parents.get(below)) is not None:
+            children.setdefault(parent, set()).add(below)
+            below = parent
+        tops.add(below or name)
+    own = set(at_work)
+    found: dict[str, tuple[str, Exact]] = {}
+    open_: list[tuple[str, str, Exact]] = [(top, top, 1) for top in tops]
+    while open_:
+        name, top, part = open_.pop()
+        below_it = children.get(name, set())
+        total = sum((weights[child] for child in below_it), 0 if name not in own else 1)
+        if name in own:
+            found[name] = (top, Fraction(part) / total if below_it else part)
+        if total:
+            open_ += [(child, top, Fraction(part) * weights[child] / total) for child in below_it]
+    return found
 
 
 def ideals(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lead.policy.feasible.availability import Counted, available, fits, seats_on
 from lead.policy.feasible.backoff import FIRST, MOST, answered, left_alone, pause, refused
-from lead.policy.feasible.deferral import Deferral, Patience, failed, put_off
+from lead.policy.feasible.deferral import Patience, failed, put_off
 from lead.policy.feasible.work_fetch import (
     LOW_MIN,
     Buffer,
@@ -22,7 +22,7 @@ from lead.policy.feasible.work_fetch import (
 )
 from lead.policy.idleness import Outlook
 from lead.policy.select import last_available, least_loaded, linear_function, poorest
-from lead.policy.view import Backoff, Node
+from lead.policy.view import Backoff, Deferral, Node
 from node.model import times
 
 KEY = ("ops", "n1", "exclusive")
