@@ -207,7 +207,8 @@ def _run_list(given: Given) -> Given:
     shares = {name: it["share"] for name, it in projects.items()}
     recent = {name: it["rec"] for name, it in projects.items()}
     missed = {job["id"] for job in given["jobs"] if job.get("miss")}
-    run = run_list(work, missed, shares, recent, given["instances"])
+    turns = Turns(recent, shares, given["instances"])
+    run = run_list(work, missed, turns, given["instances"])
     return {"run": [it.task for it in run]}
 
 

@@ -86,13 +86,17 @@ def by_campaign(
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """By one number per task; fairshare only where it weighs anything."""
+    """By one number per task; fairshare only where it weighs anything.
+
+    ``relative``: how far below its fairshare counts as a part of that.
+    """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
     windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
     targets: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
+    relative: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
@@ -102,7 +106,7 @@ class Weighted:
         if "fairshare" in self.weights.terms:
             used = board.with_parents(decayed_windows.usages(view.ledger, view.now, self.windows))
             wanted = {name: campaign.fairshare for name, campaign in view.campaigns.items()}
-            deltas = decayed_windows.deltas(wanted, used)
+            deltas = decayed_windows.deltas(wanted, used, relative=self.relative)
             fairshare = {name: float(delta) for name, delta in deltas.items()}
         standing = weighted.Standing(
             view.now,
@@ -131,7 +135,8 @@ class ByRecentWork:
         """For one episode."""
         del serving
         if self.deadlines:
-            return _by_name(board, _by_deadline(board, self.half_life)[0])
+            supply = _supply(board, self.half_life)
+            return _by_name(board, deadline_first.order(board.candidates, supply))
         recent, shares = _recent(board, self.half_life)
         waiting: dict[str, list[recent_work.Work]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
@@ -149,14 +154,14 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, view.now, half_life), shares
 
 
-def _by_deadline(board: Board, half_life: int) -> tuple[list[str], list[str]]:
-    """All tasks, what would be late first, and what was moved so."""
+def _supply(board: Board, half_life: int) -> deadline_first.Supply:
+    """When the pool's nodes become free, and how its campaigns stand."""
     nodes = board.usable(board.view.pool.nodes)
     taken = board.booked[SchedulingClass.EXCLUSIVE]
     busy = {node.name: taken.get(node.name, ()) for node in nodes}
     free_at = list(free_from(busy, board.view.now).values())
     recent, shares = _recent(board, half_life)
-    return deadline_first.order(board.candidates, free_at, shares, recent, half_life)
+    return deadline_first.Supply(free_at, shares, recent, half_life)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
@@ -176,7 +181,7 @@ class LateFirst:
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
-        moved = _by_deadline(board, self.half_life)[1]
+        moved = deadline_first.moved(board.candidates, _supply(board, self.half_life))
         ordering = self.others.begin(board, serving)
         ahead = set(moved)
         rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)

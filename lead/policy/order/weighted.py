@@ -238,5 +238,5 @@ _TERMS: Final[dict[str, dict[str, _Term]]] = {
     "service": {"waiting": _waiting, "expansion": _expansion, "bypass": _bypass},
     "target": {"waiting": _waiting_target, "expansion": _expansion_target},
 }
-"""What is offered to weigh; a set whose weights name anything else is refused."""
-TERMS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
+COMPONENTS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
+"""The terms that may be weighed, by component."""

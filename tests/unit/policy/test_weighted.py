@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.order.weighted import (
+    COMPONENTS,
     PRIORITY_MAX,
-    TERMS,
     WAITING_ONLY,
     Standing,
     Weights,
@@ -45,7 +45,7 @@ numbers = st.floats(-1e6, 1e6)
 
 def test_everything_offered_has_a_term() -> None:
     """What an operator may weigh is just what is computed."""
-    assert {name: tuple(terms) for name, terms in ALL.items()} == TERMS
+    assert {name: tuple(terms) for name, terms in ALL.items()} == COMPONENTS
 
 
 def test_what_speaks_for_a_task() -> None:
