@@ -143,7 +143,7 @@ def values_of(
 ) -> dict[str, dict[str, float]]:
     """What speaks for a candidate, of those components that weigh anything."""
     return {
-        name: _COMPONENTS[name](candidate, standing, waited)
+        name: COMPONENTS[name](candidate, standing, waited)
         for name in weights.terms
         if weights.components.get(name, 1.0)
     }
@@ -196,7 +196,7 @@ def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float
     return expansion(waited, minutes, standing.duration_min / times.MINUTE)
 
 
-_COMPONENTS: Final = {
+COMPONENTS: Final = {
     "credential": _credential,
     "fairshare": _fairshare,
     "size": _size,
