@@ -38,7 +38,7 @@ def forecast(
         count = int(it.seats)
         start = seats[0]
         for _ in range(count):
-            start = max(start, heapq.heappop(seats))
+            start = heapq.heappop(seats)
         for _ in range(count):
             heapq.heappush(seats, start + it.duration)
         starts[it.task] = start

@@ -54,22 +54,24 @@ WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
 
 def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
     """The sum of one component's terms, before the component is capped and weighted."""
-    caps = weights.term_caps.get(name, {})
+    caps = weights.term_caps.get(name)
     total = 0.0
     for term, weight in weights.terms.get(name, {}).items():
-        if weight:
-            total += weight * _capped(values.get(term, 0.0), caps.get(term))
+        if weight and (value := values.get(term)):
+            cap = caps.get(term) if caps else None
+            total += weight * (cap if cap and cap < value else value)
     return total
 
 
 def weighed(values: Values, weights: Weights) -> float:
     """The weighted sum, not bounded yet."""
     total = 0.0
-    for name in weights.terms:
+    for name, found_values in values.items():
         weight = weights.components.get(name, 1.0)
         if weight:
-            found = component(values.get(name, {}), weights, name)
-            total += weight * _capped(found, weights.component_caps.get(name))
+            found = component(found_values, weights, name)
+            cap = weights.component_caps.get(name)
+            total += weight * (cap if cap and cap < found else found)
     return total
 
 
@@ -80,16 +82,12 @@ def priority(values: Values, weights: Weights, given: int = 0) -> float:
     return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
 
 
-def _capped(value: float, cap: float | None) -> float:
-    return min(value, cap) if cap else value
-
-
 def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
     """``1 + waited / max(duration_min, duration)``, all in one unit.
 
     The least duration keeps very short tasks from passing everybody at once.
     """
-    length = max(duration_min, duration)
+    length = duration if duration > duration_min else duration_min
     return 1 + waited / length if length else 1.0
 
 
@@ -134,8 +132,11 @@ def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing)
 
 def waited_minutes(candidate: Candidate, standing: Standing) -> float:
     """How long a candidate has been waiting, as far as it counts."""
-    since = standing.state.eligible_since.get(candidate.task, candidate.waits_since)
-    return max(0, standing.now - max(since, candidate.waits_since)) / times.MINUTE
+    since = max(
+        candidate.waits_since,
+        standing.state.eligible_since.get(candidate.task, candidate.waits_since),
+    )
+    return max(0, standing.now - since) / times.MINUTE
 
 
 def values_of(
@@ -192,8 +193,8 @@ def _target(candidate: Candidate, standing: Standing, waited: float) -> dict[str
 
 
 def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
-    minutes = candidate.duration / times.MINUTE
-    return expansion(waited, minutes, standing.duration_min / times.MINUTE)
+    duration_min = standing.duration_min / times.MINUTE
+    return expansion(waited, candidate.duration / times.MINUTE, duration_min)
 
 
 COMPONENTS: Final = {
