@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
@@ -122,6 +122,10 @@ class Poorest:
         return Ranked(rank)
 
 
+def _clean() -> linear_function.Linear:
+    return linear_function.parse("speed - load - 0.1*booked")
+
+
 @dataclass(frozen=True, slots=True)
 class ByFunction:
     """By a linear function of a node's figures.
@@ -130,7 +134,7 @@ class ByFunction:
     each counted resource by its name.
     """
 
-    function: linear_function.Linear
+    function: linear_function.Linear = field(default_factory=_clean)
 
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
