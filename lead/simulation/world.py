@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import random
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -23,6 +25,7 @@ from lead.simulation.network import Network, Service, Weather
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
 from lead.simulation.scenario import Arrivals, Between, Scenario, Tasks
+from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
@@ -35,6 +38,8 @@ _OTHERS_COME = 0.05
 """How often something else comes in between two statements."""
 _STARTED = times.MINUTE
 """How long everybody has to start before anything happens."""
+_COLLECTED = (50_000, 10_000, 10_000)
+"""Objects more since the youngest were looked through; and how often that before older ones are."""
 
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]
@@ -64,7 +69,7 @@ class World:
         """``broken`` changes the program of every node, for tests of the checks."""
         self.scenario = scenario
         self.loop = loop
-        self.history = History()
+        self.history = History(START + _STARTED, step_for(scenario.duration))
         self.refused = 0
         self.created = 0
         rng = random.Random(f"{scenario.seed} network")
@@ -278,7 +283,24 @@ def simulate(
                 await pause(_STARTED)  # until all that runs has ended
         return report
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _only_the_young_collected():
         # What a killed process had just begun is never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return run(work)
+
+
+@contextlib.contextmanager
+def _only_the_young_collected() -> Iterator[None]:
+    """A world has millions of objects that live for days and are in no cycle: they are left alone.
+
+    Looking through all of them again and again takes longer than everything else. Who has the
+    collector off keeps it off.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,6 +48,12 @@ REPORT = Kind(
 @click.argument("scenario", required=False)
 @click.option("--seed", type=click.IntRange(0), help="Another world of the same kind.")
 @click.option("--days", type=click.FloatRange(0, 366, min_open=True), help="How long; 0.5 is 12 h.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Draw the report too, into this file.",
+)
 @click.option("--list", "listing", is_flag=True, help="The scenarios that come with the program.")
 @click.option("--show", is_flag=True, help="Print the scenario's file, to start your own from.")
 @global_options
@@ -56,6 +63,7 @@ def simulate(  # one parameter for each option
     scenario: str | None,
     seed: int | None,
     days: float | None,
+    svg: Path | None,
     listing: bool,
     show: bool,
 ) -> None:
@@ -71,7 +79,9 @@ def simulate(  # one parameter for each option
         elif show:
             _show(scenario)
         else:
-            context.exit(_simulate(scenario, seed, days, invocation))
+            if svg is not None and not svg.parent.is_dir():
+                raise click.UsageError(f"--svg: there is no folder {svg.parent}")
+            context.exit(_simulate(scenario, seed, days, svg, invocation))
     except ParleyError as error:
         context.exit(report(error, invocation))
     except KeyboardInterrupt:
@@ -95,7 +105,10 @@ def _show(name: str) -> None:
     click.echo(built_in_text(name), nl=False)
 
 
-def _simulate(name: str, seed: int | None, days: float | None, invocation: Invocation) -> int:
+def _simulate(
+    name: str, seed: int | None, days: float | None, svg: Path | None, invocation: Invocation
+) -> int:
+    from lead.simulation.drawing import drawn
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
 
@@ -108,9 +121,12 @@ def _simulate(name: str, seed: int | None, days: float | None, invocation: Invoc
             progress.status(f"{share:4.0%} simulated, {sent:,} messages", "simulating")
 
     try:
-        done = simulate(scenario, progress=tell).model_dump(mode="json")
+        told = simulate(scenario, progress=tell)
     finally:
         progress.clear()
+    if svg is not None:
+        svg.write_text(drawn(told), "utf-8")
+    done = told.model_dump(mode="json")
     Output(invocation.output, invocation.picked).one(done, REPORT, report_view)
     if not done["violations"]:
         return 0

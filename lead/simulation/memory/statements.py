@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from lead.simulation.memory.tables import Tables
 from node.store.database import Queries
 
 Answer = Sequence[tuple[Any, ...]]
@@ -48,10 +47,6 @@ class Statement:
     columns: tuple[str, ...]
     changes: bool
     record: type[Record]
-
-    def __call__(self, tables: Tables, args: tuple[Any, ...]) -> Answer:
-        """What it answers."""
-        return self.twin(tables, *args)
 
 
 class Twins:
