@@ -87,7 +87,7 @@ def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
 
     The least duration keeps very short tasks from passing everybody at once.
     """
-    length = duration if duration > duration_min else duration_min
+    length = max(duration_min, duration)
     return 1 + waited / length if length else 1.0
 
 
