@@ -1,4 +1,4 @@
-"""What every participant must do, whether it is this node itself or another one over HTTP."""
+"""What every participant must do: this node itself, another one over HTTP, one that fetches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from node.service import Node
 from node.store import tasks
 from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import know, served
+from tests.served import fetching, know, served
 from tests.worlds import DURATION, commit_request, hold_request, introduce
 
 HOUR = START + times.HOUR
@@ -58,7 +58,7 @@ def _listed(node: Node) -> Listed:
     return Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
 
 
-@pytest.fixture(params=["own node", "peer over HTTP"])
+@pytest.fixture(params=["own node", "peer over HTTP", "peer that fetches"])
 async def party(
     request: pytest.FixtureRequest, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Party]:
@@ -68,9 +68,15 @@ async def party(
         if request.param == "own node":
             yield Party(lead.own, lead.own, lead, lead)
             return
-        far = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        pull = request.param == "peer that fetches"
+        far = await stack.enter_async_context(
+            served("b", await new_database(), clock, tmp_path, pull=pull)
+        )
         await know(lead, far)
         await know(far, lead)
+        if pull:
+            assert lead.directory.by_identity(far.card.identity).url is None
+            await stack.enter_async_context(fetching(far))
         peer = lead.peer(far.card.identity)
         yield Party(peer, peer, lead, far)
 
