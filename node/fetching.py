@@ -202,7 +202,7 @@ class Fetching:
         answers = between.next_answers()
         waits = not between.working and len(answers) == len(between.answers)
         asked = await self._request(answers, tuple(between.working), WAIT if waits else 0)
-        work = await peer.work(asked)
+        work = await self._peers.fetch(peer, asked)
         between.received(answers)
         if waits and not work.questions and self._clock.now() - asked.now < WAIT // 2:
             msg = f"{peer.name} had nothing to ask and did not wait for it"

@@ -454,7 +454,7 @@ async def assemble(
     timeout_s = settings.peer_timeout / times.SECOND
     peers, mailboxes = Peers(session, signer(key, clock), timeout_s), Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
-    peers.carry = mailboxes.carry if serving else by_own_node(own)
+    peers.carry = mailboxes.carry if serving else by_own_node(peers, own)
     return Node(settings, clock, database, key, Means(peers, mailboxes=mailboxes))
 
 

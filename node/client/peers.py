@@ -150,6 +150,11 @@ class Peers:
             return answered
         raise error_of(_parsed(Problem, answered, peer.name))
 
+    async def fetch(self, peer: Peer, request: WorkRequest) -> Work:
+        """What waits there for this node; what was fetched before is answered with it."""
+        wait_s = request.wait / times.SECOND
+        return _parsed(Work, await self.send(peer, "POST", "work", request, wait_s), peer.name)
+
     async def pass_on(self, url: str, question: Question) -> Reply:
         """Put a question that was fetched to the API at this URL, which is this node's own.
 
@@ -323,23 +328,14 @@ class Peer:
         """Compare what both sides have of the runs to come."""
         return await self._ask(Differences, "POST", "digests", request)
 
-    async def work(self, request: WorkRequest) -> Work:
-        """Fetch what waits there for this node; what was fetched before is answered with it."""
-        wait_s = request.wait / times.SECOND
-        told = await self._peers.send(self, "POST", "work", request, wait_s)
-        return _parsed(Work, told, self.name)
 
-    async def errand(self, errand: Errand) -> Reply:
-        """Have this node's own API leave a question for a node that fetches its work."""
-        told = await self._peers.send(self, "POST", "errands", errand, _ERRAND_S)
-        return _parsed(Reply, told, self.name)
-
-
-def by_own_node(own: Peer) -> Carry:
+def by_own_node(peers: Peers, own: Peer) -> Carry:
     """For a process beside the one that serves this node's API, which has the mailboxes."""
 
     async def carry(peer: Reached, question: Question) -> Reply:
-        return await own.errand(Errand(node=peer.identity, name=peer.name, question=question))
+        errand = Errand(node=peer.identity, name=peer.name, question=question)
+        told = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
+        return _parsed(Reply, told, own.name)
 
     return carry
 
