@@ -39,8 +39,8 @@ from node.peers import Directory
 from node.store import bookings
 from node.store.database import Database, Notice
 
-WAIT = 25 * times.SECOND
-"""How long a poll may last: what translates addresses forgets connections silent for longer."""
+WAIT = 15 * times.SECOND
+"""How long a poll may last: so long it takes to notice that its connection has died silently."""
 
 PAUSE_FIRST = 2 * times.SECOND
 _FIGURES_FOR = 10 * times.SECOND
@@ -169,14 +169,17 @@ class Fetching:
 
     async def _poll(self, peer: Peer) -> None:
         """Fetch and answer until cancelled."""
-        failures, between = 0, Round()
+        failures, well, between = 0, True, Round()
         try:
             while True:
-                fault = await self._tried(peer, between)
+                # After a fault the next poll does not wait: whether all is well shows at once.
+                fault = await self._tried(peer, between, WAIT if well else 0)
                 if fault is None:
-                    failures = 0
+                    failures = 0 if well else failures
+                    well = True
                     self._faults.pop(peer.identity, None)
                     continue
+                well = False
                 if failures == 0:
                     log.info("no work fetched", node=peer.name, error=fault)
                 failures += 1
@@ -187,9 +190,9 @@ class Fetching:
             for working in between.working.values():
                 working.cancel()
 
-    async def _tried(self, peer: Peer, between: Round) -> str | None:
+    async def _tried(self, peer: Peer, between: Round, wait: int) -> str | None:
         try:
-            await self.fetch(peer, between)
+            await self._fetch(peer, between, wait)
         except ParleyError as error:
             return error.detail
         except Exception as error:
@@ -197,14 +200,15 @@ class Fetching:
             return f"cannot be asked for work: {error!r}"
         return None
 
-    async def fetch(self, peer: Peer, between: Round) -> None:
+    async def _fetch(self, peer: Peer, between: Round, wait: int) -> None:
         """One poll: what is answered is told, what comes is worked on for a moment."""
         answers = between.next_answers()
-        waits = not between.working and len(answers) == len(between.answers)
-        asked = await self._request(answers, tuple(between.working), WAIT if waits else 0)
+        if between.working or len(answers) < len(between.answers):
+            wait = 0
+        asked = await self._request(answers, tuple(between.working), wait)
         work = await self._peers.fetch(peer, asked)
         between.received(answers)
-        if waits and not work.questions and self._clock.now() - asked.now < WAIT // 2:
+        if not work.questions and self._clock.now() - asked.now < wait // 2:
             msg = f"{peer.name} had nothing to ask and did not wait for it"
             raise PeerAnswered(msg)
         for given in work.questions:

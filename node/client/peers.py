@@ -193,7 +193,7 @@ class Peers:
         wait_s: float = 0.0,
     ) -> tuple[int, str, bytes]:
         headers = {"Content-Type": "application/json", **headers}
-        limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s)
+        limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
         try:
             async with self._session.request(
                 method,
