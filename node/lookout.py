@@ -45,7 +45,9 @@ class Lookout:
     async def run_once(self) -> None:
         """Ask all at once, and write down who answered and who did not."""
         await self._directory.refresh()
-        others = [known for known in self._directory.all if not known.is_self]
+        others = [
+            known for known in self._directory.all if not known.is_self and not _unseen(known)
+        ]
         faults = await asyncio.gather(*(self._fault(known) for known in others))
         now = self._clock.now()
         async with self._database.transaction() as connection:
@@ -76,11 +78,11 @@ class Lookout:
                 f"fetch its work, its key is added without a URL: parley node add {identity}"
             )
             raise NotAllowed(msg)
-        if self._mailboxes.of(identity).attended and known.seen_at is not None:
+        if self._mailboxes.of(identity).attended and not _unseen(known):
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            if known.seen_at is None:
+            if _unseen(known):
                 await self._keep(connection, card)
             await nodes.reached(connection, [identity], now)
             await outbox.hasten(connection, [identity], now)
@@ -107,3 +109,8 @@ class Lookout:
         if card.identity != known.identity:
             return f"another key answers at {known.url}: {card.identity}"
         return self._fetch_fault(known.identity)
+
+
+def _unseen(known: KnownNode) -> bool:
+    """Whether it fetches its work and has not come yet: until then nothing but its key is known."""
+    return known.url is None and known.seen_at is None

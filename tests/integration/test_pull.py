@@ -111,6 +111,9 @@ async def test_a_key_is_enough(pair: Pair) -> None:
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     assert known.name.startswith("unseen-")
     assert (known.url, known.seen_at) == (None, None)
+    await pair.lead.lookout.run_once()
+    await pair.lead.directory.refresh()
+    assert pair.lead.directory.by_identity(pair.far.card.identity) == known
     async with fetching(pair.far):
         await pair.until(lambda: pair.lead.directory.find("b"))
         known = pair.lead.directory.by_identity(pair.far.card.identity)
