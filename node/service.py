@@ -156,6 +156,7 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.time_line.heard,
             self.interest.heard,
             self.fetching.heard,
         ]
@@ -280,6 +281,7 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.time_line.heard(notice)
             self.interest.heard(notice)
             listener(notice)
 
