@@ -61,7 +61,7 @@ async def test_a_node_behind_a_firewall_takes_part() -> None:
             for other in (a, b):
                 page = await other.get("/v1/nodes")
                 assert {each["name"]: each["url"] is None for each in page["items"]}["c"]
-            spec = {"count": 20, "interval": "PT0.1S"}
+            spec = {"count": 20, "interval": "PT0.1S", "timeout": "PT6S"}
             run = await a.finished(await a.run(await a.create("latency", a, c, spec=spec)))
             assert 0 < run["result"]["received_back"] <= run["result"]["sent"] == 20
             await asyncio.gather(_booked(c, c, b), _booked(b, c, a), _booked(a, a, b, c))
