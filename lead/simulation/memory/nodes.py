@@ -60,6 +60,8 @@ def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: 
     "seen_at",
     "unreachable_since",
     "last_error",
+    "busy_until",
+    "shortfall",
 )
 def nodes(tables: Tables) -> Answer:
     """All of them, this one first, then by name."""
@@ -75,6 +77,8 @@ def nodes(tables: Tables) -> Answer:
             row.seen_at,
             row.unreachable_since,
             row.last_error,
+            None,
+            None,
         )
         for row in rows
     ]
