@@ -29,7 +29,7 @@ from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
-from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _AGAIN = times.MINUTE
 """A user whose node is down tries again so much later."""
@@ -219,7 +219,7 @@ def wishes(scenario: Scenario) -> list[Wish]:
     return found
 
 
-def _runs_of(schedule: Schedule, duration: int) -> int:
+def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
     """About how many runs will come of it."""
     return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 
