@@ -323,7 +323,8 @@ def _failures(interval: float) -> int:
     """After how many empty replies in a row the pause is this long."""
     if not interval:
         return 0
-    return next(at for at in range(1, 99) if pause(at, FIRST, MOST) >= micros(interval))
+    most = range(1, 99)
+    return next((at for at in most if pause(at, FIRST, MOST) >= micros(interval)), most.stop)
 
 
 _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
