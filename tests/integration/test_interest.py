@@ -198,13 +198,15 @@ async def test_a_background_run_gives_back_nothing(world: World) -> None:
     assert told == [Notice("freed", str(HOUR + DURATION), (str(HOUR + 2 * DURATION),))]
 
 
-async def test_freed_time_that_nobody_was_refused_is_not_looked_at(world: World) -> None:
+async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """But it is if a question that is just being answered may be refused it."""
     a, b = await world.two()
     [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     notice = Notice("freed", str(HOUR), (str(HOUR + DURATION),))
     b.node.interest.heard(notice)
-    assert not b.node.interest._woken.is_set()
+    assert b.node.interest._freed == []
     answer = b.node.time_line.propose
 
     async def answer_slowly(request: ProposalRequest) -> Proposal:
@@ -213,9 +215,9 @@ async def test_freed_time_that_nobody_was_refused_is_not_looked_at(world: World)
         b.node.interest.heard(notice)
         return answered
 
-    b.node.time_line.propose = answer_slowly
-    _, run = await _waiting(a, b)
-    b.node.time_line.propose = answer
+    with monkeypatch.context() as patched:
+        patched.setattr(b.node.time_line, "propose", answer_slowly)
+        _, run = await _waiting(a, b)
     await b.node.interest.run_once()
     assert world.count("freed") == 1
     await a.plan()
