@@ -205,12 +205,12 @@ def wishes(scenario: Scenario) -> list[Wish]:
     """All tasks that will be asked for, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
     found: list[Wish] = []
-    for group in scenario.tasks:
+    for place, group in enumerate(scenario.tasks):
         teams = _teams(group, scenario.nodes.count, rng)
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(Wish(at, lead, f"{group.name} {number}", document))
+            found.append(Wish(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
