@@ -193,10 +193,11 @@ def _pauses(luck: random.Random) -> Point:
     Always in a process that is about to die, so that it can die anywhere; else now and then.
     """
 
-    async def point(_moment: str) -> None:
+    def point(_moment: str) -> Awaitable[None] | None:
         process = PROCESS.get()
         if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
-            await pause()
+            return pause()
+        return None
 
     return point
 
