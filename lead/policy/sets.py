@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from lead.policy.axes import backfill, feasible, fill, order, preempt, select, share, throttle
+from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share, Throttle
 from lead.policy.feasible import availability, deferral
 from lead.policy.order.weighted import Weights
@@ -121,7 +121,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
     "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE)),
     "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
-    "maui-backfill": replace(_ORDERED, order=backfill.Backfilled(), fill=fill.Protected()),
+    "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),
     "maui-availability": replace(
         _ORDERED, feasible=feasible.Judged(counted=availability.Counted.COMBINED)

@@ -16,9 +16,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from lead.policy.axes import backfill, feasible, fill, order, preempt, select, share, throttle
+from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.feasible import availability, deferral
-from lead.policy.fill import backfill as filling
+from lead.policy.fill import backfill
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import parse
@@ -197,10 +197,10 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             {"others": lambda value: order.Weighted(_weights(value)), "half_life": _duration},
         ),
         "backfilled": _Rule(
-            backfill.Backfilled,
+            order.Backfilled,
             {
-                "choice": partial(_one_of, filling.Choice),
-                "worth": partial(_one_of, filling.Worth),
+                "choice": partial(_one_of, backfill.Choice),
+                "worth": partial(_one_of, backfill.Worth),
                 "considered": _count,
                 "depth": _count,
                 "others": lambda value: order.Weighted(_weights(value)),

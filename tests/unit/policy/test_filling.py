@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.axes.backfill import Backfilled
 from lead.policy.axes.fill import Protected
+from lead.policy.axes.order import Backfilled
 from lead.policy.fill.backfill import Choice, Worth, fill, windows
 from lead.policy.fill.reservations import may_fill, protect
 from lead.policy.sets import SETS, PolicySet
