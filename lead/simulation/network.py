@@ -130,12 +130,15 @@ class Network:
         question = _Question(sender, receiver, what, serve, answer)
         for delay in self._journeys(sender, receiver):
             self._loop.call_in(delay, self._arrive, question, context=self._nobody)
+        limit = self._weather.time_limit
+        silence = f"{receiver.name} cannot be reached: no answer within {limit / SECOND:g} s"
+        over = self._loop.call_in(
+            limit, _answer, answer, PeerUnreachable(silence), context=self._nobody
+        )
         try:
-            async with asyncio.timeout(self._weather.time_limit / SECOND):
-                outcome = await answer
-        except TimeoutError:
-            told = f"no answer within {self._weather.time_limit / SECOND:g} s"
-            raise PeerUnreachable(f"{receiver.name} cannot be reached: {told}") from None
+            outcome = await answer
+        finally:
+            over.cancel()
         if isinstance(outcome, ParleyError):
             raise outcome
         return outcome

@@ -11,8 +11,6 @@ WITHOUT = {
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
     "node.store/outlooks": {"giving_way", "hours"},
-    # Simulated nodes reach each other: none fetches its work.
-    "node.store/nodes": {"pin", "keep_figures"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},
 }
