@@ -194,7 +194,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Do it after some microseconds."""
-        at = self.now + max(0, delay)
+        at = self.now + delay if delay > 0 else self.now
         timer = _Step(callback, args, context, at)
         self._order += 1
         heapq.heappush(self._timers, (at, self._order, timer))
