@@ -29,7 +29,7 @@ from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
-from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _AGAIN = times.MINUTE
 """A user whose node is down tries again so much later."""
@@ -41,8 +41,12 @@ _STARTED = times.MINUTE
 _COLLECTED = (50_000, 10_000, 10_000)
 """Objects more since the youngest were looked through; and how often that before older ones are."""
 
+_RUNS_PER_TASK = 4
+"""To take in and plan a task is as much work as so many runs."""
+
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]
+"""Told now and then which share of the work is done."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class World:
         self.history = History(START + _STARTED, step_for(scenario.duration))
         self.refused = 0
         self.created = 0
+        self.wished = 0
+        self._runs_wished = 0
         rng = random.Random(f"{scenario.seed} network")
         terms = scenario.network
         self.network = Network(
@@ -126,13 +132,21 @@ class World:
             if self.scenario.faults.crashes:
                 invariants.watch(self)
             if self._progress is not None:
-                whole = _STARTED + self.scenario.duration + self.scenario.settle
-                self._progress(self.loop.now / whole, self)
+                self._progress(self._share_done(), self)
+
+    def _share_done(self) -> float:
+        """Of the work, not of the time: while tasks are created a day takes longest."""
+        passed = self.loop.now / (_STARTED + self.scenario.duration + self.scenario.settle)
+        whole = _RUNS_PER_TASK * self.wished + self._runs_wished
+        done = _RUNS_PER_TASK * (self.created + self.refused) + self._runs_wished * passed
+        return done / whole if whole else passed
 
     def _fill_the_calendar(self) -> None:
         """Write down what users will want and what will go wrong."""
         scenario = self.scenario
         for wish in wishes(scenario):
+            self.wished += 1
+            self._runs_wished += _runs_of(wish.document.schedule, scenario.duration)
             self._at(wish.at, partial(self._grant, wish))
         rng = random.Random(f"{scenario.seed} faults")
         for fault in drawn(scenario, rng):
@@ -192,18 +206,23 @@ def wishes(scenario: Scenario) -> list[Wish]:
     """All tasks that will be asked for, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
     found: list[Wish] = []
-    for group in scenario.tasks:
+    for place, group in enumerate(scenario.tasks):
         teams = _teams(group, scenario.nodes.count, rng)
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(Wish(at, lead, f"{group.name} {number}", document))
+            found.append(Wish(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
             key = f"arrival {number} {index}"
             found.append(Wish(at, members[0], key, _once(arrivals, members)))
     return found
+
+
+def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
+    """About how many runs will come of it."""
+    return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 
 
 def _teams(group: Tasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:

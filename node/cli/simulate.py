@@ -18,11 +18,18 @@ from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, Kind, Output, Record, aligned, pairs
 from node.cli.progress import Progress
+from node.model import times
 
 if TYPE_CHECKING:
     from lead.simulation.scenario import Scenario
+    from lead.simulation.world import World
+    from node.clock import Clock
 
 _BROKEN = 8
+_ON_A_TERMINAL = times.SECOND // 5
+_IN_A_FILE = 30 * times.SECOND
+_TOO_EARLY = 0.02
+"""Before this share is done it is anybody's guess how long the rest takes."""
 
 SCENARIO = Kind(
     columns=(
@@ -111,15 +118,11 @@ def _simulate(
     from lead.simulation.drawing import drawn
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
+    from node.clock import SystemClock
 
     scenario = _with_options(named(name), seed, days)
     progress = Progress(quiet=invocation.quiet)
-
-    def tell(share: float, world: Any) -> None:
-        if progress.terminal:
-            sent = sum(world.network.sent.values())
-            progress.status(f"{share:4.0%} simulated, {sent:,} messages", "simulating")
-
+    tell = _Watch(progress, SystemClock(), scenario.days)
     try:
         told = simulate(scenario, progress=tell)
     finally:
@@ -133,6 +136,43 @@ def _simulate(
     again = f"parley simulate {shlex.quote(name)} --seed {scenario.seed} --days {scenario.days:g}"
     sys.stderr.write(f"✗ a promise was broken with seed {scenario.seed}\n  again with: {again}\n")
     return _BROKEN
+
+
+class _Watch:
+    """Tells who waits how far the simulation is: on a terminal all the time, else now and then."""
+
+    def __init__(self, progress: Progress, clock: Clock, days: float) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._days = days
+        self._began = self._told = clock.now()
+
+    def __call__(self, share: float, world: World) -> None:
+        """This share of the work is done."""
+        now = self._clock.now()
+        if now - self._told < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
+            return
+        self._told = now
+        left = (now - self._began) * (1 - share) / share if share > _TOO_EARLY else None
+        text = _how_far(share, world, self._days, left)
+        if self._progress.terminal:
+            self._progress.status(text, "simulating")
+        else:
+            self._progress.note(text)
+
+
+def _how_far(share: float, world: World, days: float, left: float | None) -> str:
+    passed = world.loop.now / times.DAY
+    sent = sum(world.network.sent.values())
+    parts = [
+        f"{share:4.0%} done",
+        f"day {min(passed, days):.2f} of {days:.3g}",
+        f"{world.created:,} of {world.wished:,} tasks",
+        f"{sent:,} messages",
+    ]
+    if left is not None:
+        parts.append(f"about {max(1, round(left / times.SECOND)):,} s left")
+    return ", ".join(parts)
 
 
 def _with_options(scenario: Scenario, seed: int | None, days: float | None) -> Scenario:

@@ -79,8 +79,8 @@ class Launcher:
         self._stopping = False
 
     def heard(self, notice: Notice) -> None:
-        """Look again on a commit; stop what was ended."""
-        if notice.kind in {"exchange", "wake"}:
+        """Look again on a commit, or when a run got its time back; stop what was ended."""
+        if notice.kind in {"exchange", "changed", "wake"}:
             self._woken.ring()
         elif notice.kind == "run" and notice.words[-1] in {"cancelled", "displaced"}:
             self._stop(UUID(notice.id))
