@@ -55,7 +55,10 @@ DOCUMENTS: dict[str, list[Any]] = {
     "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2}}],
     "schedule": [{}, {"max_runs": 2}],
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
-    "messages": [{"task": str(task)} for task in TASKS],
+    "messages": [
+        {"task": str(task), "exchange": str(exchange)}
+        for task, exchange in zip(TASKS, EXCHANGES, strict=False)
+    ],
 }
 STATE_OF = {
     "tasks.end_task": ["cancelled", "refused"],
