@@ -178,7 +178,7 @@ class Admission:
     def _spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
         try:
-            return test.with_participants(spec, document.participants)
+            return test.with_participants(spec, document.named)
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
@@ -319,8 +319,8 @@ def _participant(node: KnownNode) -> Participant:
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:
     """Where the document names this host."""
-    if word in document.participants:
-        return f"/participants/{document.participants.index(word)}"
+    if word in document.named:
+        return f"/participants/{document.named.index(word)}"
     for field, value in document.test.spec.items():
         if value == word:
             return f"/test/spec/{field}"
