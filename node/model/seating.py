@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
+from node.model.predicates import Attributes, Predicate
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.wire.tasks import Schedule
 
@@ -87,3 +88,36 @@ def seats_possible(values: Iterable[Mapping[str, Hashable]], spread: Mapping[str
         without = sum(attribute not in node for node in nodes)
         most = min(most, without + sum(min(alike, count) for count in counts.values()))
     return most
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a node must be to have a seat: in the pool, as the task asks, able, and not in it yet.
+
+    ``taking_part`` are the names of nodes that the task names itself; ``tools`` are those for its
+    test, of which a node must have one as far as it says which it has.
+    """
+
+    pool: str
+    pool_match: Predicate
+    match: Predicate
+    taking_part: frozenset[str] = frozenset()
+    tools: tuple[str, ...] = ()
+
+    def why_not(self, name: str, facts: Attributes) -> str | None:
+        """Why this node can have no seat, in one sentence; None if it can."""
+        for predicate, whose in (
+            (self.pool_match, f"pool {self.pool}"),
+            (self.match, "the task"),
+        ):
+            for failure in predicate.faults(facts):
+                return f"{failure.reason}, and {whose} asks for {failure.condition}"
+        if name in self.taking_part:
+            return "takes part in it already"
+        said = [word for word in facts if word.startswith(_TOOL)]
+        if said and not any(facts.get(f"{_TOOL}{tool}") is True for tool in self.tools):
+            return f"has none of the tools for it: {', '.join(self.tools)}"
+        return None
+
+
+_TOOL = "tool:"
