@@ -10,6 +10,28 @@ from node.model.classes import SchedulingClass
 
 
 @dataclass(frozen=True)
+class SeatWeights:
+    """What a run is charged for on each of its nodes, in thousandths of a seat.
+
+    ``normal`` None: a lane, which is the part of an exclusive run's that the node says.
+    """
+
+    exclusive: int = 1000
+    normal: int | None = None
+    background: int = 0
+
+    def charges(self, scheduling_class: SchedulingClass) -> bool:
+        """Whether runs of this class are charged for at all."""
+        match scheduling_class:
+            case SchedulingClass.EXCLUSIVE:
+                return self.exclusive > 0
+            case SchedulingClass.NORMAL:
+                return self.normal != 0
+            case SchedulingClass.BACKGROUND | SchedulingClass.BACKGROUND_MULTI:
+                return self.background > 0
+
+
+@dataclass(frozen=True)
 class Claim:
     """A task that a worker holds the lease of."""
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
+from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
@@ -54,10 +55,11 @@ class Lead:
         workers: int,
         lease: int,
         rng: random.Random,
+        weights: SeatWeights | None = None,
         poll_s: float = POLL_S,
         compare_every_s: float = EVERY_S,
     ) -> None:
-        """Nothing runs before :meth:`start`."""
+        """Nothing runs before :meth:`start`; runs are charged for by ``weights``."""
         self._database = database
         self._clock = clock
         delivery = Delivery(database, clock, powers.participant_of, powers.lose_run)
@@ -69,7 +71,7 @@ class Lead:
             negotiator=Negotiator(database, clock, terms),
             reach=reach,
             delivery=delivery,
-            conclusions=Conclusions(database, clock, delivery, rng),
+            conclusions=Conclusions(database, clock, delivery, rng, weights or SeatWeights()),
             participant_of=powers.participant_of,
             choose_tool=powers.choose_tool,
             refuse_task=powers.refuse_task,

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
+from node.campaigns import Campaigns
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.consent import stored
@@ -30,6 +31,7 @@ from node.model.errors import (
 from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.times import format_instant
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
@@ -65,6 +67,7 @@ class Admission:
         database: Database,
         clock: Clock,
         capabilities: Capabilities,
+        campaigns: Campaigns,
         directory: Directory,
         introduce: Introduce,
         consider: Introduce,
@@ -76,6 +79,7 @@ class Admission:
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
+        self._campaigns = campaigns
         self._directory = directory
         self._introduce = introduce
         self._consider = consider
@@ -91,6 +95,7 @@ class Admission:
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
+        await self._campaigns.look_up(document.campaign)
         draft = self.draft(document)
         introduction = await self._ask_all(draft.introduction, self._introduce)
         try:
@@ -124,6 +129,7 @@ class Admission:
         :raises RefusedByParticipant: somebody would not take part any more; says who and why.
         :raises ToolUnavailable: there is no tool that all have.
         """
+        await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
         tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
         listed = tuple(
@@ -140,6 +146,7 @@ class Admission:
         now = self._clock.now()
         created_at = now if known is None else known.created_at
         test = self._capabilities.test(document.test.type)
+        campaign = self._campaign(document, known)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
         tool = self._tool(document)
@@ -166,7 +173,7 @@ class Admission:
             participant=0,
             addresses={host: self._directory.address_of(host) for host in test.hosts(spec)},
             schedule=schedule,
-            campaign=document.campaign,
+            campaign=campaign,
             reference=document.reference,
             created_at=created_at,
             revision=1 if known is None else known.revision + 1,
@@ -174,6 +181,13 @@ class Admission:
         if known is not None:
             _check_participants(document, introduction, known)
         return Draft(test, tool, introduction, now if slot is None else slot)
+
+    def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
+        """Whom it is for; a task keeps a campaign that takes no new ones."""
+        campaign = document.campaign or DEFAULT
+        if known is None or campaign != (known.campaign or DEFAULT):
+            self._campaigns.check(campaign)
+        return campaign
 
     def _spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
@@ -284,7 +298,9 @@ class Admission:
                 return False
             await tasks.keep(connection, task)
             plan_at = max(now, slot - self._horizon + introduction.duration)
-            await tasks.open_planning(connection, task.id, slot, plan_at)
+            if not await tasks.open_planning(connection, task.id, slot, plan_at):
+                msg = f"the campaign {task.campaign} was removed a moment ago; name another one"
+                raise Conflict(msg)
             await bookings.notify(connection, "task", task.id, "active")
         return True
 

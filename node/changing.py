@@ -29,7 +29,7 @@ from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import Freeing, Introduction
 from node.model.wire.problems import faults_of
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
-from node.store import bookings, changes, outbox, tasks
+from node.store import bookings, campaigns, changes, outbox, tasks
 from node.store.changes import Change
 from node.store.database import Connection, Database
 from node.store.outbox import Kind
@@ -166,6 +166,8 @@ class Changing:
         said = "; ".join(changed.differences(document_of(found), document_of(new)))[:_SAID_MAX]
         freed = await self._free(connection, found, slots_from, f"edited: {said}", now)
         await keep(connection, new, found, now)
+        if new.campaign != found.campaign:
+            await campaigns.assign(connection, found.id, now)
         if found.state == "active":
             standing = await changes.standing(connection, found.id)
             anew = slots_from == changed.EVERY_SLOT

@@ -22,7 +22,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
+from node.campaigns import Campaigns
 from node.capabilities import Capabilities
+from node.card import OwnCard
 from node.changing import Changing
 from node.client.peers import Peer, Peers, Sign
 from node.clock import Clock
@@ -56,9 +58,10 @@ from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.pools import Pools
 from node.prospect import Prospect
 from node.settings import Settings
-from node.store import nodes, runs
+from node.store import campaigns, nodes, runs
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
@@ -69,6 +72,8 @@ from node.trust.tokens import digest, new_token, write_token
 
 KEEP_FINISHED = 30 * times.DAY
 KEEP_FAILED = 90 * times.DAY
+KEEP_CHARGES = 30 * times.DAY
+KEEP_HOURS = 400 * times.DAY
 LOOKOUT_S = 15
 _OWNER = "owner"
 
@@ -115,10 +120,12 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
+        self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
+        self.campaigns = Campaigns(database, clock)
+        self.pools = Pools(database, clock, self.directory)
         self.hub = Hub(clock)
         self.peers = means.peers
         self.lookout = Lookout(database, clock, self.directory, self.peers)
@@ -157,12 +164,18 @@ class Node:
             database=self.database,
             clock=self.clock,
             capabilities=self.capabilities,
+            campaigns=self.campaigns,
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
             new_id=new_id,
             horizon=self.settings.horizon,
         )
+
+    @property
+    def card(self) -> NodeCard:
+        """What this node says of itself."""
+        return self.own_card.current
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -183,9 +196,10 @@ class Node:
                     "with, or an empty database"
                 )
                 raise HostError(msg)
-            await nodes.keep_self(connection, self.card, self.clock.now())
+            await self.own_card.write(connection)
             await self._first_token(connection)
         await self.directory.refresh()
+        await self.campaigns.refresh()
         await self.launcher.recover()
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
@@ -213,6 +227,12 @@ class Node:
             coalesce=True,
         )
         every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
+        every(
+            self._quietly(self.own_card.look_again),
+            "interval",
+            seconds=LOOKOUT_S,
+            max_instances=1,
+        )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
@@ -236,6 +256,7 @@ class Node:
         now = self.clock.now()
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
+            await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)
@@ -245,9 +266,14 @@ class Node:
     def _refresh_directory(self, notice: Notice) -> None:
         """Read it again when it has changed, or may have while notifications were lost."""
         if notice.kind in {"node", "wake"}:
-            reading = asyncio.create_task(self._quietly(self.directory.refresh)())
-            self._readings.add(reading)
-            reading.add_done_callback(self._readings.discard)
+            self._read(self.directory.refresh)
+        if notice.kind in {"campaign", "wake"}:
+            self._read(self.campaigns.refresh)
+
+    def _read(self, refresh: Callable[[], Any]) -> None:
+        reading = asyncio.create_task(self._quietly(refresh)())
+        self._readings.add(reading)
+        reading.add_done_callback(self._readings.discard)
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Where the node's own loops run in another process: hear notifications until cancelled."""

@@ -159,6 +159,9 @@ def contents(tables: Tables) -> dict[str, list[str]]:
     """Everything in the tables of a database in memory, by the names of the schema."""
     named: dict[str, Table[Any, Any]] = {
         "access_token": tables.access_tokens,
+        "campaign": tables.campaigns,
+        "charge": tables.charges,
+        "charge_hour": tables.charge_hours,
         "decision": tables.decisions,
         "exchange": tables.exchanges,
         "idempotency": tables.idempotencies,
@@ -177,10 +180,16 @@ def contents(tables: Tables) -> dict[str, list[str]]:
 
 
 def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
-    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not."""
+    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not.
+
+    Charges of one statement have no order among them.
+    """
     if table == "decision":
         for number, row in enumerate(sorted(contents, key=lambda row: int(row["id"]))):
             row["id"] = number
+    if table == "charge":
+        for row in contents:
+            del row["id"]
     return sorted(as_text(row) for row in contents)
 
 
@@ -206,7 +215,8 @@ async def stored(real: PostgresConnection) -> dict[str, list[str]]:
 
 
 def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
-    row.pop("during", None)
+    for generated in ("during", "depth", "target_kind"):
+        row.pop(generated, None)
     if row.get("lane") is not None:
         row["lane"] = "exclusive" if row["lane"].lower is None else "normal"
     return row
@@ -214,6 +224,9 @@ def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
 
 ROWS: dict[str, type[Row]] = {
     "access_token": rows.AccessToken,
+    "campaign": rows.Campaign,
+    "charge": rows.Charge,
+    "charge_hour": rows.ChargeHour,
     "decision": rows.Decision,
     "exchange": rows.Exchange,
     "idempotency": rows.Idempotency,

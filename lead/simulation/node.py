@@ -34,7 +34,7 @@ from node.model.wire.nodes import NodeCard
 from node.own import OwnNode
 from node.service import Means
 from node.settings import Settings
-from node.store import nodes, runs
+from node.store import campaigns, nodes, runs
 from node.trust.keys import NodeKey
 
 _LOOKS_AGAIN = times.SECOND
@@ -108,6 +108,7 @@ class SimulatedNode(Service):
         self._host.harvest(before)
         async with self.database.transaction() as connection:
             await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
+            await campaigns.purge(connection, before, before)
 
 
 class _Own(OwnNode):

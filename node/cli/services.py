@@ -234,6 +234,7 @@ def with_foresight(node: Node) -> None:
 
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.model import SeatWeights
     from lead.negotiation import Terms
     from lead.planning.agenda import Limits
     from lead.service import Lead, Powers
@@ -256,6 +257,9 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
         workers=settings.workers,
         lease=settings.lease,
         rng=random.Random(),
+        weights=SeatWeights(
+            settings.weight_exclusive, settings.weight_normal, settings.weight_background
+        ),
     )
     listening: asyncio.Task[None] | None = None
     if own_process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from node.model.wire.nodes import NodeCard
 from node.store.database import Connection, Queries
@@ -24,13 +25,40 @@ class KnownNode:
     seen_at: int | None
     unreachable_since: int | None
     last_error: str | None
+    attributes: dict[str, Any]
+    lanes: int
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
     """Write this node's own card."""
     await connection.execute(
-        _SQL["keep_self"], card.identity, card.name, card.url, card.address, now
+        _SQL["keep_self"],
+        card.identity,
+        card.name,
+        card.url,
+        card.address,
+        now,
+        card.attributes,
+        card.lanes,
     )
+
+
+async def set_attributes(connection: Connection) -> dict[str, Any]:
+    """The attributes of this node that were set by hand."""
+    found: dict[str, Any] | None = await connection.fetchval(_SQL["set_attributes"])
+    return found or {}
+
+
+async def keep_set_attributes(connection: Connection, attributes: dict[str, Any]) -> None:
+    """From now on these attributes of this node are set by hand."""
+    await connection.execute(_SQL["keep_set_attributes"], attributes)
+
+
+async def learn(
+    connection: Connection, identity: str, attributes: dict[str, Any], lanes: int
+) -> None:
+    """Another node says something else of itself than before."""
+    await connection.execute(_SQL["learn"], identity, attributes, lanes)
 
 
 async def own_identity(connection: Connection) -> str | None:
@@ -42,7 +70,14 @@ async def own_identity(connection: Connection) -> str | None:
 async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
     """Pin a node; False if it is this node itself."""
     kept = await connection.fetchval(
-        _SQL["keep"], card.identity, card.name, card.url, card.address, now
+        _SQL["keep"],
+        card.identity,
+        card.name,
+        card.url,
+        card.address,
+        now,
+        card.attributes,
+        card.lanes,
     )
     return kept is not None
 

@@ -78,9 +78,10 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
     return kept is not None
 
 
-async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> None:
-    """Put a task on the lead's agenda."""
-    await connection.execute(_SQL["open_planning"], task, next_run_at, plan_at)
+async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
+    """Put a task on the lead's agenda; False if its campaign is not there."""
+    kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)
+    return kept is not None
 
 
 async def keep_idempotency(

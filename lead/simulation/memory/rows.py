@@ -9,6 +9,7 @@ answer never depends on chance.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -55,6 +56,9 @@ class Node(Row):
     seen_at: int | None = None
     unreachable_since: int | None = None
     last_error: str | None = None
+    attributes: Packed = EMPTY
+    set_attributes: Packed = EMPTY
+    lanes: int = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +78,66 @@ class Idempotency(Row):
     request_digest: str
     task_id: UUID
     created_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Campaign(Row):
+    """Whom tasks are for."""
+
+    id: int
+    name: str
+    created_at: int
+    changed_at: int
+    parent_id: int | None = None
+    parent_depth: int | None = None
+    weight: Decimal = Decimal("1.000000")
+    level: int = 5
+    priority: int = 0
+    preemptor: bool = False
+    preemptee: bool = False
+    seats_max: int | None = None
+    target_seats: int | None = None
+    target_share: Decimal | None = None
+    fairshare: Packed | None = None
+    limits: Packed = EMPTY
+    quotas: Packed = EMPTY
+    queue: Packed | None = None
+    owner: str | None = None
+    contact: str | None = None
+    description: str | None = None
+    state: str = "active"
+    revision: int = 1
+
+    @property
+    def depth(self) -> int:
+        """One more than its parent's."""
+        return (self.parent_depth or 0) + 1
+
+
+@dataclass(slots=True, eq=False)
+class Charge(Row):
+    """What a campaign was charged for a run on one node, in thousandths of a seat."""
+
+    id: int
+    campaign_id: int
+    run_id: UUID
+    participant: int
+    node: str
+    starts_at: int
+    ends_at: int
+    weight: int
+    cause: str
+    made_at: int
+
+
+@dataclass(slots=True, eq=False)
+class ChargeHour(Row):
+    """The sum of what a campaign was charged on one node within one hour."""
+
+    hour: int
+    campaign_id: int
+    node: str
+    amount: int
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +176,7 @@ class Planning(Row):
     """A task on the lead's agenda."""
 
     task_id: UUID
+    campaign_id: int
     next_run_at: int | None
     plan_at: int | None
     added_at: int

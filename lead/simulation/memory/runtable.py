@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ LIVE = frozenset({"booked", "running"})
 _OVER = frozenset({"finished", "failed", "missed", "cancelled", "displaced", "unplaced"})
 _REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced", "waiting"})
 _FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
+_CHARGED = frozenset({"booked", "set-aside", "running", "merging"})
 _INDEXED = frozenset({"state", "exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
 
 _Heap = list[tuple[int, int, Run]]
@@ -27,9 +28,19 @@ _Heap = list[tuple[int, int, Run]]
 class Runs(Table[UUID, Run]):
     """Every run this node leads or takes part in."""
 
-    def __init__(self, journal: Journal, tasks: Tasks, exchanges: Exchanges) -> None:
-        """``exchanges`` keeps count of the live runs of each."""
+    def __init__(
+        self,
+        journal: Journal,
+        tasks: Tasks,
+        exchanges: Exchanges,
+        give_back: Callable[[Run, int, int], None],
+    ) -> None:
+        """``exchanges`` keeps count of the live runs of each.
+
+        ``give_back(run, start, end)`` is told of each that no longer takes the time it had.
+        """
         super().__init__(journal)
+        self._give_back = give_back
         self._tasks = tasks
         self._exchanges = exchanges
         self._slots: dict[tuple[UUID, int, int], Run] = {}
@@ -106,12 +117,16 @@ class Runs(Table[UUID, Run]):
         """Give columns new values; who gives back its time tells the span."""
         if row.lane is not None and row.state in LIVE and changes.get("state", row.state) in _FREE:
             self._tell_freed(row)
+        ends = row.state in _CHARGED and changes.get("state", row.state) not in _CHARGED
+        starts_at, ends_at = row.starts_at, row.ends_at
         if _INDEXED.isdisjoint(changes):
             before = {column: getattr(row, column) for column in changes}
             self._set(row, changes)
             self._journal.write(self._set, row, before)
         else:
             super().change(row, **changes)
+        if ends:
+            self._give_back(row, starts_at, ends_at)
 
     def _set(self, row: Run, values: dict[str, Any]) -> None:
         for column, value in values.items():

@@ -78,13 +78,15 @@ def upsert_task(
     return [(task,)]
 
 
-@TWINS.of()
+@TWINS.of("task_id")
 def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
-    """Put a task on the lead's agenda."""
+    """Put a task on the lead's agenda, if its campaign is there."""
     row = tables.tasks.rows.get(task)
-    if row is not None:
-        tables.plannings.insert(Planning(task, next_run_at, plan_at, row.created_at))
-    return ()
+    campaign = None if row is None else tables.campaigns.of(row.campaign)
+    if row is None or campaign is None:
+        return ()
+    tables.plannings.insert(Planning(task, campaign.id, next_run_at, plan_at, row.created_at))
+    return [(task,)]
 
 
 @TWINS.of("task_id")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lead.simulation.memory import (
     bookings,
     changes,
+    ledger,
     negotiations,
     nodes,
     outbox,
@@ -18,7 +19,7 @@ from node.store.database import Queries
 
 _MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
 
-FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
+FILES = (*dict.fromkeys(module.TWINS for module in _MODULES), ledger.TWINS, ledger.CAMPAIGNS)
 """By file of queries; a long one has its twins in two modules."""
 
 _BY_TEXT: dict[str, Statement] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StringConstraints
 
+from node.model.predicates import NAME, WORDS
 from node.model.wire.fields import Document, Instant, Name
 
 _URL = re.compile(r"https?://[^\s/?#@]{1,280}", re.ASCII)
@@ -24,6 +25,36 @@ Url = Annotated[str, AfterValidator(_url)]
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
 
 
+LANES = 8
+ATTRIBUTES_MAX = 100
+_LARGEST = 2**53
+DERIVED = frozenset({"name", "lanes"})
+"""Attributes that a node has by being itself, beside those called ``tool:…``."""
+
+
+def _attribute_name(value: str) -> str:
+    if NAME.fullmatch(value) is None or value in WORDS:
+        msg = "no name of an attribute: small letters, digits, '_', '.', ':' and '-'"
+        raise ValueError(msg)
+    return value
+
+
+AttributeName = Annotated[str, AfterValidator(_attribute_name)]
+AttributeValue = (
+    StrictBool
+    | Annotated[StrictInt, Field(ge=-_LARGEST, le=_LARGEST)]
+    | Annotated[StrictFloat, Field(allow_inf_nan=False)]
+    | Annotated[str, StringConstraints(strict=True, max_length=200)]
+)
+Attributes = Annotated[
+    dict[AttributeName, AttributeValue],
+    Field(max_length=ATTRIBUTES_MAX, examples=[{"country": "DE"}]),
+]
+"""Text, numbers, true or false by name."""
+
+Lanes = Annotated[int, Field(ge=1, le=1000)]
+
+
 class NodeCard(Document):
     """What a node says of itself; the key is what others pin."""
 
@@ -32,6 +63,12 @@ class NodeCard(Document):
     url: Url
     address: Annotated[str, StringConstraints(min_length=1, max_length=253)]
     version: str = ""
+    attributes: Attributes = Field(
+        default_factory=dict, description="What pools may ask for; see /v1/pools."
+    )
+    lanes: Lanes = Field(
+        LANES, description="So many normal runs side by side are charged like an exclusive one."
+    )
 
 
 class Node(NodeCard):
@@ -51,6 +88,12 @@ class NodeAddition(Document):
     identity: Annotated[str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$")] | None = (
         Field(None, description="The key to expect; without it the key found is trusted.")
     )
+
+
+class NodePatch(Document):
+    """Changes of this node's own attributes, as a JSON merge patch: null takes one back."""
+
+    attributes: dict[AttributeName, AttributeValue | None] = Field(max_length=ATTRIBUTES_MAX)
 
 
 class ClockState(Document):

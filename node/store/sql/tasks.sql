@@ -22,8 +22,13 @@ WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
-INSERT INTO planning (task_id, next_run_at, plan_at, added_at)
-SELECT id, $2::timestamptz, $3::timestamptz, created_at FROM task WHERE id = $1;
+-- Of a campaign that is not there (any more) nothing is planned.
+INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at)
+SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at
+FROM task
+INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
+WHERE task.id = $1
+RETURNING task_id;
 
 -- keep_idempotency --
 INSERT INTO idempotency (key, request_digest, task_id, created_at) VALUES ($1, $2, $3, $4)
