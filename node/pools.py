@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from node.campaigns import weights_fault
 from node.clock import Clock
-from node.model import policysets, predicates
+from node.model import policysets, predicates, times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
@@ -147,6 +147,8 @@ def stored(document: PoolDocument) -> StoredPool:
         policy_set=document.policy.set,
         overrides={str(axis): dict(wanted) for axis, wanted in document.policy.overrides.items()},
         choice=document.choice,
+        term=document.term,
+        patience=document.patience,
         description=document.description,
     )
 
@@ -158,6 +160,8 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
         "match": pool.match,
         "policy": {"set": pool.policy_set, "overrides": pool.overrides},
         "choice": pool.choice,
+        "term": times.format_duration(pool.term),
+        "patience": times.format_duration(pool.patience),
         "description": pool.description,
     }
 

@@ -14,17 +14,20 @@ from typing import Any
 
 from node.capabilities import Capabilities
 from node.model import predicates
-from node.model.errors import FieldFault, InvalidDocument
+from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.predicates import Attributes
-from node.model.seating import Wanted, seats_possible
+from node.model.scheduling import recurrence_of
+from node.model.seating import Wanted, due_at, next_term, seats_possible, term_length
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
 from node.peers import Directory, facts
 from node.plugins import registry
 from node.plugins.contracts import Test
-from node.store import pools
-from node.store.database import Database
+from node.store import pools, seats, tasks
+from node.store.database import Connection, Database
 from node.store.pools import StoredPool
+from node.store.seats import GoingOn
+from node.store.tasks import StoredTask
 
 _FIELDS = ("source", "participants")
 _SHOWN = 8
@@ -43,12 +46,13 @@ class Seating:
     """Checks what tasks ask of pools."""
 
     def __init__(
-        self, database: Database, directory: Directory, capabilities: Capabilities
+        self, database: Database, directory: Directory, capabilities: Capabilities, horizon: int
     ) -> None:
         """Who is known, and what they say of themselves, ``directory`` says."""
         self._database = database
         self._directory = directory
         self._capabilities = capabilities
+        self._horizon = horizon
 
     async def seek(self, document: TaskDocument, request: SeatRequest) -> Sought:
         """The nodes that could have a seat of this task.
@@ -87,6 +91,32 @@ class Seating:
             frozenset(node.name for node in named if node is not None),
             tuple(tool for tool in tools if not document.tools or tool in document.tools),
         )
+
+    async def keep(
+        self, connection: Connection, task: StoredTask, sought: Sought, slot: int
+    ) -> None:
+        """Make a task that was just kept a pool task; its terms begin with this slot.
+
+        :raises Conflict: the pool was removed meanwhile.
+        """
+        await tasks.stop_planning(connection, task.id)
+        request = sought.request
+        on = self.going_on(task, sought, slot, task.schedule.get("max_runs"))
+        body = request.model_dump(mode="json")
+        if not await seats.keep(connection, task.id, request.pool, body, on):
+            raise Conflict(f"the pool {request.pool} was removed a moment ago; name another one")
+
+    def going_on(
+        self, task: StoredTask, sought: Sought, slot: int | None, rounds: int | None
+    ) -> GoingOn:
+        """With which term a pool task goes on, if there is one from this slot on."""
+        recurrence = recurrence_of(Schedule.model_validate(task.schedule), task.created_at)
+        choice = sought.request.choice or sought.pool.choice
+        length = term_length(choice, sought.pool.term)
+        term = None if slot is None else next_term(recurrence, length, slot - 1, rounds)
+        if term is None:
+            return GoingOn(None, None, rounds)
+        return GoingOn(term.starts_at, due_at(term, self._horizon), rounds)
 
     def filled(
         self, document: TaskDocument, request: SeatRequest, names: Sequence[str]

@@ -60,6 +60,7 @@ from node.own import OwnNode
 from node.peers import Directory
 from node.pools import Pools
 from node.prospect import Prospect
+from node.seating import Seating
 from node.settings import Settings
 from node.store import campaigns, nodes, runs
 from node.store.bookings import HeldTask
@@ -126,6 +127,7 @@ class Node:
         self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
         self.campaigns = Campaigns(database, clock)
         self.pools = Pools(database, clock, self.directory)
+        self.seating = Seating(database, self.directory, self.capabilities, settings.horizon)
         self.hub = Hub(clock)
         self.peers = means.peers
         self.lookout = Lookout(database, clock, self.directory, self.peers)
@@ -165,6 +167,7 @@ class Node:
             clock=self.clock,
             capabilities=self.capabilities,
             campaigns=self.campaigns,
+            seating=self.seating,
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,

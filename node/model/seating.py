@@ -18,6 +18,8 @@ from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip
 from node.model.wire.tasks import Schedule
 
 _SLOTS_MAX = 1_000_000
+_SHORTLY = 8
+"""Part of the horizon."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,20 @@ def next_term(
         slots = nominal_starts(recurrence, first - 1, ends_at, rounds + 1)
         ends_at = slots[rounds] if len(slots) > rounds else ends_at
     return Term(first, ends_at)
+
+
+def term_length(choice: str, term: int) -> int:
+    """How long the terms of a task are; nodes that take turns change with every slot."""
+    return 0 if choice == "rotating" else term
+
+
+def due_at(term: Term, horizon: int) -> int:
+    """When nodes are chosen for a term: once all of it lies within the horizon.
+
+    Before, they could not say when they have time. For a term longer than that they are chosen
+    shortly before it begins.
+    """
+    return min(term.ends_at - horizon, term.starts_at - horizon // _SHORTLY)
 
 
 def slots_in(recurrence: Recurrence, term: Term) -> list[int]:

@@ -19,6 +19,8 @@ class StoredPool:
     policy_set: str
     overrides: dict[str, Any]
     choice: str
+    term: int
+    patience: int
     description: str | None
     revision: int = 1
     created_at: int = 0
@@ -39,6 +41,8 @@ async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
         pool.policy_set,
         pool.overrides,
         pool.choice,
+        pool.term,
+        pool.patience,
         pool.description,
         now,
     )
@@ -54,6 +58,8 @@ async def change(connection: Connection, pool: StoredPool, now: int, revision: i
         pool.policy_set,
         pool.overrides,
         pool.choice,
+        pool.term,
+        pool.patience,
         pool.description,
         now,
         revision,

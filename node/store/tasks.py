@@ -38,6 +38,7 @@ class StoredTask:
     freeing: dict[str, Any] | None = None
     paused_at: int | None = None
     ended_at: int | None = None
+    parent: UUID | None = None
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
+from node.model import times
 from node.model.policysets import DEFAULT
-from node.model.wire.fields import Document, Instant, Name
+from node.model.wire.fields import Document, Duration, Instant, Name
 from node.model.wire.nodes import NodeName
 
 Match = Annotated[
@@ -20,6 +21,17 @@ Match = Annotated[
 ]
 Axis = Literal["order", "share", "select", "preempt", "throttle", "fill", "feasible"]
 Text = Annotated[str, StringConstraints(max_length=500)]
+
+
+def _length(value: int) -> int:
+    if not times.SECOND <= value <= _LONGEST:
+        msg = "is from PT1S to P366D"
+        raise ValueError(msg)
+    return value
+
+
+_LONGEST = 366 * times.DAY
+Length = Annotated[Duration, AfterValidator(_length)]
 
 
 class PolicyChoice(Document):
@@ -44,6 +56,14 @@ class PoolDocument(Document):
         description="sticky: the node that measured a target before measures it again; rotating: "
         "others take their turn.",
     )
+    term: Length = Field(
+        6 * times.HOUR,
+        description="For so long nodes are chosen at a time; one slot at a time where the next is "
+        "further away, and where they rotate.",
+    )
+    patience: Length = Field(
+        10 * times.MINUTE, description="A node that has not answered for so long loses its seats."
+    )
     lead: NodeName | None = Field(
         None, description="The node that plans it: the one that is asked, no other."
     )
@@ -64,6 +84,8 @@ class PoolPatch(Document):
     match: Match | None = None
     policy: dict[str, Any] | None = None
     choice: Literal["sticky", "rotating"] | None = None
+    term: Length | None = None
+    patience: Length | None = None
     lead: NodeName | None = Field(None, description="Cannot be changed.")
     description: Text | None = None
 

@@ -47,7 +47,7 @@ SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
-    task.freeing, task.paused_at, task.ended_at
+    task.freeing, task.paused_at, task.ended_at, task.parent
 FROM task
 WHERE id = $1;
 
@@ -131,4 +131,5 @@ WHERE
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
+    AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.participant;
