@@ -34,7 +34,7 @@ from node.model.times import format_instant
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Participant, Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
 from node.plugins.contracts import Test, Tool
 from node.seating import Seating, Sought
@@ -175,6 +175,8 @@ class Admission:
         """Check a pool task as it would be for the first nodes that could have its seats.
 
         ``known``: the document is an edit of this task.
+
+        :raises InvalidDocument: a field is wrong.
         """
         request = sought.request
         names = sought.able[: request.k if request.together else 1]
@@ -194,16 +196,8 @@ class Admission:
 
         :raises InvalidDocument: a field does not fit (any more): a host is not known, say.
         """
-        document = TaskDocument(
-            test=TestChoice(type=whole.test, spec=whole.spec),
-            tools=tuple(whole.tools),
-            schedule=schedule,
-            priority=whole.priority,
-            campaign=whole.campaign,
-            reference=whole.reference,
-        )
-        filled = self._seating.filled(document, request, names)
-        made = self._own(self._drafted(filled, None, whole).introduction)
+        document = self._seating.document_for(whole, request, names, schedule)
+        made = self._own(self._drafted(document, None, whole).introduction)
         return replace(made, parent=whole.id)
 
     def _drafted(
@@ -375,7 +369,7 @@ class Admission:
                 msg = f"the campaign {task.campaign} was removed a moment ago; name another one"
                 raise Conflict(msg)
             if sought is not None:
-                await self._seating.keep(connection, task, sought, slot)
+                await self._seating.keep(connection, task, sought, slot, now)
             await bookings.notify(connection, "task", task.id, "active")
         return True
 

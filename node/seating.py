@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+from uuid import UUID
 
 from node.capabilities import Capabilities
 from node.model import predicates
 from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.predicates import Attributes
-from node.model.scheduling import recurrence_of
-from node.model.seating import Wanted, due_at, next_term, seats_possible, term_length
+from node.model.seating import Wanted, seats_possible
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
 from node.peers import Directory, facts
@@ -46,13 +46,12 @@ class Seating:
     """Checks what tasks ask of pools."""
 
     def __init__(
-        self, database: Database, directory: Directory, capabilities: Capabilities, horizon: int
+        self, database: Database, directory: Directory, capabilities: Capabilities
     ) -> None:
         """Who is known, and what they say of themselves, ``directory`` says."""
         self._database = database
         self._directory = directory
         self._capabilities = capabilities
-        self._horizon = horizon
 
     async def seek(self, document: TaskDocument, request: SeatRequest) -> Sought:
         """The nodes that could have a seat of this task.
@@ -93,30 +92,26 @@ class Seating:
         )
 
     async def keep(
-        self, connection: Connection, task: StoredTask, sought: Sought, slot: int
+        self, connection: Connection, task: StoredTask, sought: Sought, slot: int, now: int
     ) -> None:
         """Make a task that was just kept a pool task; its terms begin with this slot.
 
         :raises Conflict: the pool was removed meanwhile.
         """
         await tasks.stop_planning(connection, task.id)
-        request = sought.request
-        on = self.going_on(task, sought, slot, task.schedule.get("max_runs"))
-        body = request.model_dump(mode="json")
-        if not await seats.keep(connection, task.id, request.pool, body, on):
-            raise Conflict(f"the pool {request.pool} was removed a moment ago; name another one")
+        on = GoingOn(slot, now, task.schedule.get("max_runs"))
+        await self.change(connection, task.id, sought.request, on)
 
-    def going_on(
-        self, task: StoredTask, sought: Sought, slot: int | None, rounds: int | None
-    ) -> GoingOn:
-        """With which term a pool task goes on, if there is one from this slot on."""
-        recurrence = recurrence_of(Schedule.model_validate(task.schedule), task.created_at)
-        choice = sought.request.choice or sought.pool.choice
-        length = term_length(choice, sought.pool.term)
-        term = None if slot is None else next_term(recurrence, length, slot - 1, rounds)
-        if term is None:
-            return GoingOn(None, None, rounds)
-        return GoingOn(term.starts_at, due_at(term, self._horizon), rounds)
+    async def change(
+        self, connection: Connection, task: UUID, request: SeatRequest, on: GoingOn | None
+    ) -> None:
+        """What a pool task asks for from now on, and with which slot its terms go on.
+
+        :raises Conflict: the pool was removed meanwhile.
+        """
+        body = request.model_dump(mode="json")
+        if not await seats.keep(connection, task, request.pool, body, on):
+            raise Conflict(f"the pool {request.pool} was removed a moment ago; name another one")
 
     def filled(
         self, document: TaskDocument, request: SeatRequest, names: Sequence[str]
@@ -141,6 +136,23 @@ class Seating:
         spec = {**document.test.spec, word: value}
         choice = TestChoice(type=document.test.type, spec=spec)
         return document.model_copy(update={"test": choice, "participants": ()})
+
+    def document_for(
+        self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
+    ) -> TaskDocument:
+        """The document of the ordinary task in which these nodes have seats of a pool task.
+
+        :raises InvalidDocument: the test has no field for them.
+        """
+        document = TaskDocument(
+            test=TestChoice(type=whole.test, spec=whole.spec),
+            tools=tuple(whole.tools),
+            schedule=schedule,
+            priority=whole.priority,
+            campaign=whole.campaign,
+            reference=whole.reference,
+        )
+        return self.filled(document, request, names)
 
 
 def _field_of(test: Test, request: SeatRequest) -> str:

@@ -60,6 +60,7 @@ from node.own import OwnNode
 from node.peers import Directory
 from node.pools import Pools
 from node.prospect import Prospect
+from node.reseating import Reseating
 from node.seating import Seating
 from node.settings import Settings
 from node.store import campaigns, nodes, runs
@@ -127,7 +128,7 @@ class Node:
         self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
         self.campaigns = Campaigns(database, clock)
         self.pools = Pools(database, clock, self.directory)
-        self.seating = Seating(database, self.directory, self.capabilities, settings.horizon)
+        self.seating = Seating(database, self.directory, self.capabilities)
         self.hub = Hub(clock)
         self.peers = means.peers
         self.lookout = Lookout(database, clock, self.directory, self.peers)
@@ -143,7 +144,13 @@ class Node:
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = self._admission(means.new_id)
         self.changing = Changing(
-            database, clock, self.admission, key.identity, settings.name, settings.start_margin
+            database,
+            clock,
+            self.admission,
+            Reseating(database, self.admission, self.seating, self.directory, self.ending),
+            key.identity,
+            settings.name,
+            settings.start_margin,
         )
         self.launcher = means.launcher(
             database, clock, self.capabilities, self.collector, poll_s=means.poll_s

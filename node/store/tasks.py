@@ -43,7 +43,10 @@ class StoredTask:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which tasks, and which page of them, newest first."""
+    """Which tasks, and which page of them, newest first.
+
+    Those that have seats of a pool task are left out, but for ``seats`` or the ``parent``'s.
+    """
 
     task: UUID | None = None
     states: Sequence[str] | None = None
@@ -51,6 +54,8 @@ class Filter:
     prefix: str | None = None
     before_created: int | None = None
     before_task: UUID | None = None
+    seats: bool = False
+    parent: UUID | None = None
     limit: int = 50
 
 
@@ -122,6 +127,8 @@ async def listed(connection: Connection, wanted: Filter, now: int) -> list[Recor
         wanted.prefix,
         wanted.before_created,
         wanted.before_task,
+        wanted.seats,
+        wanted.parent,
         wanted.limit,
     )
     return rows

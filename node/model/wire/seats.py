@@ -123,13 +123,24 @@ class SeatRequest(Document):
         return value
 
 
+class SeatCount(Document):
+    """How the seats of a pool task stand, in the term that is on, or else in the next one."""
+
+    wanted: int
+    taken: int
+    reason: str | None = Field(description="Why some are empty.")
+
+
+SeatState = Literal["taken", "empty", "lost", "over"]
+
+
 class Seat(Document):
     """One seat of a pool task in one term."""
 
     term: Instant = Field(description="The first slot of the term.")
     until: Instant = Field(description="No slot of the term lies then or later.")
     number: int = Field(description="From 1 to k.")
-    state: Literal["taken", "empty", "lost", "over"] = Field(
+    state: SeatState = Field(
         description="lost: another node was chosen in its place, or is about to be."
     )
     node: str | None = Field(description="Who has it, or had it, by name.")

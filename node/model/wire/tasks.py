@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, field_validat
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import KIND, Count, Document, Duration, Host, Instant, Moment, Name
-from node.model.wire.seats import PARTICIPANTS_MAX, SeatRequest
+from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
 
@@ -209,4 +209,15 @@ class Task(Document):
         None,
         description="When it is planned next (at its lead); null when nothing is left to plan.",
     )
-    runs: dict[str, int] = Field(description="How many runs it has, by state.")
+    runs: dict[str, int] = Field(
+        description="How many runs it has, by state; of a pool task those of its seats."
+    )
+    pool: SeatRequest | None = Field(
+        None, description="What it asks of a pool; null where its participants are named."
+    )
+    seats: SeatCount | None = Field(
+        None, description="How the seats of a pool task stand, once nodes were chosen."
+    )
+    parent: UUID | None = Field(
+        None, description="The pool task in which this ordinary task has seats, if it has."
+    )

@@ -1,25 +1,42 @@
 -- keep_pool_task --
--- What it asks of its pool, and with which slot its terms begin. Of a pool that is not there (any more) nothing is kept.
+-- What it asks of its pool, and with which slot its terms go on ($4 false: as they would have). Of a pool that is not
+-- there (any more) nothing is kept.
 INSERT INTO pool_task (task_id, pool_id, request, next_slot, due_at, rounds_left)
-SELECT $1, pool.id, $3, $4, $5, $6
+SELECT $1, pool.id, $3, $5, $6, $7
 FROM pool
 WHERE pool.name = $2
+ON CONFLICT (task_id) DO UPDATE SET
+    pool_id = excluded.pool_id,
+    request = excluded.request,
+    next_slot = CASE WHEN $4::boolean THEN excluded.next_slot ELSE pool_task.next_slot END,
+    due_at = CASE WHEN $4 THEN excluded.due_at ELSE pool_task.due_at END,
+    rounds_left = CASE WHEN $4 THEN excluded.rounds_left ELSE pool_task.rounds_left END,
+    reason = NULL
 RETURNING task_id;
 
 -- request_of --
 SELECT request FROM pool_task WHERE task_id = $1;
 
--- change_pool_task --
--- Edited: what it asks for from now on, and where its terms go on. A term cut short is over for who plans.
+-- goes_on --
+-- Resumed: its next term begins with the first slot to come that is in no term.
 UPDATE pool_task
-SET pool_id = pool.id, request = $3, next_slot = $4, due_at = $5, rounds_left = $6, reason = NULL
-FROM pool
-WHERE pool_task.task_id = $1 AND pool.name = $2
-RETURNING pool_task.task_id;
+SET
+    next_slot = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN greatest(next_slot, $2) END,
+    due_at = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN $3::timestamptz END
+WHERE task_id = $1
+RETURNING task_id;
 
--- goes_on_at --
--- Paused or resumed: when its next term is due; the terms it has are looked at again.
-UPDATE pool_task SET next_slot = $2, due_at = $3 WHERE task_id = $1;
+-- finish_pool_tasks --
+UPDATE task
+SET state = 'finished', ended_at = $1
+FROM pool_task
+WHERE
+    pool_task.task_id = task.id
+    AND pool_task.next_slot IS NULL
+    AND task.state = 'active'
+    AND NOT EXISTS (SELECT FROM term WHERE term.pool_task = task.id AND term.over_at > $1)
+    AND NOT EXISTS (SELECT FROM task AS part WHERE part.parent = task.id AND part.state IN ('active', 'paused'))
+RETURNING task.id;
 
 -- seat_tasks --
 -- The ordinary tasks that have its seats and are not over.
@@ -27,6 +44,27 @@ SELECT DISTINCT task.id
 FROM task
 WHERE task.parent = $1 AND task.state IN ('active', 'paused')
 ORDER BY task.id;
+
+-- nodes_of --
+SELECT seat.task_id, seat.number, seat.node
+FROM seat
+INNER JOIN task ON seat.task_id = task.id
+WHERE task.parent = $1 AND task.state IN ('active', 'paused')
+ORDER BY seat.task_id, seat.number;
+
+-- look_again --
+-- Its terms have so many seats from now on, and nodes are looked for at once; or ($4) they are over.
+UPDATE term
+SET
+    seats = $2, tries = 0, over_at = CASE WHEN $4::boolean THEN $3::timestamptz ELSE over_at END,
+    try_at = CASE WHEN NOT $4 THEN $3 END
+WHERE pool_task = $1 AND over_at > $3;
+
+-- lose_ended --
+UPDATE seat
+SET lost_at = $2, reason = coalesce(task.reason, '')
+FROM task
+WHERE seat.task_id = task.id AND seat.pool_task = $1 AND seat.lost_at IS NULL AND task.state IN ('refused', 'cancelled');
 
 -- seats --
 -- For people: each seat of the terms that end after an instant, who has it, and the empty ones; and how many runs.
