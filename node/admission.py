@@ -370,6 +370,7 @@ class Admission:
                 raise Conflict(msg)
             if sought is not None:
                 await self._seating.keep(connection, task, sought, slot, now)
+                await bookings.notify(connection, "seats", task.id, "wanted")
             await bookings.notify(connection, "task", task.id, "active")
         return True
 

@@ -109,7 +109,9 @@ class Changing:
         following = changed.first_open(recurrence, found.duration, now + self._margin)
         passed = await self._passed(connection, found, recurrence, following, now)
         await changes.stand(connection, task, found.revision + 1, None)
-        if not await seats.go_on(connection, task, following, now) and following is not None:
+        if await seats.go_on(connection, task, following, now):
+            await bookings.notify(connection, "seats", task, "wanted")
+        elif following is not None:
             standing = Standing(following - 1, following)
             await changes.plan_on(connection, task, standing, now + HEAR_FIRST)
         sentence = f"resumed on {self._name}"
@@ -196,6 +198,7 @@ class Changing:
         trace = {"before": before, "after": after}
         await changes.keep_change(connection, task, Change("edited", sentence, [], trace), now)
         await bookings.notify(connection, "task", task, "edited")
+        await bookings.notify(connection, "seats", task, "wanted")
 
     async def _edit_part(
         self, connection: Connection, revision: int, asked: Introduction, whole: UUID

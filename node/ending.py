@@ -229,6 +229,8 @@ class Ending:
             await bookings.tell_leads(connection, lost, now)
         leased_until = await tasks.stop_planning(connection, task.id)
         await bookings.notify(connection, "task", task.id, state)
+        if task.parent is not None:
+            await bookings.notify(connection, "seats", task.parent, "lost")
         others = _identities(task.participants) - {self._identity, sender}
         told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")

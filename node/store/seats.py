@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -46,6 +47,11 @@ async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | Non
 async def go_on(connection: Connection, task: UUID, following: int | None, now: int) -> bool:
     """Resumed: no term begins before this slot, and what is due is due now; False: no pool task."""
     return await connection.fetchval(_SQL["goes_on"], task, following, now) is not None
+
+
+async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
+    """Have nodes looked for now for the empty seats of these tasks; which had any."""
+    return [row[0] for row in await connection.fetch(_SQL["wake_refused_seats"], list(tasks), now)]
 
 
 async def finish(connection: Connection, now: int) -> list[UUID]:

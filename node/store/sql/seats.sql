@@ -26,6 +26,16 @@ SET
 WHERE task_id = $1
 RETURNING task_id;
 
+-- wake_refused_seats --
+-- Time that a node refused has become free: it may have some for a seat.
+WITH woken AS (
+    UPDATE term SET try_at = $2
+    WHERE pool_task = ANY($1::uuid []) AND try_at > $2
+    RETURNING pool_task
+)
+
+SELECT DISTINCT pool_task FROM woken;
+
 -- finish_pool_tasks --
 UPDATE task
 SET state = 'finished', ended_at = $1
