@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 import structlog
 
+from node.attempts import supersede
 from node.clock import Clock
 from node.gathering import Gathering
 from node.model.classes import blockers
@@ -49,7 +50,7 @@ from node.model.wire.participants import (
 from node.model.wire.tasks import PRIORITY_MAX
 from node.settings import Settings
 from node.store import bookings
-from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing
+from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing, Wanted
 from node.store.database import Connection, Database
 
 _EXPIRED_MAX = 200
@@ -165,7 +166,7 @@ class TimeLine:
         self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], now: int
     ) -> dict[UUID, HoldAnswer]:
         latest = now + self._settings.horizon
-        wanted = [
+        wanted: Wanted = [
             (
                 hold,
                 task,
@@ -173,6 +174,7 @@ class TimeLine:
             )
             for hold, task in fresh
         ]
+        wanted, begun = await supersede(connection, wanted, now)
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
         led = [(run, task) for hold, task in fresh if task.led_here for run in hold.request.runs]
@@ -191,13 +193,7 @@ class TimeLine:
         return {
             hold.exchange: HoldAnswer(
                 held=tuple(run.run for run in hold.request.runs if run.run in held),
-                refused=await self._refusals(
-                    connection,
-                    task,
-                    hold.request,
-                    [run for run in hold.request.runs if run.run not in held],
-                    now,
-                ),
+                refused=await self._refusals(connection, task, hold.request, held, begun, now),
                 data=data.get(hold.exchange, {}),
                 set_aside=sum(aside[run.run] for run in hold.request.runs),
             )
@@ -209,9 +205,11 @@ class TimeLine:
         connection: Connection,
         task: HeldTask,
         request: HoldRequest,
-        refused: Sequence[RunRequest],
+        held: set[UUID],
+        begun: Mapping[UUID, str],
         now: int,
     ) -> tuple[Refusal, ...]:
+        refused = [run for run in request.runs if run.run not in held]
         if not refused:
             return ()
         windows = [(run.starts_at, run.ends_at) for run in refused]
@@ -234,7 +232,8 @@ class TimeLine:
         return tuple(
             Refusal(
                 run=run.run,
-                reason=_why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
+                reason=begun.get(run.run)
+                or _why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=_obstacle(index, in_the_way[index]) if index in in_the_way else None,
             )
             for index, run in enumerate(refused)

@@ -198,6 +198,31 @@ Wanted = Sequence[tuple[Hold, HeldTask, Sequence[RunRequest]]]
 """Holds with their tasks, and those of their runs that are in time."""
 
 
+@dataclass(frozen=True)
+class EarlierAttempt:
+    """A run of a slot of which another attempt is wanted: begun then, or (None) still booked."""
+
+    wanted: UUID
+    run: UUID
+    task: UUID
+    began_at: int | None
+
+
+async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[EarlierAttempt]:
+    """The runs here, begun or to come, of slots of which another attempt is wanted."""
+    again = [
+        (run.run, hold.request.task, run.slot, run.attempt)
+        for hold, _, runs in wanted
+        for run in runs
+        if run.attempt > 1
+    ]
+    if not again:
+        return []
+    columns = (list(column) for column in zip(*again, strict=True))
+    rows = await connection.fetch(_SQL["earlier_attempts"], *columns)
+    return [EarlierAttempt(*row) for row in rows]
+
+
 async def set_aside(
     connection: Connection, wanted: Wanted, earliest: int, now: int
 ) -> Counter[UUID]:

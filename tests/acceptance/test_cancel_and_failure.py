@@ -158,8 +158,10 @@ async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     await measuring(broken, a, c)
     pids = sleepers(8)
     assert len(pids) == 2
+    (died_with_it,) = set(pids) & below(lab, "c")
     await lab.kill("c")
-    assert len(sleepers(8)) == 1
+    await gone([died_with_it])
+    assert {*sleepers(8)} == {*pids} - {died_with_it}
     await b.until_state(missed, "merging")  # its own part is done, two seconds after the start
     await lab.restart("c")
     seen = await c.over(broken)
@@ -185,8 +187,10 @@ async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     await measuring(led_run, b, c)
     pids = [*sleepers(5), *sleepers(7)]
     assert len(pids) == 4
+    (died_with_it,) = set(pids) & below(lab, "a")
     await lab.kill("a")
-    assert len([*sleepers(5), *sleepers(7)]) == 3
+    await gone([died_with_it])
+    assert {*sleepers(5), *sleepers(7)} == {*pids} - {died_with_it}
     for node, run in ((b, led_run), (c, led_run), (b, shared_run)):
         await node.until_state(run, "finished")
     assert sleepers(5) + sleepers(7) == []

@@ -7,11 +7,12 @@ import json
 import os
 import sys
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
 from tests.acceptance.hostility import everything
-from tests.acceptance.outsider import Json, Outsider
+from tests.acceptance.outsider import Json, Outsider, instant
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -73,6 +74,16 @@ async def test_an_alternative_is_found_posted_and_booked(
     assert datetime.fromisoformat(first["starts_at"]) >= free_hour + timedelta(minutes=20)
 
 
+async def _measured(node: Outsider, hour: datetime, first: int, last: int) -> float:
+    """The seconds in these minutes of an hour in which the runs of other stories measure."""
+    start, end = hour + timedelta(minutes=first), hour + timedelta(minutes=last)
+    span = {"from": start.isoformat(), "to": end.isoformat(), "state": "scheduled", "limit": 500}
+    runs = (await node.get("/v1/runs", **span))["items"]
+    times = [(instant(run["starts_at"]), instant(run["ends_at"])) for run in runs]
+    assert all(one[1] <= two[0] for one, two in pairwise(sorted(times)))
+    return sum((min(e, end) - max(s, start)).total_seconds() for s, e in times)
+
+
 async def test_who_would_give_way_does(
     a: Outsider, b: Outsider, free_hour: datetime, nodes: list[Outsider]
 ) -> None:
@@ -87,7 +98,8 @@ async def test_who_would_give_way_does(
     assert [(lost["name"], lost["run"]) for lost in answer.body["displaced"]] == [
         (b.name, run["id"])
     ]
-    assert [full["added_s"] for full in answer.body["occupancy"]] == [300, -900]
+    first, rest = [await _measured(a, free_hour, *part) for part in ((0, 5), (5, 20))]
+    assert [full["added_s"] for full in answer.body["occupancy"]] == [300 - first, rest - 900]
     assert await everything(nodes) == before
     assert (await a.ask("POST", "/v1/tasks", document)).status == 201
     await b.until_state(run, "displaced")

@@ -155,6 +155,30 @@ def open_exchanges(
     return opened
 
 
+_BEGUN = frozenset({"running", "merging", "finished"})
+
+
+@TWINS.of("id", "earlier", "task_id", "began_at")
+def earlier_attempts(
+    tables: Tables,
+    runs: Sequence[UUID],
+    tasks: Sequence[UUID],
+    slots: Sequence[int],
+    attempts: Sequence[int],
+) -> Answer:
+    """Other runs of these slots that have begun here, or are still to come."""
+    found = []
+    for run, task, slot, attempt in zip(runs, tasks, slots, attempts, strict=True):
+        for earlier in tables.runs.earlier(task, slot, attempt):
+            began_at = earlier.started_at
+            if began_at is None and earlier.state in _BEGUN:
+                began_at = earlier.starts_at
+            to_come = earlier.state in {"booked", "set-aside"}
+            if earlier.participant is not None and (to_come or began_at is not None):
+                found.append((run, earlier.id, task, began_at))
+    return found
+
+
 @TWINS.of("displaced_by")
 def set_aside(
     tables: Tables,

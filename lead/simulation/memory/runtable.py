@@ -69,6 +69,11 @@ class Runs(Table[UUID, Run]):
         self._add(run)
         return True
 
+    def earlier(self, task: UUID, slot: int, attempt: int) -> list[Run]:
+        """The runs of the attempts before this one, of a slot."""
+        found = (self._slots.get((task, slot, number)) for number in range(1, attempt))
+        return [run for run in found if run is not None]
+
     def touching(self, start: int, end: int) -> list[Run]:
         """The runs that take time in [start, end), but for background ones."""
         return [run for lane in self._lanes.values() for run in lane.touching(start, end)]

@@ -84,6 +84,26 @@ FROM unnest($1::uuid [], $2::uuid [], $3::bigint [], $5::interval []) AS asked (
 ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
+-- earlier_attempts --
+-- Other runs of these slots that have begun here, or are still to come.
+SELECT
+    wanted.id, earlier.id AS earlier, earlier.task_id,
+    CASE
+        WHEN earlier.state IN ('running', 'merging', 'finished') THEN coalesce(earlier.started_at, earlier.starts_at)
+        ELSE earlier.started_at
+    END AS began_at
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint []) AS wanted (id, task_id, slot, attempt)
+INNER JOIN run AS earlier
+    ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot AND wanted.attempt > earlier.attempt
+WHERE
+    earlier.participant IS NOT NULL
+    AND (
+        earlier.started_at IS NOT NULL
+        OR earlier.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+    )
+ORDER BY earlier.id
+FOR UPDATE OF earlier;
+
 -- set_aside --
 -- Runs of strictly lower priority give way: never running ones, never those about to start. Each remembers for whom.
 WITH wanted AS (
