@@ -14,11 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.golden import pscheduler
+from tests.golden import boinc, fbsng, gridserver, maui, pscheduler
 
 Case = dict[str, Any]
 
-TRANSLATORS: dict[str, Callable[[Case], Any]] = {"pscheduler": pscheduler.answer}
+TRANSLATORS: dict[str, Callable[[Case], Any]] = {
+    "boinc": boinc.answer,
+    "fbsng": fbsng.answer,
+    "gridserver": gridserver.answer,
+    "maui": maui.answer,
+    "pscheduler": pscheduler.answer,
+}
 """By system; another system is one more module and one more line here."""
 
 

@@ -1,0 +1,146 @@
+"""Axis 7 in an episode: what can be done at all, and who is left alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from lead.policy.asking import Ask
+from lead.policy.board import Board
+from lead.policy.feasible import availability, backoff, blacklist, deferral
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import SUSPENDED, Candidate, Deferral, Node, State
+from node.model import times
+
+SUSPENDED_CAMPAIGN = Rule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
+NO_CAMPAIGN = Rule(Axis.FEASIBLE, "no-campaign", "there is no campaign {campaign}")
+TOO_FEW = Rule(
+    Axis.FEASIBLE,
+    "too-few-nodes",
+    "{there} of the {matching} nodes that match are up, at least {wanted} are wanted",
+)
+MISSED = Rule(
+    Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
+)
+
+
+BUSY = Rule(
+    Axis.FEASIBLE, "busy-hint", "{node} can start nothing new before {begin}, as it says itself"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Attributes and being up; and, if wanted, more.
+
+    ``failures_max``: a node that failed a campaign so often gets no more of it. ``alone``: whoever
+    refused is left alone for a growing while. ``patience``: a task that finds no time is put off.
+    """
+
+    failures_max: int | None = None
+    alone: bool = False
+    patience: deferral.Patience | None = None
+
+    def begin(self, board: Board, rng: random.Random) -> Judge:
+        """For one episode."""
+        return Judge(self, board, rng)
+
+
+class Judge:
+    """Who is fit, by what is remembered."""
+
+    def __init__(self, rules: Judged, board: Board, rng: random.Random) -> None:
+        """``rng`` draws the pauses."""
+        self._rules = rules
+        self._board = board
+        self._rng = rng
+        state, now = board.view.state, board.view.now
+        self._deferrals = dict(state.deferrals)
+        self._backoffs = dict(state.backoffs)
+        self._shunned: set[tuple[str, str]] = set()
+        if rules.alone:
+            alone = ((key, it) for key, it in state.backoffs.items() if now < it.until)
+            self._shunned.update((campaign, node) for (campaign, node, _), _ in alone)
+        if rules.failures_max is not None:
+            self._shunned.update((campaign, node) for node, campaign in state.failures)
+        self._busy = any(node.busy_until > now for node in board.view.nodes.values())
+
+    def check(self, candidate: Candidate) -> No | None:
+        """Whether its campaign takes part, its time is not over, and enough nodes are up."""
+        view = self._board.view
+        campaign = view.campaigns.get(candidate.campaign)
+        if campaign is None:
+            return NO_CAMPAIGN.says_no(campaign=candidate.campaign)
+        if campaign.level == SUSPENDED:
+            return SUSPENDED_CAMPAIGN.says_no(campaign=candidate.campaign)
+        start_by = candidate.next_run_at + candidate.slip
+        if start_by < view.now:
+            late = (view.now - start_by) // times.SECOND
+            return MISSED.says_no(start_by=times.to_the_second(start_by), late=late)
+        there = len(self._board.usable(candidate.nodes))
+        wanted = candidate.least
+        if there < wanted:
+            return TOO_FEW.says_no(there=there, matching=len(candidate.nodes), wanted=wanted)
+        if self._rules.patience is None or not self._deferrals:
+            return None
+        put_off = self._deferrals.get(candidate.task)
+        return None if put_off is None else deferral.put_off(candidate.task, put_off, view.now)
+
+    def usable(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Those of which nothing speaks against asking them."""
+        if not (self._shunned or self._busy or candidate.needs):
+            return nodes
+        return [node for node in nodes if self.why_not(candidate, node) is None]
+
+    def why_not(self, candidate: Candidate, node: Node) -> No | None:
+        """What speaks against asking a node, if anything does."""
+        name, campaign = node.name, candidate.campaign
+        if (campaign, name) in self._shunned:
+            key = campaign, name, candidate.scheduling_class.value
+            now = self._board.view.now
+            no = self._rules.alone and backoff.left_alone(
+                self._backoffs.get(key), name, campaign, now
+            )
+            most = self._rules.failures_max
+            if not no and most is not None:
+                no = blacklist.admit(self._board.view.state.failures, name, campaign, most)
+            if no:
+                return no
+        if node.busy_until > candidate.start_by:
+            begin = times.to_the_second(node.busy_until)
+            return BUSY.says_no(until=node.busy_until, node=name, begin=begin)
+        return self._too_little(candidate, node) if candidate.needs else None
+
+    def _too_little(self, candidate: Candidate, node: Node) -> No | None:
+        taken: dict[str, int] = {}
+        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        for run in self._board.overlapping(span):
+            if node.name in run.nodes:
+                for resource, amount in run.needs.items():
+                    taken[resource] = taken.get(resource, 0) + amount
+        room = {
+            name: availability.available(has, taken.get(name, 0), 0)
+            for name, has in node.resources.items()
+        }
+        return availability.fits({node.name: availability.seats_on(room, candidate.needs)}, 1)
+
+    def answered(
+        self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
+    ) -> None:
+        """Which nodes gave time, which had none or said no, and whether a run came of it."""
+        candidate, now = ask.candidate, self._board.view.now
+        if self._rules.alone:
+            of_class = candidate.scheduling_class.value
+            given = [(candidate.campaign, name, of_class) for name in gave]
+            asked = given + [(candidate.campaign, name, of_class) for name in refused]
+            self._backoffs = backoff.answered(self._backoffs, asked, given, now, self._rng)
+        if placed:
+            self._deferrals.pop(candidate.task, None)
+        elif self._rules.patience is not None:
+            before = self._deferrals.get(candidate.task, Deferral())
+            self._deferrals[candidate.task] = deferral.failed(before, now, self._rules.patience)
+
+    def remember(self, state: State) -> State:
+        """Who is left alone, and what is put off."""
+        return replace(state, backoffs=self._backoffs, deferrals=self._deferrals)

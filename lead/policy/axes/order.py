@@ -1,0 +1,282 @@
+"""Axis 1 in an episode: lists made beforehand, and queues whose priorities move with each start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import merge
+from itertools import count
+
+from lead.policy.board import Board
+from lead.policy.gaps import Attempt
+from lead.policy.order import deadline_first, passes, queues, weighted
+from lead.policy.share import decayed_windows, recent_work, start_counts
+from lead.policy.timetable import free_from
+from lead.policy.verdict import No
+from lead.policy.view import Candidate, Exact, QueueState, State
+from node.model.classes import SchedulingClass
+
+_BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_at, it.added_at)  # noqa: E731
+
+
+class Listed:
+    """A list that was made beforehand, whatever becomes of those on it."""
+
+    follows = False
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        """In this order."""
+        self._left = iter(candidates)
+
+    def take(self) -> Candidate | None:
+        """The next of the list."""
+        return next(self._left, None)
+
+    def started(self, candidate: Candidate) -> None:
+        """Changes nothing."""
+
+    def stuck(self, candidate: Candidate) -> None:
+        """Changes nothing."""
+
+    def held(self) -> Mapping[str, No]:
+        """Nobody is held."""
+        return {}
+
+    def remember(self, state: State) -> State:
+        """Nothing is remembered."""
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """Whose next run is due first; of equals the older task."""
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+        """For one episode."""
+        del serving
+        return Listed(sorted(board.candidates, key=_BY_NEXT_RUN))
+
+
+@dataclass(frozen=True, slots=True)
+class ByCampaign:
+    """Campaign by campaign as the share axis serves them, or one task of each in turn."""
+
+    in_turn: bool = False
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+        """For one episode."""
+        return Listed(by_campaign(board.candidates, serving, in_turn=self.in_turn))
+
+
+def by_campaign(
+    candidates: Iterable[Candidate], serving: Sequence[str], *, in_turn: bool
+) -> list[Candidate]:
+    """Candidates by the places of their campaigns, each campaign's by next run."""
+    place = {name: number for number, name in enumerate(serving)}
+    last = len(place)
+    listed = sorted(candidates, key=_BY_NEXT_RUN)
+    if not in_turn:
+        return sorted(listed, key=lambda it: place.get(it.campaign, last))
+    before: dict[str, Iterator[int]] = {name: count() for name in {it.campaign for it in listed}}
+    turns = [(next(before[it.campaign]), place.get(it.campaign, last)) for it in listed]
+    order = sorted(range(len(listed)), key=turns.__getitem__)
+    return [listed[number] for number in order]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """By one number per task; fairshare only where it weighs anything."""
+
+    weights: weighted.Weights = weighted.WAITING_ONLY
+    windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
+    targets: Mapping[str, float] = field(default_factory=dict)
+    classes: Mapping[str, float] = field(default_factory=dict)
+    duration_min: int = 0
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+        """For one episode."""
+        del serving
+        view = board.view
+        fairshare: dict[str, float] = {}
+        if "fairshare" in self.weights.terms:
+            used = board.with_parents(decayed_windows.usages(view.ledger, view.now, self.windows))
+            wanted = {name: campaign.fairshare for name, campaign in view.campaigns.items()}
+            deltas = decayed_windows.deltas(wanted, used)
+            fairshare = {name: float(delta) for name, delta in deltas.items()}
+        standing = weighted.Standing(
+            view.now,
+            view.campaigns,
+            fairshare,
+            view.state,
+            self.classes,
+            self.duration_min,
+            self.targets,
+        )
+        return _by_name(board, weighted.order(board.candidates, self.weights, standing))
+
+
+@dataclass(frozen=True, slots=True)
+class ByRecentWork:
+    """Campaigns take turns by what each has had of late, as if each choice were work done.
+
+    With ``deadlines``, what would otherwise start too late goes first, by the last instant at which
+    it may start.
+    """
+
+    deadlines: bool = False
+    half_life: int = recent_work.HALF_LIFE
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+        """For one episode."""
+        del serving
+        view = board.view
+        recent = recent_work.recent_of(view.ledger, view.now, self.half_life)
+        shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
+        nodes = board.usable(view.pool.nodes)
+        if self.deadlines:
+            taken = board.booked[SchedulingClass.EXCLUSIVE]
+            busy = {node.name: taken.get(node.name, ()) for node in nodes}
+            free_at = list(free_from(busy, view.now).values())
+            tasks, _ = deadline_first.order(
+                board.candidates, free_at, shares, recent, self.half_life
+            )
+            return _by_name(board, tasks)
+        waiting: dict[str, list[recent_work.Work]] = {}
+        for it in sorted(board.candidates, key=_BY_NEXT_RUN):
+            work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
+            waiting.setdefault(it.campaign, []).append(work)
+        turns = recent_work.Turns(recent, shares, max(1, len(nodes)))
+        wanted = sum(it.k for it in board.candidates)
+        return _by_name(board, [it.task for it in recent_work.choose(waiting, turns, wanted)])
+
+
+def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
+    known = {it.task: it for it in board.candidates}
+    return Listed(known[task] for task in tasks)
+
+
+class Moving:
+    """Queues and tasks whose priorities move; a task that is stuck stays so for the episode."""
+
+    follows = True
+
+    def __init__(self, board: Board) -> None:
+        """With the priorities that are remembered."""
+        self._campaigns = board.view.campaigns
+        state = board.view.state
+        self._starts = state.starts
+        self._passes = dict(state.passes)
+        self._fresh: dict[str, list[passes.Waiting]] = {}
+        self._stuck: dict[str, list[passes.Waiting]] = {}
+        self._known: dict[str, Candidate] = {}
+        self._submitted: dict[str, int] = {}
+        for number, it in enumerate(sorted(board.candidates, key=lambda it: it.added_at)):
+            self._known[it.task] = it
+            self._submitted[it.task] = number
+            waiting = passes.Waiting(it.task, number, self._passes.get(it.task, 0))
+            self._fresh.setdefault(it.campaign, []).append(waiting)
+        for waiting_of in self._fresh.values():
+            waiting_of.sort(key=passes.key, reverse=True)
+        self._queues: dict[str, QueueState] = {
+            name: state.queues.get(name) or QueueState(campaign.queue.floor)
+            for name, campaign in self._campaigns.items()
+        }
+        self._turn: Attempt[Attempt[str]] | None = None
+        self._tried: Attempt[str] | None = None
+        self._held: dict[str, No] = {}
+
+    def take(self) -> Candidate | None:
+        """The first task of the first queue that is not held and not known to be stuck."""
+        contenders = [
+            queues.Contender(
+                name,
+                self._queues[name].priority,
+                self._campaigns[name].queue.gap,
+                self._queues[name].started,
+            )
+            for name in self._contending()
+        ]
+        self._held = {}
+        turn = queues.turn(contenders, self._first_of)
+        self._tried = turn.found
+        if turn.found is None or turn.found.entry is None:
+            for name, no in queues.held(turn).items():
+                self._hold(name, no)
+            return None
+        return self._known[turn.found.entry.name]
+
+    def _contending(self) -> list[str]:
+        return [name for name in self._queues if self._fresh.get(name) or self._stuck.get(name)]
+
+    def _first_of(self, campaign: str) -> Attempt[str] | None:
+        stuck = self._stuck.get(campaign, [])
+        in_order = merge(stuck, reversed(self._fresh.get(campaign, [])), key=passes.key)
+        known = {one.task for one in stuck}
+        tried = passes.choose(
+            in_order,
+            lambda task: None if task in known else task,
+            self._campaigns[campaign].queue.passes,
+        )
+        if tried.entry is not None:
+            return tried
+        if (no := passes.held(tried)) is not None:
+            self._hold(campaign, no)
+        return None
+
+    def _hold(self, campaign: str, no: No) -> None:
+        for one in self._fresh.get(campaign, ()):
+            self._held[one.task] = no
+
+    def started(self, candidate: Candidate) -> None:
+        """Whoever contends gains, the queue of the candidate pays, those it passed move up."""
+        name = candidate.campaign
+        contending = {each: self._queues[each].priority for each in self._contending()}
+        rules = {each: self._campaigns[each].queue for each in contending}
+        moved: Mapping[str, Exact] = start_counts.after_start(name, contending, rules)
+        for each, priority in moved.items():
+            started = self._starts if each == name else self._queues[each].started
+            self._queues[each] = QueueState(priority, started)
+        self._starts += 1
+        self._remove(candidate)
+        self._passes.pop(candidate.task, None)
+        if self._tried is None:
+            return
+        passed = set(passes.passed(self._tried, self._submitted))
+        if passed:
+            stuck = self._stuck[name]
+            self._stuck[name] = sorted(
+                (replace(one, passes=one.passes + (one.task in passed)) for one in stuck),
+                key=passes.key,
+            )
+            for task in passed:
+                self._passes[task] = self._passes.get(task, 0) + 1
+
+    def stuck(self, candidate: Candidate) -> None:
+        """It is passed by others from now on, as far as its gap lets them."""
+        stuck = self._stuck.setdefault(candidate.campaign, [])
+        stuck.append(self._remove(candidate))
+        stuck.sort(key=passes.key)
+
+    def _remove(self, candidate: Candidate) -> passes.Waiting:
+        fresh = self._fresh[candidate.campaign]
+        # The next one is nearly always the last of the list, which is kept the other way round.
+        at = next(n for n in range(len(fresh) - 1, -1, -1) if fresh[n].task == candidate.task)
+        return fresh.pop(at)
+
+    def held(self) -> Mapping[str, No]:
+        """Those that had to wait when nobody else was left."""
+        return self._held
+
+    def remember(self, state: State) -> State:
+        """Priorities and passes as they are now."""
+        return replace(state, queues=self._queues, passes=self._passes, starts=self._starts)
+
+
+@dataclass(frozen=True, slots=True)
+class ByStarts:
+    """Queues by dynamic priority, and within a queue tasks by how often they were passed."""
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Moving:
+        """For one episode."""
+        del serving
+        return Moving(board)
