@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.model.errors import NotFound
-from node.model.predicates import Attributes
 from node.store import nodes
 from node.store.database import Database
 from node.store.nodes import KnownNode
-
-
-def facts(known: KnownNode) -> Attributes:
-    """What predicates may ask of a node: what it says of itself, and what it is."""
-    return {**known.attributes, "name": known.name, "lanes": known.lanes}
 
 
 class Directory:

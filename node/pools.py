@@ -21,7 +21,7 @@ from node.model.predicates import Attributes
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PoolDocument, PoolPatch
 from node.model.wire.problems import faults_of
-from node.peers import Directory, facts
+from node.peers import Directory
 from node.store import campaigns, pools
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
@@ -112,7 +112,7 @@ class Pools:
             await pools.notify(connection, name, "removed")
 
     def _facts(self) -> dict[str, Attributes]:
-        return {known.name: facts(known) for known in self._directory.all}
+        return {known.name: known.facts for known in self._directory.all}
 
     async def _check(self, connection: Connection, document: PoolDocument) -> None:
         found = (self._lead_fault(document), *_set_faults(document), self._nobody(document))

@@ -20,7 +20,7 @@ from node.model.predicates import Attributes
 from node.model.seating import Wanted, seats_possible
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
-from node.peers import Directory, facts
+from node.peers import Directory
 from node.plugins import registry
 from node.plugins.contracts import Test
 from node.store import pools, seats, tasks
@@ -63,8 +63,9 @@ class Seating:
         pool = next((each for each in there if each.name == request.pool), None)
         if pool is None:
             raise InvalidDocument([FieldFault("/participants/pool", _no_pool(request.pool, there))])
-        wanted = self.wanted(document, request, pool.match)
-        known = {node.name: facts(node) for node in self._directory.all}
+        test = document.test
+        wanted = self.wanted(test.type, test.spec, document.tools, request, pool.match)
+        known = {node.name: node.facts for node in self._directory.all}
         members = {n: each for n, each in known.items() if wanted.pool_match.met_by(each)}
         able = {n: each for n, each in members.items() if wanted.why_not(n, each) is None}
         fault = _too_few(request, wanted, members, able) or _unknown_words(request, members)
@@ -73,22 +74,27 @@ class Seating:
         return Sought(pool, request, tuple(able))
 
     def wanted(
-        self, document: TaskDocument, request: SeatRequest, pool_match: Mapping[str, Any]
+        self,
+        test: str,
+        spec: dict[str, Any],
+        tools: Collection[str],
+        request: SeatRequest,
+        pool_match: Mapping[str, Any],
     ) -> Wanted:
-        """What a node must be to have a seat of this task.
+        """What a node must be to have a seat of a task with this test.
 
         :raises InvalidDocument: the match is no predicate, or a field of the test is wrong.
         """
-        test = self._capabilities.test(document.test.type)
-        spec = self._capabilities.spec(test, document.test.spec)
-        named = [self._directory.find(host) for host in test.hosts(spec)]
-        tools = [tool.name for tool in registry.tools_for(test.name)]
+        known = self._capabilities.test(test)
+        hosts = known.hosts(self._capabilities.spec(known, spec))
+        named = [self._directory.find(host) for host in hosts]
+        offered = [tool.name for tool in registry.tools_for(test)]
         return Wanted(
             request.pool,
             predicates.parse(pool_match),
             predicates.parse(request.match, "/participants/match"),
             frozenset(node.name for node in named if node is not None),
-            tuple(tool for tool in tools if not document.tools or tool in document.tools),
+            tuple(tool for tool in offered if not tools or tool in tools),
         )
 
     async def keep(

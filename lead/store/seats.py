@@ -5,83 +5,25 @@ Instants in microseconds; nodes by their identities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
+from lead.model import (
+    Asking,
+    Booked,
+    GivenSeat,
+    GoingOn,
+    Key,
+    LostSeat,
+    OpenTerm,
+    PoolTask,
+    Remembered,
+    Sitting,
+)
 from node.model.seating import Term
 from node.store.database import Connection, Queries
-from node.store.seats import GoingOn
 
 _SQL = Queries("lead.store", "seats")
-
-Key = tuple[UUID, int]
-"""A term: its pool task and its first slot."""
-
-
-@dataclass(frozen=True)
-class PoolTask:
-    """A pool task with something to do for it."""
-
-    id: UUID
-    test: str
-    spec: dict[str, Any]
-    tools: list[str]
-    scheduling_class: str
-    duration: int
-    priority: int
-    schedule: dict[str, Any]
-    campaign: str | None
-    reference: Any
-    created_at: int
-    revision: int
-    pool: str
-    request: dict[str, Any]
-    next_slot: int | None
-    due_at: int | None
-    rounds_left: int | None
-
-
-@dataclass(frozen=True)
-class OpenTerm:
-    """A term; no run of it can start later than ``over_at``, and it was tried so often."""
-
-    task: UUID
-    term: Term
-    over_at: int
-    seats: int
-    tries: int = 0
-
-    @property
-    def key(self) -> Key:
-        """What it is known by."""
-        return self.task, self.term.starts_at
-
-
-@dataclass(frozen=True)
-class Sitting:
-    """A seat that is held, with what is asked of who holds it."""
-
-    task: UUID
-    term: int
-    number: int
-    node: str
-    seat_task: UUID
-    pool: str
-    test: str
-    spec: dict[str, Any]
-    tools: list[str]
-    request: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Given:
-    """A seat that is given to a node, and the ordinary task for its runs."""
-
-    number: int
-    node: str
-    task: UUID
 
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
@@ -166,7 +108,7 @@ async def revision_of(connection: Connection, task: UUID) -> int | None:
     return found
 
 
-async def take(connection: Connection, key: Key, given: Sequence[Given], now: int) -> set[int]:
+async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now: int) -> set[int]:
     """Give these seats; the numbers of those that were still to be had."""
     task, term = key
     await connection.execute(_SQL["adopt"], task, sorted({each.task for each in given}))
@@ -189,28 +131,30 @@ async def tried(
     await connection.execute(_SQL["tried"], *key, tries, try_at, reason)
 
 
-async def lacks(connection: Connection, task: UUID, reason: str | None) -> None:
-    """What the pool of this task lacks, if anything."""
-    await connection.execute(_SQL["lacks"], task, reason)
+async def lacks(connection: Connection, task: UUID, reason: str | None) -> bool:
+    """What the pool of this task lacks, if anything; whether that is something new."""
+    return await connection.fetchval(_SQL["lacks"], task, reason) is not None
 
 
-async def lost_with_their_tasks(connection: Connection, now: int) -> list[Key]:
-    """Seats whose tasks have ended are empty from now on; in which terms there were any."""
+async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSeat]:
+    """The seats whose tasks have ended are empty from now on; those that were lost by that."""
     rows = await connection.fetch(_SQL["lost_with_their_tasks"], now)
-    return [(row[0], row[1]) for row in rows]
+    return [LostSeat(*row) for row in rows]
+
+
+async def asking(connection: Connection) -> list[Asking]:
+    """Every active pool task."""
+    return [Asking(*row) for row in await connection.fetch(_SQL["asking"])]
+
+
+async def try_all(connection: Connection, now: int) -> None:
+    """Have nodes looked for now, for every seat that is empty."""
+    await connection.execute(_SQL["try_all"], now)
 
 
 async def sitting(connection: Connection, now: int) -> list[Sitting]:
     """Every seat that is held in a term that is not over."""
     return [Sitting(*row) for row in await connection.fetch(_SQL["sitting"], now)]
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """What the policies of a pool remember, and how often that was changed."""
-
-    state: Mapping[str, Any]
-    revision: int
 
 
 async def policy_state(connection: Connection, pool: str) -> Remembered:
@@ -235,3 +179,24 @@ async def used_by_hour(
     """Campaign, hour, and what it was charged on these nodes: thousandths of a seat times µs."""
     rows = await connection.fetch(_SQL["used_by_hour"], since, until, list(nodes))
     return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def booked(
+    connection: Connection, since: int, until: int, nodes: Sequence[str], limit: int
+) -> list[Booked]:
+    """The runs led here that lie in this time on these nodes, by start."""
+    rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
+    return [Booked(**dict(row)) for row in rows]
+
+
+async def failed(
+    connection: Connection, since: int, nodes: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """By node and campaign, how many runs of seats have failed since then."""
+    rows = await connection.fetch(_SQL["failed"], since, list(nodes))
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+async def notify(connection: Connection, tasks: Sequence[UUID], word: str) -> None:
+    """Tell whoever watches these tasks."""
+    await connection.execute(_SQL["notify"], [f"task {task} {word}" for task in tasks])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from node.model.predicates import Attributes
 from node.model.wire.nodes import NodeCard
 from node.store.database import Connection, Queries
 
@@ -27,6 +28,11 @@ class KnownNode:
     last_error: str | None
     attributes: dict[str, Any]
     lanes: int
+
+    @property
+    def facts(self) -> Attributes:
+        """What predicates may ask of it: what it says of itself, and what it is."""
+        return {**self.attributes, "name": self.name, "lanes": self.lanes}
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:

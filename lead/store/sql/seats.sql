@@ -2,8 +2,8 @@
 -- Pool tasks with a term that is due, or with empty seats that are to be tried; with what they ask for.
 SELECT
     task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
-    task.campaign, task.reference, task.created_at, task.revision, pool.name AS pool, pool_task.request,
-    pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
@@ -31,11 +31,14 @@ SELECT least(
 );
 
 -- open_terms --
+-- One that was given up by an edit may begin anew.
 INSERT INTO term (pool_task, starts_at, ends_at, over_at, seats, try_at)
 SELECT * FROM unnest(
     $1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::timestamptz [], $5::smallint [], $6::timestamptz []
 )
-ON CONFLICT (pool_task, starts_at) DO NOTHING;
+ON CONFLICT (pool_task, starts_at) DO UPDATE SET
+    ends_at = excluded.ends_at, over_at = excluded.over_at, seats = excluded.seats, tries = 0, try_at = excluded.try_at,
+    reason = NULL;
 
 -- go_on --
 -- Not if an edit has said otherwise meanwhile.
@@ -99,41 +102,55 @@ UPDATE term SET tries = $3, try_at = $4, reason = $5 WHERE pool_task = $1 AND st
 
 -- lacks --
 -- What the pool of a task lacks, said on the task; null when it lacks nothing.
-UPDATE pool_task SET reason = $2 WHERE task_id = $1 AND reason IS DISTINCT FROM $2;
+UPDATE pool_task SET reason = $2 WHERE task_id = $1 AND reason IS DISTINCT FROM $2
+RETURNING task_id;
 
 -- lost_with_their_tasks --
 -- Seats whose task has ended before its time: somebody withdrew, refused or cancelled it. They are to be given anew.
 WITH ended AS (
     UPDATE seat
-    SET lost_at = $1, reason = task.reason
-    FROM task, term, task AS whole
+    SET lost_at = $1, reason = coalesce(task.reason, '')
+    FROM task, task AS whole
     WHERE
         seat.task_id = task.id
         AND seat.lost_at IS NULL
         AND task.state IN ('refused', 'cancelled')
-        AND seat.pool_task = term.pool_task AND seat.term = term.starts_at
         AND seat.pool_task = whole.id AND whole.state IN ('active', 'paused')
-    RETURNING seat.pool_task, seat.term
+    RETURNING seat.pool_task, seat.term, seat.number, seat.node, seat.reason
+),
+
+emptied AS (
+    UPDATE term SET try_at = CASE WHEN term.over_at > $1 THEN $1::timestamptz END, tries = 0
+    FROM (SELECT DISTINCT pool_task, term FROM ended) AS lost
+    WHERE term.pool_task = lost.pool_task AND term.starts_at = lost.term
 )
 
-UPDATE term
-SET try_at = CASE WHEN term.over_at > $1 THEN $1 END, tries = 0
-FROM (SELECT DISTINCT pool_task, term FROM ended) AS lost
-WHERE term.pool_task = lost.pool_task AND term.starts_at = lost.term
-RETURNING term.pool_task, term.starts_at;
+SELECT ended.pool_task, ended.term, ended.number, coalesce(node.name, ended.node) AS name, ended.reason
+FROM ended
+LEFT JOIN node ON ended.node = node.identity
+ORDER BY ended.pool_task, ended.term, ended.number;
+
+-- asking --
+-- Every active pool task, and what it says its pool lacks.
+SELECT task.id, task.test, task.spec, task.tools, pool.name AS pool, pool_task.request, pool_task.reason
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.state = 'active'
+ORDER BY task.id;
+
+-- try_all --
+-- What nodes, pools or campaigns are like has changed: what waits is tried now.
+UPDATE term SET try_at = $1 WHERE try_at > $1;
 
 -- sitting --
--- The seats that are held and not over, with what their tasks ask of a node.
-SELECT
-    seat.pool_task, seat.term, seat.number, seat.node, seat.task_id, pool.name AS pool, task.test, task.spec, task.tools,
-    pool_task.request
+-- The seats of active pool tasks that are held and not over.
+SELECT DISTINCT seat.pool_task, seat.node, seat.task_id
 FROM seat
 INNER JOIN term ON seat.pool_task = term.pool_task AND seat.term = term.starts_at
-INNER JOIN pool_task ON seat.pool_task = pool_task.task_id
-INNER JOIN pool ON pool_task.pool_id = pool.id
 INNER JOIN task ON seat.pool_task = task.id
 WHERE seat.lost_at IS NULL AND term.over_at > $1 AND task.state = 'active'
-ORDER BY seat.pool_task, seat.term, seat.number;
+ORDER BY seat.pool_task, seat.task_id, seat.node;
 
 -- policy_state --
 SELECT policy_state.state, policy_state.revision
@@ -158,3 +175,32 @@ INNER JOIN campaign ON charge_hour.campaign_id = campaign.id
 WHERE charge_hour.hour >= $1 AND charge_hour.hour < $2 AND charge_hour.node = ANY($3::text [])
 GROUP BY campaign.name, charge_hour.hour
 ORDER BY campaign.name, charge_hour.hour;
+
+-- booked --
+-- The runs led here that lie in this time and have one of these nodes.
+SELECT
+    run.id, run.task_id, coalesce(task.campaign, 'default') AS campaign, run.starts_at, run.ends_at,
+    run.scheduling_class::text, run.priority, run.state = 'running' AS running,
+    (SELECT array_agg(place.value ->> 'node') FROM jsonb_array_elements(task.participants) AS place) AS nodes
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    run.state IN ('booked', 'running', 'merging')
+    AND run.starts_at < $2 AND run.ends_at > $1
+    AND task.lead = (SELECT identity FROM node WHERE is_self)
+    AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($3::text []))
+ORDER BY run.starts_at, run.id
+LIMIT $4;
+
+-- failed --
+-- By node and campaign, how many runs of seats have failed since then.
+SELECT seat.node, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs
+FROM run
+INNER JOIN seat ON run.task_id = seat.task_id
+INNER JOIN task ON run.task_id = task.id
+WHERE run.state = 'failed' AND run.finished_at >= $1 AND seat.node = ANY($2::text [])
+GROUP BY seat.node, coalesce(task.campaign, 'default')
+ORDER BY seat.node, campaign;
+
+-- notify --
+SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
