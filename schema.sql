@@ -506,6 +506,55 @@ CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
 WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
 EXECUTE FUNCTION tell_freed();
 
+CREATE FUNCTION tell_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'changed %s %s',
+        (extract(EPOCH FROM NEW.starts_at) * 1000000)::bigint, (extract(EPOCH FROM NEW.ends_at) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_changed() IS
+'Notifies of the span of a run that was set aside, came back, or got another priority: who keeps it in memory reads it again.';
+CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    new.lane IS NOT NULL
+    AND (
+        (old.state = 'booked' AND new.state = 'set-aside')
+        OR (old.state = 'set-aside' AND new.state = 'booked')
+        OR (new.state IN ('booked', 'running') AND new.priority <> old.priority)
+    )
+)
+EXECUTE FUNCTION tell_changed();
+
+CREATE FUNCTION tell_taken() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', concat_ws(
+        ' ', 'taken', page.scheduling_class, page.priority,
+        encode(
+            string_agg(
+                timestamptz_send(page.starts_at) || timestamptz_send(page.ends_at), ''
+                ORDER BY page.starts_at, page.ends_at
+            ), 'hex'
+        )
+    ))
+    FROM (
+        SELECT
+            scheduling_class, priority, starts_at, ends_at,
+            (row_number() OVER (PARTITION BY scheduling_class, priority ORDER BY starts_at, ends_at) - 1) / 240 AS number
+        FROM added
+        WHERE lane IS NOT NULL AND state IN ('booked', 'running')
+    ) AS page -- a notification holds less than 8,000 bytes
+    GROUP BY page.scheduling_class, page.priority, page.number;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_taken() IS
+'Notifies of the spans that new runs take, by class and priority; each is sixteen bytes, start and end as Postgres sends them.';
+CREATE TRIGGER run_taken AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
+EXECUTE FUNCTION tell_taken();
+
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
     participant smallint NOT NULL,

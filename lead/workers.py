@@ -22,6 +22,8 @@ from node.store.database import Database, Notice
 
 POLL_S = 5.0
 _STOP_S = 10.0
+_MADE_UP_FOR = 3
+"""So many times as many workers there are, at most, where all wait for slow participants."""
 
 log = structlog.get_logger()
 
@@ -88,25 +90,34 @@ class Workers:
     async def run_once(self) -> float:
         """Claim as many tasks as there are idle workers; seconds until there may be more."""
         now = self._clock.now()
-        idle = self._size - len(self._busy)
+        idle = self._idle()
         if idle <= 0:
-            return self._poll_s
+            return self._until(self._reach.next_held_up())
         before = now + self._horizon + 1
         await self._planner.spread()
         claims = await self._claim(now, before, idle)
         for claimed in claims:
             self._start(claimed)
         if len(claims) == idle:
-            return self._poll_s
+            return self._until(self._reach.next_held_up())
         async with self._database.connection() as connection:
             due = await planning.next_due(connection, before, self._reach.closed())
             beyond = await planning.next_to_come(connection, before)
         # One whose slots are too far away is due when the first of them comes near enough.
         near_at = None if beyond is None else beyond - self._horizon
-        instants = [at for at in (due, near_at, self._reach.next_opening()) if at is not None]
-        if not instants:
+        return self._until(due, near_at, self._reach.next_opening())
+
+    def _idle(self) -> int:
+        """How many more tasks may be planned; who waits long for an answer is made up for."""
+        made_up_for = min(self._reach.held_up(), _MADE_UP_FOR * self._size)
+        return self._size + made_up_for - len(self._busy)
+
+    def _until(self, *instants: int | None) -> float:
+        """The seconds until the first of these, or until the table is looked at anyway."""
+        soonest = min((at for at in instants if at is not None), default=None)
+        if soonest is None:
             return self._poll_s
-        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+        return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
 
     async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
         """What is due: first those who may now ask a silent or slow participant, then the rest."""

@@ -165,6 +165,7 @@ class Node:
             self.hub.heard,
             self.launcher.heard,
             self.outbox.heard,
+            self.time_line.heard,
             self.interest.heard,
         ]
 
@@ -290,6 +291,7 @@ class Node:
 
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
+            self.time_line.heard(notice)
             self.interest.heard(notice)
             listener(notice)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from lead.policy.asking import Ask
 from lead.policy.board import Board
 from lead.policy.feasible import availability, backoff, blacklist, deferral
+from lead.policy.select import attributes
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import SUSPENDED, Candidate, Deferral, Node, State
 from node.model import times
@@ -29,6 +30,10 @@ BUSY = Rule(
     Axis.FEASIBLE, "busy-hint", "{node} can start nothing new before {begin}, as it says itself"
 )
 
+TIED_TO = "campaigns"
+"""The node attribute that ties a node to campaigns."""
+TIED = Rule(Axis.FEASIBLE, "partition", "{node} serves only {campaigns}")
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -36,11 +41,15 @@ class Judged:
 
     ``failures_max``: a node that failed a campaign so often gets no more of it. ``alone``: whoever
     refused is left alone for a growing while. ``patience``: a task that finds no time is put off.
+    ``partition``: nodes with the attribute ``campaigns`` (names with commas between) serve only
+    those, and what is below them. ``counted``: what counts as taken of a node's resources.
     """
 
     failures_max: int | None = None
     alone: bool = False
     patience: deferral.Patience | None = None
+    partition: bool = False
+    counted: availability.Counted = availability.Counted.DEDICATED
 
     def begin(self, board: Board, rng: random.Random) -> Judge:
         """For one episode."""
@@ -64,7 +73,17 @@ class Judge:
             self._shunned.update((campaign, node) for (campaign, node, _), _ in alone)
         if rules.failures_max is not None:
             self._shunned.update((campaign, node) for node, campaign in state.failures)
-        self._busy = any(node.busy_until > now for node in board.view.nodes.values())
+        nodes = board.view.nodes.values()
+        self._busy = any(node.busy_until > now for node in nodes)
+        self._tied = (
+            {
+                node.name: node.attributes[TIED_TO].split(",")
+                for node in nodes
+                if TIED_TO in node.attributes
+            }
+            if rules.partition
+            else {}
+        )
 
     def check(self, candidate: Candidate) -> No | None:
         """Whether its campaign takes part, its time is not over, and enough nodes are up."""
@@ -89,28 +108,33 @@ class Judge:
 
     def usable(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
         """Those of which nothing speaks against asking them."""
-        if not (self._shunned or self._busy or candidate.needs):
+        if not (self._shunned or self._busy or self._tied or candidate.needs):
             return nodes
         return [node for node in nodes if self.why_not(candidate, node) is None]
 
     def why_not(self, candidate: Candidate, node: Node) -> No | None:
         """What speaks against asking a node, if anything does."""
         name, campaign = node.name, candidate.campaign
-        if (campaign, name) in self._shunned:
-            key = campaign, name, candidate.scheduling_class.value
-            now = self._board.view.now
-            no = self._rules.alone and backoff.left_alone(
-                self._backoffs.get(key), name, campaign, now
-            )
-            most = self._rules.failures_max
-            if not no and most is not None:
-                no = blacklist.admit(self._board.view.state.failures, name, campaign, most)
-            if no:
-                return no
+        if (campaign, name) in self._shunned and (no := self._shuns(candidate, name)) is not None:
+            return no
+        if name in self._tied and not any(
+            attributes.eligible({name: self._tied[name]}, [above])
+            for above in self._board.line(campaign)
+        ):
+            return TIED.says_no(node=name, campaigns=", ".join(self._tied[name]))
         if node.busy_until > candidate.start_by:
             begin = times.to_the_second(node.busy_until)
             return BUSY.says_no(until=node.busy_until, node=name, begin=begin)
         return self._too_little(candidate, node) if candidate.needs else None
+
+    def _shuns(self, candidate: Candidate, name: str) -> No | None:
+        view, campaign = self._board.view, candidate.campaign
+        if self._rules.alone:
+            known = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
+            if (no := backoff.left_alone(known, name, campaign, view.now)) is not None:
+                return no
+        most = self._rules.failures_max
+        return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
 
     def _too_little(self, candidate: Candidate, node: Node) -> No | None:
         taken: dict[str, int] = {}
@@ -120,7 +144,9 @@ class Judge:
                 for resource, amount in run.needs.items():
                     taken[resource] = taken.get(resource, 0) + amount
         room = {
-            name: availability.available(has, taken.get(name, 0), 0)
+            name: availability.available(
+                has, taken.get(name, 0), round(has * node.load), self._rules.counted
+            )
             for name, has in node.resources.items()
         }
         return availability.fits({node.name: availability.seats_on(room, candidate.needs)}, 1)

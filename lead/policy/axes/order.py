@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import count
 
 from lead.policy.board import Board
+from lead.policy.contracts import Order
 from lead.policy.gaps import Attempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
@@ -129,30 +130,57 @@ class ByRecentWork:
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
         del serving
-        view = board.view
-        recent = recent_work.recent_of(view.ledger, view.now, self.half_life)
-        shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
-        nodes = board.usable(view.pool.nodes)
         if self.deadlines:
-            taken = board.booked[SchedulingClass.EXCLUSIVE]
-            busy = {node.name: taken.get(node.name, ()) for node in nodes}
-            free_at = list(free_from(busy, view.now).values())
-            tasks, _ = deadline_first.order(
-                board.candidates, free_at, shares, recent, self.half_life
-            )
-            return _by_name(board, tasks)
+            return _by_name(board, _by_deadline(board, self.half_life)[0])
+        recent, shares = _recent(board, self.half_life)
         waiting: dict[str, list[recent_work.Work]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
             waiting.setdefault(it.campaign, []).append(work)
-        turns = recent_work.Turns(recent, shares, max(1, len(nodes)))
+        turns = recent_work.Turns(recent, shares, max(1, len(board.usable(board.view.pool.nodes))))
         wanted = sum(it.k for it in board.candidates)
         return _by_name(board, [it.task for it in recent_work.choose(waiting, turns, wanted)])
+
+
+def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, float]]:
+    """What each campaign has had of late, and the shares."""
+    view = board.view
+    shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
+    return recent_work.recent_of(view.ledger, view.now, half_life), shares
+
+
+def _by_deadline(board: Board, half_life: int) -> tuple[list[str], list[str]]:
+    """All tasks, what would be late first, and what was moved so."""
+    nodes = board.usable(board.view.pool.nodes)
+    taken = board.booked[SchedulingClass.EXCLUSIVE]
+    busy = {node.name: taken.get(node.name, ()) for node in nodes}
+    free_at = list(free_from(busy, board.view.now).values())
+    recent, shares = _recent(board, half_life)
+    return deadline_first.order(board.candidates, free_at, shares, recent, half_life)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
     known = {it.task: it for it in board.candidates}
     return Listed(known[task] for task in tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class LateFirst:
+    """What would start too late if all were served in turn goes first; the others in their order.
+
+    Late is what a forecast says in which campaigns take turns by recent work.
+    """
+
+    others: Order = field(default_factory=Weighted)
+    half_life: int = recent_work.HALF_LIFE
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+        """For one episode."""
+        moved = _by_deadline(board, self.half_life)[1]
+        ordering = self.others.begin(board, serving)
+        ahead = set(moved)
+        rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)
+        return _by_name(board, [*moved, *rest])
 
 
 class Moving:
@@ -258,10 +286,15 @@ class Moving:
         stuck.sort(key=passes.key)
 
     def _remove(self, candidate: Candidate) -> passes.Waiting:
-        fresh = self._fresh[candidate.campaign]
-        # The next one is nearly always the last of the list, which is kept the other way round.
-        at = next(n for n in range(len(fresh) - 1, -1, -1) if fresh[n].task == candidate.task)
-        return fresh.pop(at)
+        """Out of those not tried, or of those stuck, where it is tried again after all."""
+        for waiting in (self._fresh, self._stuck):
+            some = waiting.get(candidate.campaign, [])
+            # Of those not tried it is nearly always the last: they are kept the other way round.
+            for at in range(len(some) - 1, -1, -1):
+                if some[at].task == candidate.task:
+                    return some.pop(at)
+        msg = f"{candidate.task} does not wait"
+        raise ValueError(msg)
 
     def held(self) -> Mapping[str, No]:
         """Those that had to wait when nobody else was left."""

@@ -8,12 +8,16 @@ answer never depends on chance.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import orjson
+
+from node.store.database import POSTGRES_EPOCH
 
 Packed = bytes
 """A JSON document."""
@@ -34,6 +38,12 @@ def pack_optional(document: Any) -> Packed | None:
 def unpack(packed: Packed | None) -> Any:
     """A new document, its reader's own."""
     return None if packed is None else orjson.loads(packed)
+
+
+def pack_spans(spans: Iterable[tuple[int, int]]) -> bytes:
+    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
+    instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
+    return struct.pack(f">{len(instants)}q", *instants)
 
 
 @dataclass(slots=True, eq=False)

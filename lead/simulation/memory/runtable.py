@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from lead.simulation.memory.exchangetable import Exchanges
 from lead.simulation.memory.indexes import Groups, Lane, Ordered, OrderedGroups
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import Run
+from lead.simulation.memory.rows import Run, pack_spans
 from lead.simulation.memory.tasktable import Tasks
 from node.store.database import BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference
 
@@ -21,6 +21,9 @@ _REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced",
 _FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
 _CHARGED = frozenset({"booked", "set-aside", "running", "merging"})
 _INDEXED = frozenset({"state", "exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
+
+_TOLD_MAX = 240
+"""Spans in one notification."""
 
 _Heap = list[tuple[int, int, Run]]
 
@@ -113,8 +116,26 @@ class Runs(Table[UUID, Run]):
     def _tell_freed(self, row: Run) -> None:
         self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
 
+    def tell_taken(self, taken: Iterable[Run]) -> None:
+        """One statement has booked these."""
+        by_kind: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for run in taken:
+            if run.lane is not None:
+                kind = run.scheduling_class, run.priority
+                by_kind.setdefault(kind, []).append((run.starts_at, run.ends_at))
+        for (scheduling_class, priority), spans in by_kind.items():
+            spans.sort()
+            for first in range(0, len(spans), _TOLD_MAX):
+                told = pack_spans(spans[first : first + _TOLD_MAX]).hex()
+                self._journal.tell(f"taken {scheduling_class} {priority} {told}")
+
     def change(self, row: Run, **changes: Any) -> None:
-        """Give columns new values; who gives back its time tells the span."""
+        """Give columns new values; who gives back its time, or changes what it takes, tells."""
+        if row.lane is not None and changes.get("lane", row.lane) is not None:
+            state = changes.get("state", row.state)
+            asides = {row.state, state} == {"booked", "set-aside"}
+            if asides or (state in LIVE and changes.get("priority", row.priority) != row.priority):
+                self._journal.tell(f"changed {row.starts_at} {row.ends_at}")
         if row.lane is not None and row.state in LIVE and changes.get("state", row.state) in _FREE:
             self._tell_freed(row)
         ends = row.state in _CHARGED and changes.get("state", row.state) not in _CHARGED
