@@ -152,13 +152,17 @@ class GoingOn:
 
 @dataclass(frozen=True)
 class OpenTerm:
-    """A term; no run of it can start later than ``over_at``, and it was tried so often."""
+    """A term; no run of it can start later than ``over_at``.
+
+    Nodes were looked for ``tries`` times in a row and not found, for this ``reason``.
+    """
 
     task: UUID
     term: Term
     over_at: int
     seats: int
     tries: int = 0
+    reason: str | None = None
 
     @property
     def key(self) -> Key:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
+from lead.episodes import Episodes, SeatPowers
 from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -38,6 +39,7 @@ class Powers:
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     drop_run: Callable[[str, UUID, str], Awaitable[None]]
+    seats: SeatPowers
 
 
 class Lead:
@@ -88,6 +90,15 @@ class Lead:
             horizon=limits.horizon,
             poll_s=poll_s,
         )
+        self._episodes = Episodes(
+            database=database,
+            clock=clock,
+            limits=limits,
+            clock_limit=terms.clock_limit,
+            powers=powers.seats,
+            rng=rng,
+            poll_s=poll_s,
+        )
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
         self._reconciler = Reconciler(
@@ -104,12 +115,14 @@ class Lead:
     def heard(self, notice: Notice) -> None:
         """A notification of the database."""
         self._workers.heard(notice)
+        self._episodes.heard(notice)
         self._outbox.heard(notice)
 
     async def start(self) -> None:
         """Start to plan."""
         self._loops = [
             asyncio.create_task(self._workers.run(), name="workers"),
+            asyncio.create_task(self._episodes.run(), name="episodes"),
             asyncio.create_task(self._outbox.run(), name="lead outbox"),
             asyncio.create_task(self._reconciler.run(), name="reconciler"),
         ]

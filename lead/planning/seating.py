@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from node.model.times import to_the_second
 
 Attributes = Mapping[str, Hashable]
 
@@ -96,14 +99,19 @@ def numbered(
 
 @dataclass(frozen=True)
 class Account:
-    """What came of looking for nodes for one term, for its trace and for people."""
+    """What came of looking for nodes for the empty seats of one term, for people and its trace.
+
+    ``taken`` are the nodes by seat, ``refused`` what speaks against others; ``verdicts`` are what
+    policies say, the decisive one first.
+    """
 
     pool: str
     policies: str
+    slots: Sequence[int]
     wanted: int
     taken: Mapping[int, str]
     refused: Mapping[str, str] = field(default_factory=dict)
-    verdicts: Sequence[Mapping[str, object]] = ()
+    verdicts: Sequence[Mapping[str, Any]] = ()
 
     @property
     def outcome(self) -> str:
@@ -113,18 +121,32 @@ class Account:
         return "seated" if len(self.taken) == self.wanted else "partly seated"
 
     def sentence(self) -> str:
-        """``2 of 3 seats: a, b; c: has no time``."""
-        of = f"{len(self.taken)} of {self.wanted} seat{'' if self.wanted == 1 else 's'}"
-        said = f"{of}: {_some(list(self.taken.values()))}" if self.taken else of
+        """``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; c: has no time``."""
+        first, last = to_the_second(self.slots[0]), to_the_second(self.slots[-1])
+        when = first if first == last else f"{first} to {last}"
+        said = f"{len(self.taken)} of {self.wanted} seat{'' if self.wanted == 1 else 's'}, {when}"
+        if self.taken:
+            said += f": {_some(list(self.taken.values()))}"
         return said if len(self.taken) == self.wanted else f"{said}; {self.why_not()}"
 
     def why_not(self) -> str:
-        """Why seats are empty: what the policies say, else what the nodes do."""
+        """Why seats are empty: what the policies say, and what the nodes do."""
         sentences = [str(verdict["sentence"]) for verdict in self.verdicts]
-        said = dict.fromkeys(sentences or [f"{n}: {why}" for n, why in self.refused.items()])
-        if not said:
+        sentences += [f"{name}: {why}" for name, why in self.refused.items()]
+        if not sentences:
             return f"pool {self.pool} has no other node for it"
-        return _some(list(said), "; ")
+        return _some(list(dict.fromkeys(sentences)), "; ")
+
+    def trace(self) -> dict[str, Any]:
+        """All that it was made of; instants in microseconds."""
+        return {
+            "pool": self.pool,
+            "policies": self.policies,
+            "slots": [self.slots[0], self.slots[-1], len(self.slots)],
+            "seats": {str(number): name for number, name in self.taken.items()},
+            "refusals": dict(self.refused),
+            "verdicts": list(self.verdicts),
+        }
 
 
 _SHOWN = 5

@@ -18,6 +18,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from lead.episodes import SeatPowers
 from lead.negotiation import Terms
 from lead.planning.agenda import Limits
 from lead.service import Lead, Powers
@@ -216,6 +217,13 @@ class Host:
                 refuse_task=node.ending.refuse_task,
                 lose_run=node.ending.lose_run,
                 drop_run=node.ending.drop_run,
+                seats=SeatPowers(
+                    known=node.directory.known,
+                    wanted_of=node.seating.wanted,
+                    participant_of=node.participant,
+                    seat_task=node.admission.seat_task,
+                    take_back=node.ending.take_back,
+                ),
             ),
             owner=f"{self.name} {self.starts}",
             workers=settings.workers,

@@ -26,8 +26,14 @@ from node.store.database import Connection, Queries
 _SQL = Queries("lead.store", "seats")
 
 
+async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
+    """The pool tasks whose next term is due."""
+    rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
+    return [PoolTask(**dict(row)) for row in rows]
+
+
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
-    """The pool tasks with a term that is due, or with empty seats that are to be tried."""
+    """The pool tasks with empty seats that are to be tried now."""
     return [PoolTask(**dict(row)) for row in await connection.fetch(_SQL["due"], now, limit)]
 
 

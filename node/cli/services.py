@@ -234,6 +234,7 @@ def with_foresight(node: Node) -> None:
 
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.episodes import SeatPowers
     from lead.model import SeatWeights
     from lead.negotiation import Terms
     from lead.planning.agenda import Limits
@@ -252,6 +253,13 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,
+            seats=SeatPowers(
+                known=node.directory.known,
+                wanted_of=node.seating.wanted,
+                participant_of=node.participant,
+                seat_task=node.admission.seat_task,
+                take_back=node.ending.take_back,
+            ),
         ),
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,

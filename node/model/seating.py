@@ -10,7 +10,7 @@ Instants and durations are microseconds; a *slot* is a nominal start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node.model.predicates import Attributes, Predicate
@@ -80,7 +80,7 @@ def open_slots(recurrence: Recurrence, duration: int, term: Term, soonest: int) 
 
 
 def schedule_for(
-    schedule: Schedule, recurrence: Recurrence, duration: int, slots: list[int]
+    schedule: Schedule, recurrence: Recurrence, duration: int, slots: Sequence[int]
 ) -> Schedule:
     """The schedule of an ordinary task that has just these slots of a pool task, in a row."""
     first, last = slots[0], slots[-1]

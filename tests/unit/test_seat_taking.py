@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.planning.seating import Account, Spread, by_time, numbered, take_together
+from node.model import times
+from tests.clocks import START
 
 NAMES = [f"n{number}" for number in range(8)]
 ANYWHERE = Spread({}, {name: {} for name in NAMES})
@@ -112,15 +114,27 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
     """What a policy says against it comes before what nodes say, and lists are cut short."""
     taken = {1: "a", 2: "b"}
     refused = {f"n{number}": "has no time" for number in range(7)}
-    assert Account("europe", "set", 2, taken).sentence() == "2 of 2 seats: a, b"
-    assert Account("europe", "set", 3, taken, refused).sentence() == (
-        "2 of 3 seats: a, b; n0: has no time; n1: has no time; n2: has no time; n3: has no time; "
-        "n4: has no time and 2 more"
+    slots = [START, START + times.HOUR]
+    when = f"{times.to_the_second(START)} to {times.to_the_second(START + times.HOUR)}"
+    assert Account("p", "set", slots, 2, taken).sentence() == f"2 of 2 seats, {when}: a, b"
+    assert Account("p", "set", slots, 3, taken, refused).sentence() == (
+        f"2 of 3 seats, {when}: a, b; n0: has no time; n1: has no time; n2: has no time; "
+        "n3: has no time; n4: has no time and 2 more"
     )
     verdict = {"sentence": "ops would hold 21 seats, of at most 20"}
-    assert Account("europe", "set", 1, {}, refused, [verdict]).sentence() == (
-        "0 of 1 seat; ops would hold 21 seats, of at most 20"
+    said = Account("p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]).sentence()
+    assert said == (
+        f"0 of 1 seat, {times.to_the_second(START)}; ops would hold 21 seats, of at most 20; "
+        "n0: is busy"
     )
-    assert Account("europe", "set", 1, {}).why_not() == "pool europe has no other node for it"
-    outcomes = [Account("p", "s", 2, seats).outcome for seats in ({}, {1: "a"}, taken)]
-    assert outcomes == ["not seated", "partly seated", "seated"]
+    assert Account("p", "set", slots, 1, {}).why_not() == "pool p has no other node for it"
+    given = [Account("p", "s", slots, 2, seats) for seats in ({}, {1: "a"}, taken)]
+    assert [it.outcome for it in given] == ["not seated", "partly seated", "seated"]
+    assert given[1].trace() == {
+        "pool": "p",
+        "policies": "s",
+        "slots": [START, START + times.HOUR, 2],
+        "seats": {"1": "a"},
+        "refusals": {},
+        "verdicts": [],
+    }

@@ -1,5 +1,5 @@
 -- due --
--- Pool tasks with a term that is due, or with empty seats that are to be tried; with what they ask for.
+-- Pool tasks with empty seats that are to be tried now, with what they ask for.
 SELECT
     task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
     coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
@@ -9,10 +9,20 @@ INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE
     task.state = 'active'
-    AND (
-        pool_task.due_at <= $1
-        OR EXISTS (SELECT FROM term WHERE term.pool_task = pool_task.task_id AND term.try_at <= $1)
-    )
+    AND EXISTS (SELECT FROM term WHERE term.pool_task = pool_task.task_id AND term.try_at <= $1)
+ORDER BY task.created_at, task.id
+LIMIT $2;
+
+-- terms_to_open --
+-- Pool tasks whose next term is due.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.state = 'active' AND pool_task.due_at <= $1
 ORDER BY task.created_at, task.id
 LIMIT $2;
 
@@ -48,7 +58,7 @@ WHERE task_id = $1 AND next_slot = $2
 RETURNING task_id;
 
 -- terms_due --
-SELECT pool_task, starts_at, ends_at, over_at, seats, tries
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason
 FROM term
 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2
 ORDER BY starts_at, pool_task;

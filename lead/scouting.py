@@ -32,15 +32,15 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Found:
+class Scouted:
     """Who takes which seats of a term, and when the first run can start; and why others do not."""
 
     seats: Mapping[int, str]
     starts_at: int
     heard: Mapping[str, str] = field(default_factory=dict)
     """By name, what those who were asked for their time and are not taken said."""
-    covered: Mapping[str, int] = field(default_factory=dict)
-    """By name, for how many of the open slots each has time."""
+    refused: Sequence[str] = ()
+    """Those of them that had no time at all, or did not answer."""
 
 
 class Promises:
@@ -72,7 +72,7 @@ class Promises:
         )
 
 
-class Searching:
+class Scout:
     """Looks for nodes, in one episode."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Searching:
         self._promises = Promises()
         self._silent: dict[str, str] = {}
 
-    async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Found:
+    async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
         """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
         search = _Search(asked, case, fixed, Spread(case.request.spread, self._facts))
         order = case.in_order(asked.nodes)
@@ -142,7 +142,7 @@ class Searching:
             offer = Offer(offer.name, offer.free, offer.free)
         return self._promises.left(offer, search.kind, search.asked.avoid.get(name, ()))
 
-    def _settled(self, search: _Search, order: Sequence[str]) -> Found:
+    def _settled(self, search: _Search, order: Sequence[str]) -> Scouted:
         """The nodes that are taken, one after the other: each leaves less of the fixed ones."""
         nodes = self._taken(search, order)
         starts: list[int] = []
@@ -158,7 +158,8 @@ class Searching:
             taken += group
         seats = numbered(taken, search.case.empty, search.case.before)
         first = min(starts, default=search.case.slots[0])
-        return Found(seats, first, self._reasons(search, order, taken), search.covered)
+        refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
+        return Scouted(seats, first, self._reasons(search, order, taken), refused)
 
     def _reasons(
         self, search: _Search, order: Sequence[str], taken: Sequence[str]
