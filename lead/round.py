@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from lead.assignment import Part, Result, Ruling
 from lead.caseload import Found
@@ -58,10 +59,12 @@ class Round:
         scout = Scout(self._clock, self._clock_limit, participant, facts)
         episode = Episode(found.view, SETS[found.pool.policy_set], self._rng)
         results: dict[str, Result] = {}
+        given = _Given()
         while (asked := episode.next()) is not None:
-            case = found.cases[asked.candidate.task]
+            case = given.known_to(found.cases[asked.candidate.task])
             result, run, refused = await self._serve(scout, asked, case, membership)
             results[case.name] = result
+            given.add(result)
             if run is None:
                 episode.refused(asked, refused)
             else:
@@ -127,6 +130,25 @@ class Round:
         schedule = Schedule.model_validate(whole.schedule)
         own = schedule_for(schedule, case.recurrence, whole.duration, slots)
         return self._seat_task(_stored(whole), case.request, names, own)
+
+
+class _Given:
+    """Who was given seats of which task in this episode: later terms are to know."""
+
+    def __init__(self) -> None:
+        self._before: dict[UUID, dict[int, str]] = {}
+        self._used_at: dict[UUID, dict[str, int]] = {}
+
+    def known_to(self, case: Case) -> Case:
+        task = case.whole.id
+        before = {**case.before, **self._before.get(task, {})}
+        used_at = {**case.used_at, **self._used_at.get(task, {})}
+        return replace(case, before=before, used_at=used_at)
+
+    def add(self, result: Result) -> None:
+        task, at = result.case.whole.id, result.case.open.term.starts_at
+        self._before.setdefault(task, {}).update(result.taken)
+        self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
 
 
 def _stored(whole: PoolTask) -> StoredTask:

@@ -148,10 +148,10 @@ class Scout:
         starts: list[int] = []
         groups = [nodes] if search.case.request.together else [[name] for name in nodes]
         taken: list[str] = []
-        for group in groups:
+        for group in filter(None, groups):
             both = [*group, *search.fixed]
             choices = search.choices([self._left(search, name) for name in both])
-            if not group or (not choices and not search.reaches_beyond(group)):
+            if not choices and not search.reaches_beyond(group):
                 continue
             self._promises.give(both, search.kind, choices, search.case.whole.duration)
             starts += [choice.starts_at for choice in choices]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import (
+    BeforeValidator,
     Field,
-    PlainValidator,
     StringConstraints,
     ValidationInfo,
     WithJsonSchema,
@@ -38,7 +38,7 @@ def _preferred(value: object) -> tuple[str | int | float | bool, ...]:
 
 _Preferred = Annotated[
     tuple[str | int | float | bool, ...],
-    PlainValidator(_preferred),
+    BeforeValidator(_preferred),
     WithJsonSchema({"examples": ["DE", ["DE", "FR"]]}),
 ]
 _Alike = Annotated[int, Field(ge=1, le=SEATS_MAX, strict=True)]
