@@ -73,7 +73,7 @@ def _slow_comparison(name: str, wanted: Any, attributes: Mapping[str, Any]) -> b
 
 def _slow_one(name: str, word: str, operand: Any, attributes: Mapping[str, Any]) -> bool:
     if word == "exists":
-        return operand == (name in attributes)
+        return bool(operand) == (name in attributes)
     if name not in attributes:
         return False
     value = attributes[name]
@@ -83,9 +83,8 @@ def _slow_one(name: str, word: str, operand: Any, attributes: Mapping[str, Any])
         return _same(value, operand) == (word == "=")
     if type(value) not in {int, float}:
         return False
-    return {"<": value < operand, "<=": value <= operand, ">": value > operand}.get(
-        word, value >= operand
-    )
+    orders = {"<": value < operand, "<=": value <= operand, ">": value > operand}
+    return bool(orders.get(word, value >= operand))
 
 
 def _same(one: Any, other: Any) -> bool:
