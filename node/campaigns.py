@@ -65,7 +65,7 @@ class Campaigns:
         if state is not None:
             said = f"{name} is closed and takes no new tasks; open it again: parley campaign edit"
             raise InvalidDocument([FieldFault("/campaign", f"{said} {name} --state active")])
-        raise InvalidDocument([FieldFault("/campaign", _no_such(name, self._states))])
+        raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
 
     async def all(self) -> list[StoredCampaign]:
         """Every campaign, by name."""
@@ -104,7 +104,7 @@ class Campaigns:
             there = await campaigns.listed(connection)
             known = _named(there, name)
             if known is None:
-                raise NotFound(_no_such(name, [each.settings.name for each in there]))
+                raise NotFound(no_such(name, [each.settings.name for each in there]))
             if patch.revision not in (None, known.revision):
                 raise Conflict(_changed(name, patch.revision, known.revision))
             new = settings_of(_edited(known.settings, patch))
@@ -126,7 +126,7 @@ class Campaigns:
         async with self._database.transaction() as connection:
             found = await campaigns.uses(connection, name)
             if found is None:
-                raise NotFound(_no_such(name, await campaigns.names(connection)))
+                raise NotFound(no_such(name, await campaigns.names(connection)))
             if (reason := _why_kept(name, found)) is not None:
                 raise Conflict(reason)
             await campaigns.remove(connection, name)
@@ -202,7 +202,7 @@ def _parent_fault(new: Settings, others: Sequence[Settings]) -> FieldFault | Non
     if new.parent is None:
         return None
     if new.parent != new.name and new.parent not in parents:
-        return FieldFault("/parent", _no_such(new.parent, parents))
+        return FieldFault("/parent", no_such(new.parent, parents))
     line = [new.name]
     at: str | None = new.parent
     while at is not None and at != new.name:
@@ -297,7 +297,8 @@ def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
     return next((each for each in there if each.settings.name == name), None)
 
 
-def _no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+    """That there is no campaign of this name, those called alike, and what to do."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
     told = f"near: {', '.join(near)}" if near else f"there are: {', '.join(list(known)[:_SHOWN])}"
     return f"there is no campaign {name} on this node; {told}; make it: parley campaign add {name}"

@@ -49,6 +49,13 @@ class Pools:
         async with self._database.connection() as connection:
             return await pools.listed(connection)
 
+    async def one(self, name: str) -> StoredPool:
+        """One pool.
+
+        :raises NotFound: there is none of that name.
+        """
+        return _named(await self.all(), name)
+
     def membership(self, match: Mapping[str, Any]) -> Membership:
         """Who meets the predicate of a pool now."""
         predicate = predicates.parse(match)

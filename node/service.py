@@ -20,6 +20,7 @@ import aiohttp
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from node.accounts import Accounts
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.campaigns import Campaigns
@@ -127,6 +128,7 @@ class Node:
         self.capabilities = Capabilities()
         self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
         self.campaigns = Campaigns(database, clock)
+        self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
         self.seating = Seating(database, self.directory, self.capabilities)
         self.hub = Hub(clock)

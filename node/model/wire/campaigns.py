@@ -5,7 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, PlainSerializer, StringConstraints, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from node.model.wire.fields import Count, Document, Instant, Name
 from node.model.wire.tasks import PRIORITY_MAX
@@ -16,6 +23,7 @@ DEFAULT: Final = "default"
 DEPTH_MAX: Final = 8
 URGENT: Final = "urgent"
 SUSPENDED: Final = 0
+_HIGHEST: Final = 9
 
 Limited = Literal[
     "runs",
@@ -50,7 +58,22 @@ Share = Annotated[
 ]
 """A part of a whole: more than 0, at most 1."""
 
-Level = Annotated[int, Field(ge=0, le=9, strict=True)] | Literal["urgent"]
+
+def _level(value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value != URGENT and not (whole and 0 <= value <= _HIGHEST):  # type: ignore[operator]
+        msg = f"must be a number from 0 (suspended) to {_HIGHEST}, or {URGENT}"
+        raise ValueError(msg)
+    return value
+
+
+Level = Annotated[
+    int | str,
+    PlainValidator(_level),
+    WithJsonSchema({"enum": [*range(10), "urgent"], "default": 5}),
+]
+"""0 to 9, or urgent."""
+
 Amount = Annotated[int, Field(ge=0, le=2**53, strict=True)]
 Text = Annotated[str, StringConstraints(max_length=500)]
 Resource = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StringConstraints
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from node.model.predicates import NAME, WORDS
 from node.model.wire.fields import Document, Instant, Name
@@ -40,12 +46,23 @@ def _attribute_name(value: str) -> str:
 
 
 AttributeName = Annotated[str, AfterValidator(_attribute_name)]
-AttributeValue = (
-    StrictBool
-    | Annotated[StrictInt, Field(ge=-_LARGEST, le=_LARGEST)]
-    | Annotated[StrictFloat, Field(allow_inf_nan=False)]
-    | Annotated[str, StringConstraints(strict=True, max_length=200)]
-)
+_LONGEST = 200
+
+
+def _attribute_value(value: object) -> object:
+    if isinstance(value, str) and len(value) <= _LONGEST:
+        return value
+    if isinstance(value, int | float) and abs(value) <= _LARGEST:  # true and false are numbers
+        return value
+    msg = f"must be true, false, a number, or a text of at most {_LONGEST} characters"
+    raise ValueError(msg)
+
+
+AttributeValue = Annotated[
+    str | int | float | bool,
+    PlainValidator(_attribute_value),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
 Attributes = Annotated[
     dict[AttributeName, AttributeValue],
     Field(max_length=ATTRIBUTES_MAX, examples=[{"country": "DE"}]),
