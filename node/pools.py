@@ -112,8 +112,12 @@ class Pools:
         """Forget a pool.
 
         :raises NotFound: there is none of that name.
+        :raises Conflict: tasks ask for nodes of it.
         """
         async with self._database.transaction() as connection:
+            if tasks := await pools.asking(connection, name):
+                count = f"{tasks} task{'' if tasks == 1 else 's'}"
+                raise Conflict(f"{count} ask for nodes of {name}, ended ones among them; keep it")
             if not await pools.remove(connection, name):
                 _named(await pools.listed(connection), name)
             await pools.notify(connection, name, "removed")

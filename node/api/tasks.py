@@ -120,8 +120,10 @@ async def show(request: web.Request) -> web.StreamResponse:
     async def planned() -> tuple[Task, bool]:
         found = await fetch(node, task)
         later = found.plan_at is not None and found.plan_at > node.clock.now() + _SOON
-        # What is decided is "held" for a moment until it is committed here, too.
-        settled = found.planned and not found.runs.get("held")
+        # What is decided is "held" for a moment until it is committed here, too; and seats that
+        # are given are planned next.
+        seated = found.seats is not None and found.seats.taken > 0
+        settled = found.planned and not found.runs.get("held") and not (seated and not found.runs)
         return found, settled or later or found.state != "active" or not found.led_here
 
     return replies.one(await until(node, planned, reading.seconds(request)))

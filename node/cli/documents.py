@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from node.cli.seats import seat_options, seat_request
 from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
 from node.model import times
 
@@ -67,7 +68,7 @@ def label_options(command: AnyCommand) -> AnyCommand:
 
 def patch_options(command: AnyCommand) -> AnyCommand:
     """All that can be edited of a task."""
-    command = label_options(command)
+    command = seat_options(label_options(command))
     command = schedule_options(command)
     return _apply(
         command,
@@ -83,7 +84,7 @@ def patch_options(command: AnyCommand) -> AnyCommand:
 
 def document_options(command: AnyCommand) -> AnyCommand:
     """All that a whole task document takes."""
-    command = label_options(command)
+    command = seat_options(label_options(command))
     command = schedule_options(command)
     return _apply(
         command,
@@ -127,6 +128,9 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
             document[name] = given[name]
     if given["reference"] is not None:
         document["reference"] = _json(given["reference"], "--reference")
+    if request := seat_request(given):
+        there = document.get("participants")
+        document["participants"] = {**there, **request} if isinstance(there, dict) else request
     return document
 
 

@@ -11,6 +11,8 @@ from node.cli.attributes import MATCH_HELP, predicate, value_of
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, aligned, pairs, printable, records_of
 from node.cli.session import Session, asks_node
+from node.cli.times import DURATION
+from node.model import times
 from node.model.policysets import AXES, SETS
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ _OVERRIDE = click.option(
 _CHOICE = click.option(
     "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures a target again."
 )
+_TERM = click.option("--term", type=DURATION, help="Nodes are chosen for so long at a time [6h].")
+_PATIENCE = click.option(
+    "--patience", type=DURATION, help="A node that has not answered so long loses its seats [10m]."
+)
 _DESCRIPTION = click.option("--description", help="What it is for.")
 
 
@@ -74,6 +80,8 @@ def pool_group() -> None:
 @_SET
 @_OVERRIDE
 @_CHOICE
+@_TERM
+@_PATIENCE
 @_DESCRIPTION
 @asks_node
 async def add(session: Session, /, name: str, match: tuple[str, ...], **given: Any) -> None:
@@ -118,6 +126,8 @@ async def show(session: Session, name: str) -> None:
 @click.argument("name")
 @_MATCH
 @_CHOICE
+@_TERM
+@_PATIENCE
 @_DESCRIPTION
 @asks_node
 async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: Any) -> None:
@@ -164,6 +174,9 @@ def sets() -> None:
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     document = {name: given[name] for name in ("choice", "description") if given[name] is not None}
+    for name in ("term", "patience"):
+        if given[name] is not None:
+            document[name] = times.format_duration(given[name])
     policy: dict[str, Any] = {}
     if given.get("policy_set") is not None:
         policy["set"] = given["policy_set"]
@@ -193,6 +206,8 @@ def pool_view(pool: Record) -> str:
             ("match", _match(pool)),
             ("policy", _policy(pool)),
             ("choice", pool["choice"]),
+            ("term", pool["term"]),
+            ("patience", pool["patience"]),
             ("planned by", pool["lead"]),
             ("description", pool["description"]),
             ("revision", pool["revision"]),

@@ -35,6 +35,7 @@ from node.model.wire.nodes import (
 from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.model.wire.seats import Seat
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -111,16 +112,22 @@ class UserClient(Sharing):
         state: str | None = None,
         test: str | None = None,
         prefix: str | None = None,
+        seats: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
-        """Tasks, newest first."""
+        """Tasks, newest first; with ``seats`` also those that have seats of pool tasks."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
+        query["seats"] = "true" if seats else None
         return page(Task, await self._ask("GET", "/tasks", query=query))
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
         """One task; with ``wait_s`` the answer comes once planning was tried."""
         return read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
+
+    async def seats(self, task: UUID) -> Page[Seat]:
+        """Who has the seats of a pool task, in the terms that are not over."""
+        return page(Seat, await self._ask("GET", f"/tasks/{task}/seats"))
 
     async def cancel_task(self, task: UUID) -> Task:
         """Cancel a task with all its runs; doing it twice changes nothing."""

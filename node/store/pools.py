@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from node.store.database import Connection, Queries
+from node.model.errors import Conflict
+from node.store.database import BrokenReference, Connection, Queries
 
 _SQL = Queries("node.store", "pools")
 
@@ -67,9 +68,21 @@ async def change(connection: Connection, pool: StoredPool, now: int, revision: i
     return kept is not None
 
 
+async def asking(connection: Connection, name: str) -> int:
+    """How many tasks ask for nodes of a pool."""
+    return int(await connection.fetchval(_SQL["asking"], name))
+
+
 async def remove(connection: Connection, name: str) -> bool:
-    """Away with it; False if there is none of that name."""
-    return await connection.fetchval(_SQL["remove_pool"], name) is not None
+    """Away with it; False if there is none of that name.
+
+    :raises Conflict: a task has come to ask for its nodes at the same moment.
+    """
+    try:
+        return await connection.fetchval(_SQL["remove_pool"], name) is not None
+    except BrokenReference as error:
+        msg = f"a task has just asked for nodes of {name}; look again"
+        raise Conflict(msg) from error
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

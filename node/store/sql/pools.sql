@@ -18,6 +18,9 @@ SET
 WHERE name = $1 AND revision = $10
 RETURNING id;
 
+-- asking --
+SELECT count(*) FROM pool_task INNER JOIN pool ON pool_task.pool_id = pool.id WHERE pool.name = $1;
+
 -- remove_pool --
 DELETE FROM pool WHERE name = $1 RETURNING id;
 
