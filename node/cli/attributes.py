@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from node.cli.documents import json_object
+from node.cli.jsontext import json_object
 
 _CONDITION = re.compile(
     r"(?P<name>[^=<>!\s]+)\s*(?P<word>>=|<=|!=|=|>|<)\s*(?P<value>.*)", re.DOTALL
