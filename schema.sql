@@ -360,24 +360,25 @@ CREATE INDEX term_due ON term (try_at) WHERE try_at IS NOT NULL;
 
 CREATE TABLE seat (
     task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
-    number smallint NOT NULL,
+    place smallint NOT NULL,
     pool_task uuid NOT NULL,
     term timestamptz NOT NULL,
     node text NOT NULL,
     taken_at timestamptz NOT NULL,
     lost_at timestamptz,
     reason text,
-    PRIMARY KEY (task_id, number),
+    PRIMARY KEY (task_id, place),
     FOREIGN KEY (pool_task, term) REFERENCES term (pool_task, starts_at) ON DELETE CASCADE,
     CHECK ((lost_at IS NULL) = (reason IS NULL))
 );
 COMMENT ON TABLE seat IS 'Who has, or had, which seat of a pool task in a term.';
 COMMENT ON COLUMN seat.task_id IS 'The ordinary task that books and measures its runs; one task for all seats if they are taken together.';
-COMMENT ON COLUMN seat.number IS 'From 1 to the number of seats.';
+COMMENT ON COLUMN seat.place IS 'From 1 to the number of seats.';
 COMMENT ON COLUMN seat.node IS 'Identity of the node.';
 COMMENT ON COLUMN seat.lost_at IS 'Since when the node has it no more; another one takes it.';
-CREATE UNIQUE INDEX seat_taken ON seat (pool_task, term, number) WHERE lost_at IS NULL;
+CREATE UNIQUE INDEX seat_taken ON seat (pool_task, term, place) WHERE lost_at IS NULL;
 CREATE UNIQUE INDEX seat_of_node ON seat (pool_task, term, node) WHERE lost_at IS NULL;
+CREATE INDEX seat_term ON seat (pool_task, term);
 COMMENT ON INDEX seat_taken IS 'A seat is had by one node at a time.';
 COMMENT ON INDEX seat_of_node IS 'A node has one seat of a term.';
 

@@ -16,7 +16,7 @@ from lead.planning.overview import Case
 from lead.planning.seating import Account
 from lead.planning.silence import drawn_pause
 from lead.policy.verdict import No
-from lead.store import planning, seats
+from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
 from node.model.wire.tasks import Schedule
@@ -81,14 +81,14 @@ class Assignment:
 
     async def _settle(self, connection: Connection, ruling: Ruling) -> None:
         now = self._clock.now()
-        kept = await seats.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
+        kept = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
         if kept is None:
             raise StaleEpisode
         made: list[UUID] = []
         decided: list[UUID] = []
         for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
             whole = result.case.whole
-            if await seats.revision_of(connection, whole.id) != whole.revision:
+            if await episodes.revision_of(connection, whole.id) != whole.revision:
                 continue
             made += await self._give(connection, result, now)
             account = account_of(ruling, result)
@@ -96,8 +96,8 @@ class Assignment:
             # One at a time: a task may have several terms here.
             await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
             decided.append(whole.id)
-        await seats.notify(connection, made, "active")
-        await seats.notify(connection, list(dict.fromkeys(decided)), "planned")
+        await episodes.notify(connection, made, "active")
+        await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
 
     async def _give(self, connection: Connection, result: Result, now: int) -> list[UUID]:
         """Make the ordinary tasks of the seats, and give these; the tasks."""
@@ -109,7 +109,7 @@ class Assignment:
             await tasks.open_planning(connection, part.task.id, first, plan_at)
             given += [GivenSeat(number, node, part.task.id) for number, node in part.seats.items()]
         if given:
-            taken = await seats.take(connection, result.case.open.key, given, now)
+            taken = await episodes.take(connection, result.case.open.key, given, now)
             if len(taken) < len(given):
                 raise StaleEpisode
         return [part.task.id for part in result.parts]
@@ -124,7 +124,7 @@ class Assignment:
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         again = max(now + pause, min(no_sooner, opened.over_at))
         why = None if full else account.why_not()
-        await seats.tried(connection, opened.key, tries, None if full else again, why)
+        await episodes.tried(connection, opened.key, tries, None if full else again, why)
 
     async def give_up(self, terms: Mapping[OpenTerm, int]) -> None:
         """Nothing is to be given of these terms any more; so many of their seats stayed empty."""
@@ -134,10 +134,10 @@ class Assignment:
         async with self._database.transaction() as connection:
             for opened, empty in terms.items():
                 if not empty:
-                    await seats.tried(connection, opened.key, 0, None, None)
+                    await episodes.tried(connection, opened.key, 0, None, None)
                     continue
                 why = opened.reason or "its time was over before nodes could be chosen"
-                await seats.tried(connection, opened.key, opened.tries, None, why)
+                await episodes.tried(connection, opened.key, opened.tries, None, why)
                 sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1
                 decision = Decision("given up", sentence, opened.seats, 0, slot, last)

@@ -19,7 +19,7 @@ from lead.planning.overview import (
 )
 from lead.planning.remembering import state_of
 from lead.policy.view import BUCKET, Pool, PostedRun, State, View
-from lead.store import seats
+from lead.store import episodes
 from node.clock import Clock
 from node.model import predicates, times
 from node.model.classes import SchedulingClass
@@ -79,7 +79,7 @@ class Caseload:
         async with self._database.connection() as connection:
             rows = await _rows(connection, [whole.id for whole in tasks], now)
             cases, over = self._cases(membership, pool, tasks, rows, now)
-            remembered = await seats.policy_state(connection, pool.name)
+            remembered = await episodes.policy_state(connection, pool.name)
             view = await self._view(connection, membership, pool, remembered, cases)
         named = {case.name: case for case in cases}
         return Found(pool, remembered, view, named, over)
@@ -169,11 +169,11 @@ class Caseload:
         identities = [node.identity for node in members]
         first = min((case.slots[0] for case in cases), default=now)
         last = max((case.slots[0] for case in cases), default=now) + BUCKET
-        used = await seats.used_by_hour(
+        used = await episodes.used_by_hour(
             connection, now - LOOKS_BACK, now + self._limits.horizon + BUCKET, identities
         )
-        runs = await seats.booked(connection, min(now, first), last, identities, _RUNS_MAX)
-        failed = await seats.failed(connection, now - _FAILURES_COUNT, identities)
+        runs = await episodes.booked(connection, min(now, first), last, identities, _RUNS_MAX)
+        failed = await episodes.failed(connection, now - _FAILURES_COUNT, identities)
         names = {node.identity: node.name for node in membership.nodes}
         state = recalled(state_of(remembered.state), cases)
         used_at = {name: at for case in cases for name, at in case.used_at.items()}
@@ -204,14 +204,14 @@ class Caseload:
 
 
 async def _rows(connection: Connection, tasks: Sequence[UUID], now: int) -> _Rows:
-    terms = await seats.terms_due(connection, tasks, now)
+    terms = await episodes.terms_due(connection, tasks, now)
     keys = [opened.key for opened in terms]
     return _Rows(
         terms,
-        await seats.taken(connection, keys),
-        await seats.measured_to(connection, keys),
-        await seats.last_holders(connection, tasks),
-        await seats.used_at(connection, tasks),
+        await episodes.taken(connection, keys),
+        await episodes.measured_to(connection, keys),
+        await episodes.last_holders(connection, tasks),
+        await episodes.used_at(connection, tasks),
     )
 
 

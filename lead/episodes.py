@@ -29,7 +29,7 @@ from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask
 from lead.participants import Proposing
 from lead.planning.agenda import Limits
 from lead.round import Round, SeatTask
-from lead.store import planning, seats
+from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
@@ -121,7 +121,7 @@ class Episodes:
         while await self._open_terms() or await self._hold():
             pass
         async with self._database.connection() as connection:
-            due = await seats.next_due(connection)
+            due = await episodes.next_due(connection)
         instants = [at for at in (due, self._look_at) if at is not None]
         if not instants:
             return self._poll_s
@@ -137,8 +137,8 @@ class Episodes:
         """Who must give up a seat, and which pools lack what; what is empty is tried again."""
         self._look_at = None
         async with self._database.connection() as connection:
-            asking = {each.task: each for each in await seats.asking(connection)}
-            sitting = await seats.sitting(connection, self._clock.now()) if asking else []
+            asking = {each.task: each for each in await episodes.asking(connection)}
+            sitting = await episodes.sitting(connection, self._clock.now()) if asking else []
         if not asking:
             return
         membership = await self._membership()
@@ -156,19 +156,19 @@ class Episodes:
         async with self._database.transaction() as connection:
             for each in asking:
                 lack = membership.lack(each)
-                if not await seats.lacks(connection, each.task, lack):
+                if not await episodes.lacks(connection, each.task, lack):
                     continue
                 outcome, sentence = ("lacks nodes", lack) if lack else ("goes on", _ENOUGH)
                 decision = Decision(outcome, sentence, 0, 0, None, None)
                 await planning.keep_decisions(connection, [(each.task, decision)], now)
-                await seats.notify(connection, [each.task], "planned")
-            await seats.try_all(connection, now)
+                await episodes.notify(connection, [each.task], "planned")
+            await episodes.try_all(connection, now)
 
     async def _lose(self) -> None:
         """Seats whose tasks have ended are empty, and it is said why."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            lost = await seats.lost_with_their_tasks(connection, now)
+            lost = await episodes.lost_with_their_tasks(connection, now)
             for task, of_task in groupby(lost, key=lambda seat: seat.task):
                 listed = list(of_task)
                 said = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
@@ -180,7 +180,7 @@ class Episodes:
         """Begin the terms that are due; whether there may be more of them."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await seats.terms_to_open(connection, now, CASES_MAX)
+            due = await episodes.terms_to_open(connection, now, CASES_MAX)
             by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
         for whole in due:
             pool = by_name[whole.pool]
@@ -188,15 +188,15 @@ class Episodes:
             length = term_length(request.choice or pool.choice, pool.term)
             terms, on = _due_terms(whole, request, length, self._limits.horizon, now)
             async with self._database.transaction() as connection:
-                if await seats.go_on(connection, whole.id, whole.next_slot or 0, on):
-                    await seats.open_terms(connection, terms, now)
+                if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
+                    await episodes.open_terms(connection, terms, now)
         return len(due) == CASES_MAX
 
     async def _hold(self) -> bool:
         """Hold an episode for each pool with something due; whether there is more to be done."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await seats.due(connection, now, CASES_MAX)
+            due = await episodes.due(connection, now, CASES_MAX)
         if not due:
             return False
         membership = await self._membership()

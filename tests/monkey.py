@@ -45,6 +45,8 @@ SMALL = {
     "target_seats": (1, 2),
     "campaign": (1, 2, 3),
     "limit": (50,),
+    **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
+    **dict.fromkeys(("rounds_left", "patience"), (1, 5)),
 }
 WORDS = {
     **dict.fromkeys(
@@ -58,6 +60,8 @@ WORDS = {
     **dict.fromkeys(("url", "address", "owner", "output", "said", "payload"), ("z",)),
     **dict.fromkeys(("contact", "description"), ("z",)),
     **dict.fromkeys(("campaign", "parent"), ("default", "ops", "ops-lab")),
+    **dict.fromkeys(("pool", "policy_set"), ("europe", "asia")),
+    "choice": ("sticky", "rotating"),
     "states": ("waiting", "unplaced"),
     "task": tuple(str(task) for task in TASKS),
 }
@@ -74,6 +78,8 @@ OF_QUERY = {
     ("runs.conclude", "state"): ["finished", "failed"],
     ("runs.move", "state"): STATES,
     ("campaigns.keep_campaign", "state"): ["active", "closed"],
+    ("pools.keep_pool", "name"): ["europe", "asia"],
+    ("episodes.notify", "said"): ["task x booked", "task y planned"],
     ("campaigns.keep_campaign", "name"): ["default", "ops", "ops-lab"],
 }
 ELSEWHERE = {"keepers", "keep", "starts", "ends", "numbers", "slots", "attempts"}
@@ -84,6 +90,8 @@ OFTEN = {
     *("bookings.set_aside", "bookings.decide_exchanges", "planning.keep_waiting", "runs.begin"),
     *("bookings.restore_set_aside", "planning.claim", "planning.open_negotiations"),
     *("ledger.charge", "runs.move", "runs.conclude", "campaigns.keep_campaign"),
+    *("pools.keep_pool", "seats.keep_pool_task", "episodes.open_terms", "episodes.take"),
+    *("episodes.adopt",),
 }
 SELDOM = {
     *(

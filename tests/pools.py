@@ -72,8 +72,8 @@ class Pooled:
     async def seats(self, task: UUID) -> dict[int, dict[int, str]]:
         """By term (hours since the world began), then number: who sits there."""
         rows = await self.lead.rows(
-            "SELECT term, number, name FROM seat INNER JOIN node ON node = identity "
-            "WHERE pool_task = $1 AND lost_at IS NULL ORDER BY term, number",
+            "SELECT term, place, name FROM seat INNER JOIN node ON node = identity "
+            "WHERE pool_task = $1 AND lost_at IS NULL ORDER BY term, place",
             task,
         )
         found: dict[int, dict[int, str]] = {}

@@ -170,8 +170,13 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "outbox": tables.letters,
         "part": tables.parts,
         "planning": tables.plannings,
+        "policy_state": tables.policy_states,
+        "pool": tables.pools,
+        "pool_task": tables.pool_tasks,
         "run": tables.runs,
+        "seat": tables.seats,
         "task": tables.tasks,
+        "term": tables.terms,
     }
     return {
         name: _compared(name, [_columns(row) for row in table.rows.values()])
@@ -235,7 +240,12 @@ ROWS: dict[str, type[Row]] = {
     "outbox": rows.Letter,
     "part": rows.Part,
     "planning": rows.Planning,
+    "policy_state": rows.PolicyState,
+    "pool": rows.Pool,
+    "pool_task": rows.PoolTask,
     "run": rows.Run,
+    "seat": rows.Seat,
     "task": rows.Task,
+    "term": rows.Term,
 }
 TABLES = tuple(ROWS)

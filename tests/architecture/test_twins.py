@@ -11,7 +11,6 @@ WITHOUT = {
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
     "node.store/campaigns": {
-        "campaigns",
         "change_campaign",
         "uses",
         "remove_campaign",
@@ -21,7 +20,8 @@ WITHOUT = {
         "hours",
         "notify",
     },
-    "node.store/pools": {"pools", "keep_pool", "change_pool", "remove_pool", "notify"},
+    "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
+    "node.store/seats": {"seats"},
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

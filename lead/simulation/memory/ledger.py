@@ -73,6 +73,33 @@ def names(tables: Tables) -> Answer:
     return [(row.name, row.state) for _, row in sorted(tables.campaigns.named.items())]
 
 
+_SAID = (
+    *("level", "priority", "preemptor", "preemptee", "seats_max", "target_seats", "target_share"),
+    *("fairshare", "limits", "quotas", "queue", "owner", "contact", "description", "state"),
+)
+
+
+@CAMPAIGNS.of(
+    *("id", "name", "created_at", "changed_at", "parent_id", "parent", "weight"),
+    *(*_SAID, "revision"),
+)
+def campaigns(tables: Tables) -> Answer:
+    """All of them, by name."""
+    answered = []
+    for _, row in sorted(tables.campaigns.named.items()):
+        above = None if row.parent_id is None else tables.campaigns.rows[row.parent_id].name
+        said = (getattr(row, word) for word in _SAID)
+        answered.append(
+            (
+                *(row.id, row.name, row.created_at, row.changed_at, row.parent_id, above),
+                row.weight,
+                *(unpack(value) if isinstance(value, bytes) else value for value in said),
+                row.revision,
+            )
+        )
+    return answered
+
+
 @CAMPAIGNS.of("id")
 def keep_campaign(
     tables: Tables,

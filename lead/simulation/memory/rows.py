@@ -125,6 +125,75 @@ class Campaign(Row):
 
 
 @dataclass(slots=True, eq=False)
+class Pool(Row):
+    """A named set of nodes."""
+
+    id: int
+    name: str
+    match: Packed
+    policy_set: str
+    overrides: Packed
+    choice: str
+    term: int
+    patience: int
+    description: str | None
+    created_at: int
+    changed_at: int
+    revision: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class PoolTask(Row):
+    """What a task asks of a pool instead of naming its nodes."""
+
+    task_id: UUID
+    pool_id: int
+    request: Packed
+    next_slot: int | None
+    due_at: int | None
+    rounds_left: int | None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Term(Row):
+    """Slots of a pool task in a row for which the same nodes have its seats."""
+
+    pool_task: UUID
+    starts_at: int
+    ends_at: int
+    over_at: int
+    seats: int
+    tries: int = 0
+    try_at: int | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Seat(Row):
+    """Who has, or had, which seat of a pool task in a term."""
+
+    task_id: UUID
+    place: int
+    pool_task: UUID
+    term: int
+    node: str
+    taken_at: int
+    lost_at: int | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PolicyState(Row):
+    """What the policies of a pool remember."""
+
+    pool_id: int
+    state: Packed
+    revision: int
+    changed_at: int
+
+
+@dataclass(slots=True, eq=False)
 class Charge(Row):
     """What a campaign was charged for a run on one node, in thousandths of a seat."""
 
@@ -179,6 +248,7 @@ class Task(Row):
     freeing: Packed | None = None
     paused_at: int | None = None
     ended_at: int | None = None
+    parent: UUID | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -22,6 +22,7 @@ from lead.simulation.memory.rows import (
     Run,
 )
 from lead.simulation.memory.runtable import Runs
+from lead.simulation.memory.seattable import PolicyStates, Pools, PoolTasks, Seats, Terms
 from lead.simulation.memory.tasktable import Plannings, Tasks
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
@@ -184,6 +185,11 @@ class Tables:
         self.runs = Runs(journal, self.tasks, self.exchanges, self._give_back)
         self.parts = Parts(journal, self.runs)
         self.decisions = Decisions(journal, self.tasks)
+        self.pools = Pools(journal)
+        self.pool_tasks = PoolTasks(journal, self.tasks)
+        self.terms = Terms(journal, self.pool_tasks)
+        self.seats = Seats(journal, self.tasks, self.terms)
+        self.policy_states = PolicyStates(journal)
         self.letters = Letters(journal)
         journal.commit()
 

@@ -134,6 +134,7 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "freeing",
     "paused_at",
     "ended_at",
+    "parent",
 )
 def task(tables: Tables, task: UUID) -> Answer:
     """A task as kept."""
@@ -164,6 +165,7 @@ def task(tables: Tables, task: UUID) -> Answer:
             unpack(row.freeing),
             row.paused_at,
             row.ended_at,
+            row.parent,
         )
     ]
 
@@ -219,7 +221,7 @@ def finish_tasks(tables: Tables, now: int) -> Answer:
     done = [
         tables.tasks.rows[row.task_id]
         for row in tables.plannings.idle.values()
-        if row.task_id not in tables.runs.open
+        if row.task_id not in tables.runs.open and row.task_id not in tables.pool_tasks.rows
     ]
     for row in done:
         tables.tasks.change(row, state="finished", ended_at=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lead.simulation.memory import (
     bookings,
     changes,
+    episodes,
     ledger,
     negotiations,
     nodes,
@@ -12,6 +13,7 @@ from lead.simulation.memory import (
     planning,
     rulings,
     runs,
+    seats,
     tasks,
 )
 from lead.simulation.memory.statements import Statement
@@ -19,7 +21,10 @@ from node.store.database import Queries
 
 _MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
 
-FILES = (*dict.fromkeys(module.TWINS for module in _MODULES), ledger.TWINS, ledger.CAMPAIGNS)
+FILES = (
+    *dict.fromkeys(module.TWINS for module in _MODULES),
+    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS, episodes.TWINS),
+)
 """By file of queries; a long one has its twins in two modules."""
 
 _BY_TEXT: dict[str, Statement] = {

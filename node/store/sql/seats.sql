@@ -50,17 +50,14 @@ RETURNING task.id;
 
 -- seat_tasks --
 -- The ordinary tasks that have its seats and are not over.
-SELECT DISTINCT task.id
-FROM task
-WHERE task.parent = $1 AND task.state IN ('active', 'paused')
-ORDER BY task.id;
+SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id;
 
 -- nodes_of --
-SELECT seat.task_id, seat.number, seat.node
+SELECT seat.task_id, seat.place, seat.node
 FROM seat
 INNER JOIN task ON seat.task_id = task.id
 WHERE task.parent = $1 AND task.state IN ('active', 'paused')
-ORDER BY seat.task_id, seat.number;
+ORDER BY seat.task_id, seat.place;
 
 -- look_again --
 -- Its terms have so many seats from now on, and nodes are looked for at once; or ($4) they are over.
@@ -98,7 +95,7 @@ SELECT
 FROM term
 CROSS JOIN LATERAL generate_series(1, term.seats) AS number (number)
 LEFT JOIN seat
-    ON term.pool_task = seat.pool_task AND term.starts_at = seat.term AND number.number = seat.number
+    ON term.pool_task = seat.pool_task AND term.starts_at = seat.term AND number.number = seat.place
 LEFT JOIN node ON seat.node = node.identity
 WHERE term.pool_task = $1 AND term.over_at > $2
 ORDER BY term.starts_at, number.number, seat.taken_at;

@@ -65,17 +65,17 @@ ORDER BY starts_at, pool_task;
 
 -- taken --
 -- Who sits in these terms.
-SELECT seat.pool_task, seat.term, seat.number, seat.node
+SELECT seat.pool_task, seat.term, seat.place, seat.node
 FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
 INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NULL
-ORDER BY seat.pool_task, seat.term, seat.number;
+ORDER BY seat.pool_task, seat.term, seat.place;
 
 -- last_holders --
--- Who had each seat last, and when each node had one last.
-SELECT DISTINCT ON (pool_task, number) pool_task, number, node
+-- Who had each seat last.
+SELECT DISTINCT ON (pool_task, place) pool_task, place, node
 FROM seat
 WHERE pool_task = ANY($1::uuid []) AND lost_at IS NULL
-ORDER BY pool_task, number, term DESC;
+ORDER BY pool_task, place, term DESC;
 
 -- used_at --
 SELECT pool_task, node, max(term) AS used_at
@@ -85,11 +85,11 @@ GROUP BY pool_task, node;
 
 -- measured_to --
 -- Of lost seats: the last slot that has been measured, or is being measured; who takes over goes on behind it.
-SELECT seat.pool_task, seat.term, seat.number, max(run.slot) AS slot
+SELECT seat.pool_task, seat.term, seat.place, max(run.slot) AS slot
 FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
 INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NOT NULL
 INNER JOIN run ON seat.task_id = run.task_id AND run.state IN ('running', 'merging', 'finished', 'failed')
-GROUP BY seat.pool_task, seat.term, seat.number;
+GROUP BY seat.pool_task, seat.term, seat.place;
 
 -- revision_of --
 -- Nothing is given to a task that is changed meanwhile; whoever changes it waits, or has come first.
@@ -97,11 +97,11 @@ SELECT revision FROM task WHERE id = $1 AND state = 'active' FOR SHARE;
 
 -- take --
 -- One node to a seat, and one seat to a node: what is taken meanwhile is not given again.
-INSERT INTO seat (pool_task, term, number, node, task_id, taken_at)
-SELECT $1, $2, given.number, given.node, given.task_id, $3
-FROM unnest($4::smallint [], $5::text [], $6::uuid []) AS given (number, node, task_id)
+INSERT INTO seat (pool_task, term, place, node, task_id, taken_at)
+SELECT $1, $2, given.place, given.node, given.task_id, $3
+FROM unnest($4::smallint [], $5::text [], $6::uuid []) AS given (place, node, task_id)
 ON CONFLICT DO NOTHING
-RETURNING number;
+RETURNING place;
 
 -- adopt --
 UPDATE task SET parent = $1 WHERE id = ANY($2::uuid []);
@@ -126,7 +126,7 @@ WITH ended AS (
         AND seat.lost_at IS NULL
         AND task.state IN ('refused', 'cancelled')
         AND seat.pool_task = whole.id AND whole.state IN ('active', 'paused')
-    RETURNING seat.pool_task, seat.term, seat.number, seat.node, seat.reason
+    RETURNING seat.pool_task, seat.term, seat.place, seat.node, seat.reason
 ),
 
 emptied AS (
@@ -135,10 +135,10 @@ emptied AS (
     WHERE term.pool_task = lost.pool_task AND term.starts_at = lost.term
 )
 
-SELECT ended.pool_task, ended.term, ended.number, coalesce(node.name, ended.node) AS name, ended.reason
+SELECT ended.pool_task, ended.term, ended.place, coalesce(node.name, ended.node) AS name, ended.reason
 FROM ended
 LEFT JOIN node ON ended.node = node.identity
-ORDER BY ended.pool_task, ended.term, ended.number;
+ORDER BY ended.pool_task, ended.term, ended.place;
 
 -- asking --
 -- Every active pool task, and what it says its pool lacks.

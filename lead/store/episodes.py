@@ -23,7 +23,7 @@ from lead.model import (
 from node.model.seating import Term
 from node.store.database import Connection, Queries
 
-_SQL = Queries("lead.store", "seats")
+_SQL = Queries("lead.store", "episodes")
 
 
 async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
