@@ -61,21 +61,25 @@ CREATE TYPE charge_cause AS ENUM (
 CREATE TABLE node (
     identity text PRIMARY KEY,
     name text NOT NULL UNIQUE,
-    url text NOT NULL,
+    url text,
     address text NOT NULL,
     is_self boolean NOT NULL DEFAULT false,
     added_at timestamptz NOT NULL,
     seen_at timestamptz,
     unreachable_since timestamptz,
     last_error text,
+    busy_until timestamptz,
+    shortfall interval,
     attributes jsonb NOT NULL DEFAULT '{}',
     set_attributes jsonb NOT NULL DEFAULT '{}',
     lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000)
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
-COMMENT ON COLUMN node.url IS 'Where its API listens.';
+COMMENT ON COLUMN node.url IS 'Where its API listens; null if nobody reaches it there and it fetches its work itself.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
+COMMENT ON COLUMN node.busy_until IS '(Of one that fetches its work) no exclusive run can begin earlier there, by its own word.';
+COMMENT ON COLUMN node.shortfall IS '(Of the same) how much of its horizon it could still give to exclusive runs.';
 COMMENT ON COLUMN node.attributes IS 'What it says of itself, by name: text, numbers, true or false. Pools are predicates over these.';
 COMMENT ON COLUMN node.set_attributes IS 'Of this node itself: those of them that were set with "parley node set".';
 COMMENT ON COLUMN node.lanes IS 'So many normal runs side by side are charged like one exclusive run.';
@@ -422,6 +426,55 @@ EXECUTE FUNCTION tell_freed();
 CREATE TRIGGER run_dropped AFTER DELETE ON run FOR EACH ROW
 WHEN (old.lane IS NOT NULL AND old.state IN ('booked', 'running'))
 EXECUTE FUNCTION tell_freed();
+
+CREATE FUNCTION tell_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'changed %s %s',
+        (extract(EPOCH FROM NEW.starts_at) * 1000000)::bigint, (extract(EPOCH FROM NEW.ends_at) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_changed() IS
+'Notifies of the span of a run that was set aside, came back, or got another priority: who keeps it in memory reads it again.';
+CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    new.lane IS NOT NULL
+    AND (
+        (old.state = 'booked' AND new.state = 'set-aside')
+        OR (old.state = 'set-aside' AND new.state = 'booked')
+        OR (new.state IN ('booked', 'running') AND new.priority <> old.priority)
+    )
+)
+EXECUTE FUNCTION tell_changed();
+
+CREATE FUNCTION tell_taken() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', concat_ws(
+        ' ', 'taken', page.scheduling_class, page.priority,
+        encode(
+            string_agg(
+                timestamptz_send(page.starts_at) || timestamptz_send(page.ends_at), ''
+                ORDER BY page.starts_at, page.ends_at
+            ), 'hex'
+        )
+    ))
+    FROM (
+        SELECT
+            scheduling_class, priority, starts_at, ends_at,
+            (row_number() OVER (PARTITION BY scheduling_class, priority ORDER BY starts_at, ends_at) - 1) / 240 AS number
+        FROM added
+        WHERE lane IS NOT NULL AND state IN ('booked', 'running')
+    ) AS page -- a notification holds less than 8,000 bytes
+    GROUP BY page.scheduling_class, page.priority, page.number;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_taken() IS
+'Notifies of the spans that new runs take, by class and priority; each is sixteen bytes, start and end as Postgres sends them.';
+CREATE TRIGGER run_taken AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
+EXECUTE FUNCTION tell_taken();
 
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,

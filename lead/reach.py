@@ -2,15 +2,17 @@
 
 It keeps two things from hurting tasks that have nothing to do with them. A participant that does
 not answer is asked by one question now and then (``planning/silence.py``); the tasks that need it
-wait without asking. And of one that answers slowly, only a share of the workers waits at a time.
+wait without asking. Of one that answers slowly only a share of the workers waits at a time, and a
+worker that waits long is made up for by another one.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID
@@ -18,6 +20,7 @@ from uuid import UUID
 from lead.participants import Participant
 from lead.planning.silence import Silence, unanswered
 from node.clock import Clock
+from node.model import times
 from node.model.errors import ParleyError, RequestError
 from node.model.wire.participants import (
     CommitAnswer,
@@ -31,9 +34,20 @@ from node.model.wire.participants import (
 )
 
 SHARE = 4
-"""A quarter of the workers may wait for the same participant."""
+"""A quarter of the workers may wait for the same participant, unless it answers promptly."""
+PROMPT = times.SECOND
+"""An answer that takes longer is not prompt."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """A question to a participant that is under way, and the visit it belongs to."""
+
+    identity: str
+    visit: Visit
+    asked_at: int
 
 
 class Reach:
@@ -43,10 +57,13 @@ class Reach:
         """Everybody answers until found silent."""
         self._clock = clock
         self._rng = rng
+        self._workers = workers
         self._share = max(1, workers // SHARE)
         self._silences: dict[str, Silence] = {}
         self._horizons: dict[str, int] = {}
         self._asking: Counter[str] = Counter()
+        self._questions: dict[_Question, None] = {}  # the oldest comes first
+        self._prompt: set[str] = set()
         self._crowded: set[str] = set()
         self._answered: set[str] = set()
         self._put_off: dict[str, int] = {}
@@ -140,19 +157,47 @@ class Reach:
         silence = self._silences.get(identity)
         if silence is not None:
             return int(silence.ask_at <= now and not self._asking[identity])
-        return max(0, self._share - self._asking[identity])
+        late = any(question.identity == identity for question in self._late(now))
+        prompt = identity in self._prompt and not late
+        return max(0, (self._workers if prompt else self._share) - self._asking[identity])
 
-    def now(self) -> int:
-        """This instant."""
-        return self._clock.now()
+    def _late(self, now: int) -> Iterator[_Question]:
+        """The questions that have not been answered promptly."""
+        return takewhile(lambda question: question.asked_at <= now - PROMPT, self._questions)
+
+    def held_up(self) -> int:
+        """How many visits wait for an answer that is not prompt."""
+        return len({question.visit for question in self._late(self._clock.now())})
+
+    def next_held_up(self) -> int | None:
+        """When the next visit will be one of them, unless it gets its answer."""
+        latest = self._clock.now() - PROMPT
+        young = (q.asked_at for q in self._questions if q.asked_at > latest)
+        asked_at = next(young, None)
+        return None if asked_at is None else asked_at + PROMPT
 
     def left(self, identity: str) -> None:
-        """A question to it has come to its end."""
+        """A place to ask it is free again."""
         self._asking[identity] -= 1
 
     def entered(self, identity: str) -> None:
-        """A question goes out to it."""
+        """A place to ask it is taken."""
         self._asking[identity] += 1
+
+    def asked(self, identity: str, visit: Visit) -> _Question:
+        """A question goes out to it."""
+        question = _Question(identity, visit, self._clock.now())
+        self._questions[question] = None
+        return question
+
+    def over(self, question: _Question) -> None:
+        """A question has come to its end; whether it was answered is known already."""
+        del self._questions[question]
+        identity = question.identity
+        if identity not in self._silences and self._clock.now() < question.asked_at + PROMPT:
+            self._prompt.add(identity)
+        else:
+            self._prompt.discard(identity)
 
     def heard(self, identity: str) -> None:
         """It has answered."""
@@ -215,19 +260,20 @@ class Visit:
             self._counted.discard(identity)
         else:
             self._reach.entered(identity)
-        asked_at = self._reach.now()
+        asked = self._reach.asked(identity, self)
         try:
             answered = await question
         except RequestError:
             self._reach.heard(identity)
             raise
         except ParleyError as error:
-            self._reach.not_heard(participant, error.detail, asked_at)
+            self._reach.not_heard(participant, error.detail, asked.asked_at)
             raise
         else:
             self._reach.heard(identity)
             return answered
         finally:
+            self._reach.over(asked)
             self._reach.left(identity)
 
     def learn(self, identity: str, latest: int) -> None:

@@ -15,13 +15,15 @@ from lead.model import Claim
 from lead.planner import Planner
 from lead.reach import Reach
 from lead.store import planning
-from node.clock import Clock
+from node.clock import Bell, Clock
 from node.model import times
 from node.model.errors import ParleyError
 from node.store.database import Database, Notice
 
 POLL_S = 5.0
 _STOP_S = 10.0
+_MADE_UP_FOR = 3
+"""So many times as many workers there are, at most, where all wait for slow participants."""
 
 log = structlog.get_logger()
 
@@ -53,7 +55,7 @@ class Workers:
         self._horizon = horizon
         self._poll_s = poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
-        self._woken = asyncio.Event()
+        self._woken = Bell()
         self._abort_at = 0
 
     def heard(self, notice: Notice) -> None:
@@ -61,10 +63,10 @@ class Workers:
         if notice.kind == "wake" or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan"}
         ):
-            self._woken.set()
+            self._woken.ring()
         if notice.kind == "node" and notice.words == ("reached",):
             self._reach.reached(notice.id)
-            self._woken.set()
+            self._woken.ring()
 
     async def run(self) -> None:
         """Plan until cancelled; then give back what could not be finished."""
@@ -78,35 +80,41 @@ class Workers:
                 except Exception:
                     log.exception("cannot plan")
                     pause = self._poll_s
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._woken.wait()
-                self._woken.clear()
+                await self._woken.wait(pause)
+                self._woken.silence()
         finally:
             await self._stop()
 
     async def run_once(self) -> float:
         """Claim as many tasks as there are idle workers; seconds until there may be more."""
         now = self._clock.now()
-        idle = self._size - len(self._busy)
+        idle = self._idle()
         if idle <= 0:
-            return self._poll_s
+            return self._until(self._reach.next_held_up())
         before = now + self._horizon + 1
         await self._planner.spread()
         claims = await self._claim(now, before, idle)
         for claimed in claims:
             self._start(claimed)
         if len(claims) == idle:
-            return self._poll_s
+            return self._until(self._reach.next_held_up())
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before, self._reach.closed())
-            beyond = await planning.next_to_come(connection, before)
+            due, beyond = await planning.next_due(connection, before, self._reach.closed())
         # One whose slots are too far away is due when the first of them comes near enough.
         near_at = None if beyond is None else beyond - self._horizon
-        instants = [at for at in (due, near_at, self._reach.next_opening()) if at is not None]
-        if not instants:
+        return self._until(due, near_at, self._reach.next_opening())
+
+    def _idle(self) -> int:
+        """How many more tasks may be planned; who waits long for an answer is made up for."""
+        made_up_for = min(self._reach.held_up(), _MADE_UP_FOR * self._size)
+        return self._size + made_up_for - len(self._busy)
+
+    def _until(self, *instants: int | None) -> float:
+        """The seconds until the first of these, or until the table is looked at anyway."""
+        soonest = min((at for at in instants if at is not None), default=None)
+        if soonest is None:
             return self._poll_s
-        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+        return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
 
     async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
         """What is due: first those who may now ask a silent or slow participant, then the rest."""
@@ -136,7 +144,7 @@ class Workers:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._busy.pop(task, None)
-        self._woken.set()
+        self._woken.ring()
 
     async def _plan(self, claimed: Claim) -> None:
         """Plan it; whatever goes wrong is stored with the task, which is planned again."""

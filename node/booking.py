@@ -18,20 +18,10 @@ import structlog
 from node.attempts import supersede
 from node.clock import Clock
 from node.gathering import Gathering
-from node.model.classes import blockers
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
-from node.model.timeline import (
-    Booking,
-    Free,
-    Occupation,
-    Question,
-    answer,
-    free_ranges,
-    obstacles,
-    trimmed,
-)
-from node.model.times import format_duration, to_the_second
+from node.model.timeline import Booking, Question, answer
+from node.model.times import to_the_second
 from node.model.wire.participants import (
     RUNS_TOLD_MAX,
     CommitAnswer,
@@ -41,17 +31,17 @@ from node.model.wire.participants import (
     DigestRequest,
     HoldAnswer,
     HoldRequest,
-    Obstacle,
     Proposal,
     ProposalRequest,
     Refusal,
     RunRequest,
 )
 from node.model.wire.tasks import PRIORITY_MAX
+from node.proposals import Proposals, obstacle
 from node.settings import Settings
 from node.store import bookings
 from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing, Wanted
-from node.store.database import Connection, Database
+from node.store.database import Connection, Database, Notice
 
 _EXPIRED_MAX = 200
 """So many holds are settled at the same time."""
@@ -79,7 +69,8 @@ class TimeLine:
         self._settings = settings
         self._needs_port = needs_port
         self._rng = rng
-        self._proposals = Gathering(self._propose_all)
+        self._offers = Proposals(database, clock, settings)
+        self._proposals = Gathering(self._offers.answer)
         self._holds = Gathering(
             self._hold_all,
             weight=lambda hold: len(hold.request.runs),
@@ -97,41 +88,9 @@ class TimeLine:
         """The free ranges inside the windows, for both passes, and what stands in the way."""
         return await self._proposals.ask(request)
 
-    async def _propose_all(self, requests: Sequence[ProposalRequest]) -> list[Proposal]:
-        now = self._clock.now()
-        questions = [self._question(request, now) for request in requests]
-        asked = [
-            cut
-            for question in questions
-            if blockers(question.scheduling_class)
-            for window in question.windows
-            if (cut := trimmed(question, window))[0] < cut[1]
-        ]
-        fixed_before = now + self._settings.start_margin
-        async with self._database.connection() as connection:
-            found = await bookings.occupied(connection, asked, fixed_before) if asked else []
-            occupation = Occupation(found)
-            free = [free_ranges(question, occupation) for question in questions]
-            full = [
-                question.windows[index]
-                for question, each in zip(questions, free, strict=True)
-                for index in each.without
-            ]
-            there = await bookings.blocking_runs(connection, full, fixed_before) if full else []
-        return [
-            _proposal(question, each, obstacles(question, each.without, there), now)
-            for question, each in zip(questions, free, strict=True)
-        ]
-
-    def _question(self, request: ProposalRequest, now: int) -> Question:
-        return Question(
-            windows=request.windows,
-            scheduling_class=request.scheduling_class,
-            duration=request.duration,
-            priority=request.priority,
-            earliest=now + self._settings.start_margin,
-            latest=now + self._settings.horizon,
-        )
+    def heard(self, notice: Notice) -> None:
+        """Something has changed on this node."""
+        self._offers.heard(notice)
 
     async def hold(self, exchange: UUID, lead: str, request: HoldRequest) -> HoldAnswer:
         """Book these runs until the lead decides; a repeat gets the same answer.
@@ -142,11 +101,22 @@ class TimeLine:
         return await self._holds.ask(Hold(exchange, lead, request))
 
     async def _hold_all(self, holds: Sequence[Hold]) -> list[HoldAnswer | ParleyError]:
-        return await self._database.settle(lambda connection: self._hold_in(connection, holds))
+        fresh: dict[UUID, HeldTask] = {}
+
+        async def hold(connection: Connection) -> list[HoldAnswer | ParleyError]:
+            fresh.clear()
+            return await self._hold_in(connection, holds, fresh)
+
+        answers = await self._database.settle(hold)
+        for each, answered in zip(holds, answers, strict=True):
+            if each.exchange in fresh and isinstance(answered, HoldAnswer):
+                self._offers.booked(fresh[each.exchange], each.request, answered)
+        return answers
 
     async def _hold_in(
-        self, connection: Connection, holds: Sequence[Hold]
+        self, connection: Connection, holds: Sequence[Hold], new: dict[UUID, HeldTask]
     ) -> list[HoldAnswer | ParleyError]:
+        """``new`` gets the exchanges that were not there before, each with its task."""
         now = self._clock.now()
         tasks = await bookings.accept_epochs(connection, holds)
         accepted = [hold for hold in holds if hold.request.task in tasks]
@@ -158,6 +128,7 @@ class TimeLine:
             kept = {exchange: each.model_dump(mode="json") for exchange, each in booked.items()}
             await bookings.keep_answers(connection, kept)
             answers |= booked
+            new |= {hold.exchange: task for hold, task in fresh}
         if left := [hold for hold in holds if hold.exchange not in answers]:
             answers |= await _kept_answers(connection, left, set(tasks))
         return [answers[hold.exchange] for hold in holds]
@@ -234,7 +205,7 @@ class TimeLine:
                 run=run.run,
                 reason=begun.get(run.run)
                 or _why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
-                obstacle=_obstacle(index, in_the_way[index]) if index in in_the_way else None,
+                obstacle=obstacle(index, in_the_way[index]) if index in in_the_way else None,
             )
             for index, run in enumerate(refused)
         )
@@ -435,21 +406,6 @@ async def _why_not_decided(
     return answers
 
 
-def _proposal(
-    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking]], now: int
-) -> Proposal:
-    return Proposal(
-        now=now,
-        horizon=question.latest,
-        free=tuple(free.free),
-        free_displacing=(
-            None if free.free_displacing == free.free else tuple(free.free_displacing)
-        ),
-        obstacles=tuple(_obstacle(index, booking) for index, booking in in_the_way),
-        reason=None if free.free_displacing else _nothing_free(question, in_the_way),
-    )
-
-
 def _not_bookable(
     request: HoldRequest, lead: str, standing: tuple[str, str, int, int] | None
 ) -> Conflict | NotFound:
@@ -467,28 +423,6 @@ def _not_bookable(
     return Conflict(f"lease epoch {request.lease_epoch} is older than {epoch}, which is known here")
 
 
-def _obstacle(window: int, booking: Booking) -> Obstacle:
-    return Obstacle(
-        window=window,
-        run=booking.run,
-        task=booking.task,
-        test=booking.test,
-        scheduling_class=booking.scheduling_class,
-        priority=booking.priority,
-        starts_at=booking.starts_at,
-        ends_at=booking.ends_at,
-    )
-
-
-def _nothing_free(question: Question, obstacles: Sequence[tuple[int, Booking]]) -> str:
-    needed = f"no {format_duration(question.duration)} free"
-    if obstacles:
-        return f"{needed}: busy with {_obstacle(*obstacles[0]).in_words()}"
-    if all(window[1] <= question.earliest + question.duration for window in question.windows):
-        return f"{needed}: the time asked for has passed or is too close"
-    return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"
-
-
 def _why_refused(run: RunRequest, booking: Booking | None, now: int, latest: int) -> str:
     if run.starts_at < now:
         return "its start has passed"
@@ -496,4 +430,4 @@ def _why_refused(run: RunRequest, booking: Booking | None, now: int, latest: int
         return f"it ends beyond this node's horizon, {to_the_second(latest)}"
     if booking is None:
         return "its time was taken a moment ago"
-    return f"its time was just taken by {_obstacle(0, booking).in_words()}"
+    return f"its time was just taken by {obstacle(0, booking).in_words()}"

@@ -11,6 +11,7 @@ from node.model.wire.participants import (
     HoldAnswer,
     HoldRequest,
     Introduction,
+    Proposal,
     ProposalRequest,
 )
 from tests.clocks import START
@@ -65,6 +66,14 @@ class Booker:
 
     async def free(self, *windows: tuple[int, int], priority: int = 0) -> list[tuple[int, int]]:
         """Where an exclusive run of b could go, displacing nothing."""
+        return list((await self._proposal(windows, priority)).free)
+
+    async def displacing(self, *windows: tuple[int, int], priority: int) -> list[tuple[int, int]]:
+        """Where it could go if what may gave way."""
+        answered = await self._proposal(windows, priority)
+        return list(answered.free_displacing or answered.free)
+
+    async def _proposal(self, windows: tuple[tuple[int, int], ...], priority: int) -> Proposal:
         request = ProposalRequest(
             task=uuid4(),
             lease_epoch=1,
@@ -73,4 +82,4 @@ class Booker:
             priority=priority,
             windows=windows,
         )
-        return list((await self.site.node.time_line.propose(request)).free)
+        return await self.site.node.time_line.propose(request)

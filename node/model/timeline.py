@@ -99,12 +99,16 @@ class Occupation:
 
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
+    found = free_ranges(question, occupation_of(bookings))
+    return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
+
+
+def occupation_of(bookings: Sequence[Booking]) -> Occupation:
+    """What these occupy."""
     grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
     for b in bookings:
         grouped[b.scheduling_class, b.priority, b.fixed].append((b.starts_at, b.ends_at))
-    occupation = Occupation([Occupied(*kind, spans) for kind, spans in grouped.items()])
-    found = free_ranges(question, occupation)
-    return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
+    return Occupation([Occupied(*kind, spans) for kind, spans in grouped.items()])
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,10 @@ class Database(ABC):
 
     @abstractmethod
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
-        """Hear notifications until cancelled; ``wake`` tells that some may have been lost."""
+        """Hear notifications until cancelled.
+
+        ``deaf`` tells that none is heard for now, ``wake`` that some may have been lost.
+        """
 
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         """One transaction, repeated if it lost against a concurrent one."""
@@ -227,7 +230,8 @@ class PostgresDatabase(Database):
     async def listen(self, heard: Callable[[Notice], None], clock: Clock) -> None:
         """Hear notifications until cancelled; connects again by itself.
 
-        After each new connection a ``wake`` notice tells that others may have been lost.
+        After each new connection a ``wake`` notice tells that others may have been lost, and
+        ``deaf`` that the connection was.
         """
         pause = 0.5
         while True:
@@ -248,6 +252,7 @@ class PostgresDatabase(Database):
             heard(Notice("wake", "", ()))
             await closed.wait()
         finally:
+            heard(Notice("deaf", "", ()))
             connection.terminate()
 
 

@@ -105,7 +105,7 @@ async def due_runs(connection: Connection, before: int) -> list[DueRun]:
 
 
 async def next_start(connection: Connection, after: int) -> int | None:
-    """When the first committed run from then on starts."""
+    """When the first run from then on starts; it may be held only."""
     found: int | None = await connection.fetchval(_SQL["next_start"], after)
     return found
 

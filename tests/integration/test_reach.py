@@ -150,5 +150,36 @@ async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) 
     assert set(await _states(a, slow)) == {"scheduled"}
 
 
+async def test_workers_that_a_node_holds_up_are_made_up_for(world: World) -> None:
+    """Where all wait for a node that used to answer promptly, other tasks wait a second for it."""
+    a = await world.site("a", workers=4)
+    b, c = [await world.site(name) for name in "bc"]
+    await _tasks(a, (a, b), 1)
+    await a.plan()
+    answer = asyncio.Event()
+
+    async def hang(call: Call, phase: str) -> None:
+        if call[:2] == ("a", "b") and phase == "asked":
+            await answer.wait()
+
+    world.watch = hang
+    slow = await _tasks(a, (a, b), 8)
+    await a.workers.run_once()
+    quick = await _tasks(a, (a, c), 4)
+    await a.workers.run_once()
+    assert len(a.workers._busy) == 4
+    assert set(await _states(a, quick)) == {None}
+    world.clock.advance(times.SECOND)
+    for _ in quick:
+        await a.workers.run_once()
+        quick_ones = [w for w, claim in a.workers._busy.items() if not _needs(claim, b)]
+        await asyncio.gather(*quick_ones)
+    assert set(await _states(a, quick)) == {"scheduled"}
+    answer.set()
+    for _ in range(4):
+        await a.plan()
+    assert set(await _states(a, slow)) == {"scheduled"}
+
+
 def _needs(claim: Any, site: Site) -> bool:
     return site.identity in {p["node"] for p in claim.participants}

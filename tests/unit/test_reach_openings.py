@@ -1,12 +1,13 @@
-"""When the workers look again for tasks that wait for a silent participant."""
+"""How many may ask a participant, and when the workers look again for tasks that wait for one."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import cast
 
 from lead.participants import Participant
-from lead.reach import Reach
+from lead.reach import PROMPT, SHARE, Reach, Visit
 from node.model import times
 from tests.clocks import ManualClock
 
@@ -52,3 +53,69 @@ def test_who_needs_two_silent_ones_waits_for_the_one_that_is_being_asked() -> No
         blocking = reach.silence_among([_Silent.identity, _Other.identity])
         assert blocking is not None
         assert blocking[0] == _Silent.identity
+
+
+WORKERS = 8
+
+
+async def _ask(reach: Reach, clock: ManualClock, took: int) -> None:
+    """One question that is answered after so long."""
+
+    async def question() -> None:
+        clock.advance(took)
+
+    with reach.visit([_Silent.identity]) as visit:
+        await visit.ask(cast("Participant", _Silent()), question())
+
+
+def _places(reach: Reach) -> int:
+    """How many may ask at the same time; none of them gets its answer meanwhile."""
+    visits: list[Visit] = []
+    visit = reach.visit([_Silent.identity])
+    while visit.full is None and visit.silence is None:
+        visits.append(visit)
+        visit = reach.visit([_Silent.identity])
+    for visit in visits:
+        with visit:
+            pass
+    return len(visits)
+
+
+async def test_who_answers_promptly_may_be_asked_by_all_workers() -> None:
+    """A share of them is enough for who has not answered yet, and for who answers slowly."""
+    clock = ManualClock()
+    reach = Reach(clock, random.Random(1), WORKERS)
+    assert _places(reach) == WORKERS // SHARE
+    await _ask(reach, clock, PROMPT - 1)
+    assert _places(reach) == WORKERS
+    await _ask(reach, clock, PROMPT)
+    assert _places(reach) == WORKERS // SHARE
+    await _ask(reach, clock, 0)
+    reach.not_heard(cast("Participant", _Silent()), "no answer", clock.now())
+    clock.advance(times.MINUTE)
+    assert _places(reach) == 1
+
+
+async def test_a_question_without_a_prompt_answer_makes_its_visit_held_up() -> None:
+    """From then on only a share may ask that participant, until it answers promptly again."""
+    clock = ManualClock()
+    reach = Reach(clock, random.Random(1), WORKERS)
+    await _ask(reach, clock, 0)
+    answer = asyncio.Event()
+
+    async def hang() -> None:
+        with reach.visit([_Silent.identity]) as visit:
+            await visit.ask(cast("Participant", _Silent()), answer.wait())
+
+    hanging = asyncio.create_task(hang())
+    await asyncio.wait([hanging], timeout=0)
+    late_at = reach.next_held_up()
+    assert late_at == clock.now() + PROMPT
+    clock.advance(PROMPT - 1)
+    assert (reach.held_up(), _places(reach)) == (0, WORKERS - 1)
+    clock.advance(1)
+    assert (reach.held_up(), _places(reach)) == (1, WORKERS // SHARE - 1)
+    assert reach.next_held_up() is None
+    answer.set()
+    await hanging
+    assert (reach.held_up(), _places(reach)) == (0, WORKERS // SHARE)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Exchange, Run, pack, unpack
+from lead.simulation.memory.rows import Exchange, Run, pack, pack_spans, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from node.model.spans import normalise
-from node.store.database import POSTGRES_EPOCH
 
 TWINS = Twins("node.store", "bookings")
 
@@ -41,13 +39,7 @@ def occupied(
         fixed = run.state == "running" or run.starts_at < fixed_before
         of_kind = spans.setdefault((run.scheduling_class, run.priority, fixed), {})
         of_kind[run.starts_at, run.ends_at] = None
-    return [(*kind, _sent(of_kind)) for kind, of_kind in spans.items()]
-
-
-def _sent(spans: Iterable[tuple[int, int]]) -> bytes:
-    """As Postgres sends instants: eight bytes each, microseconds since its own epoch."""
-    instants = [instant - POSTGRES_EPOCH for span in spans for instant in span]
-    return struct.pack(f">{len(instants)}q", *instants)
+    return [(*kind, pack_spans(of_kind)) for kind, of_kind in spans.items()]
 
 
 def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[Run]:
@@ -224,7 +216,7 @@ def book(
     priorities: Sequence[int],
 ) -> Answer:
     """Book what is free, in start order; of those that start together the highest first."""
-    booked: list[tuple[UUID]] = []
+    booked: list[Run] = []
     names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
         zip(starts, numbers, runs, slots, attempts, ends, strict=True),
@@ -249,8 +241,9 @@ def book(
             lane(names[of]),
         )
         if tables.runs.offer(made):
-            booked.append((run,))
-    return booked
+            booked.append(made)
+    tables.runs.tell_taken(booked)
+    return [(run.id,) for run in booked]
 
 
 @TWINS.of("port")

@@ -59,8 +59,7 @@ def _due(tables: Tables, run: Run) -> tuple[Any, ...]:
 @TWINS.of("min")
 def next_start(tables: Tables, after: int) -> Answer:
     """When the first of the runs after those starts."""
-    later = tables.runs.booked.since(after)
-    return [(next((run.starts_at for run in later if tables.committed(run.exchange_id)), None),)]
+    return [(next((run.starts_at for run in tables.runs.booked.since(after)), None),)]
 
 
 @TWINS.of("id")

@@ -1,0 +1,215 @@
+"""This node's answers to proposals: where a run could go, and what stands in the way.
+
+What occupies its time is kept in memory (``model/calendar.py``) while this process hears what
+changes: of the database by notifications (``schema.sql``: ``taken``, ``freed``, ``changed``), of
+what it books itself at once. A notification that comes late or never makes an answer old, never a
+booking wrong: a hold asks the database. What is refused is looked up there in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from node.clock import Clock
+from node.model import times
+from node.model.calendar import Calendar
+from node.model.classes import SchedulingClass, blockers
+from node.model.spans import Span
+from node.model.timeline import (
+    Booking,
+    Free,
+    Occupation,
+    Occupied,
+    Question,
+    free_ranges,
+    obstacles,
+    occupation_of,
+    trimmed,
+)
+from node.model.times import format_duration, to_the_second
+from node.model.wire.participants import (
+    HoldAnswer,
+    HoldRequest,
+    Obstacle,
+    Proposal,
+    ProposalRequest,
+)
+from node.settings import Settings
+from node.store import bookings
+from node.store.bookings import HeldTask
+from node.store.database import Connection, Database, Notice
+
+_SOON = 2 * times.SECOND
+"""A run may have begun so long before its start: its command is made before (the launcher)."""
+
+
+class Proposals:
+    """Answers what is asked of this node's time line."""
+
+    def __init__(self, database: Database, clock: Clock, settings: Settings) -> None:
+        """Nothing is kept before a notification has been heard."""
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._calendar = Calendar()
+        self._hears = False
+
+    def heard(self, notice: Notice) -> None:
+        """Keep the calendar: something has changed, or changes may have been missed."""
+        match notice.kind, notice.words:
+            case "taken", (priority, packed):
+                spans = bookings.unpack_spans(bytes.fromhex(packed))
+                self._calendar.take(SchedulingClass(notice.id), int(priority), spans)
+            case (("freed" | "changed"), (end,)):
+                self._calendar.give_back((int(notice.id), int(end)))
+            case (("wake" | "deaf"), _):
+                self._hears = notice.kind == "wake"
+                self._calendar.clear()
+            case _:
+                pass
+
+    def booked(self, task: HeldTask, request: HoldRequest, answered: HoldAnswer) -> None:
+        """This process has booked what is held: its next answer must not offer it again."""
+        spans = {run.run: (run.starts_at, run.ends_at) for run in request.runs}
+        if blockers(task.scheduling_class):
+            held = [spans[run] for run in answered.held]
+            self._calendar.take(task.scheduling_class, request.priority, held)
+        for refusal in answered.refused:
+            self._calendar.give_back(spans[refusal.run])
+
+    async def answer(self, requests: Sequence[ProposalRequest]) -> list[Proposal]:
+        """The free ranges inside the windows, for both passes, and what stands in the way."""
+        now = self._clock.now()
+        questions = [self._question(request, now) for request in requests]
+        if not self._hears:
+            self._calendar.clear()
+        async with self._database.connection() as connection:
+            free, there = await self._look(connection, questions, now)
+            if stale := _stale(questions, free, there):
+                for window in stale:
+                    self._calendar.give_back(window)
+                free, there = await self._look(connection, questions, now)
+        return [
+            _proposal(question, each, obstacles(question, each.without, there), now)
+            for question, each in zip(questions, free, strict=True)
+        ]
+
+    def _question(self, request: ProposalRequest, now: int) -> Question:
+        return Question(
+            windows=request.windows,
+            scheduling_class=request.scheduling_class,
+            duration=request.duration,
+            priority=request.priority,
+            earliest=now + self._settings.start_margin,
+            latest=now + self._settings.horizon,
+        )
+
+    async def _look(
+        self, connection: Connection, questions: Sequence[Question], now: int
+    ) -> tuple[list[Free], list[Booking]]:
+        """What is free, and the runs in the windows that have nothing free."""
+        free = await self._free(connection, questions, now)
+        full = [window for each in zip(questions, free, strict=True) for window in _full(*each)]
+        if not full:
+            return free, []
+        fixed_before = now + self._settings.start_margin
+        return free, await bookings.blocking_runs(connection, full, fixed_before)
+
+    async def _free(
+        self, connection: Connection, questions: Sequence[Question], now: int
+    ) -> list[Free]:
+        fixed_before = now + self._settings.start_margin
+        asked = list(_asked(questions))
+        try:
+            if missing := self._calendar.missing(asked, now):
+                found = await bookings.occupied(connection, missing, fixed_before)
+                self._calendar.read(missing, found, now)
+            staying: list[Occupied] = []
+            soon = fixed_before - 1, fixed_before + _SOON
+            if _may_stay(questions, self._calendar.occupied([soon]), soon):
+                staying = await bookings.occupied(connection, [soon], fixed_before)
+            occupation = Occupation([*self._calendar.occupied(asked), *staying])
+            return [free_ranges(question, occupation) for question in questions]
+        finally:
+            self._calendar.caught_up()
+
+
+def _may_stay(questions: Iterable[Question], occupied: Sequence[Occupied], soon: Span) -> bool:
+    """Whether a run may stay because it has begun, or is about to, though its priority is low.
+
+    The calendar does not tell which runs these are: the database does.
+    """
+    return any(
+        each.scheduling_class in blockers(question.scheduling_class)
+        and each.priority < question.priority
+        and any(start < soon[1] and soon[0] < end for start, end in each.spans)
+        for question in questions
+        if any(window[0] < soon[1] for window in question.windows)
+        for each in occupied
+    )
+
+
+def _asked(questions: Iterable[Question]) -> Iterable[Span]:
+    return (
+        cut
+        for question in questions
+        if blockers(question.scheduling_class)
+        for window in question.windows
+        if (cut := trimmed(question, window))[0] < cut[1]
+    )
+
+
+def _full(question: Question, free: Free) -> list[Span]:
+    return [question.windows[index] for index in free.without]
+
+
+def _stale(
+    questions: Sequence[Question], free: Sequence[Free], there: Sequence[Booking]
+) -> list[Span]:
+    """Windows in which the runs that are there leave something free after all."""
+    occupation = occupation_of(there)
+    found: list[Span] = []
+    for question, each in zip(questions, free, strict=True):
+        windows = _full(question, each)
+        full = set(free_ranges(replace(question, windows=windows), occupation).without)
+        found += [window for index, window in enumerate(windows) if index not in full]
+    return found
+
+
+def _proposal(
+    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking]], now: int
+) -> Proposal:
+    return Proposal(
+        now=now,
+        horizon=question.latest,
+        free=tuple(free.free),
+        free_displacing=(
+            None if free.free_displacing == free.free else tuple(free.free_displacing)
+        ),
+        obstacles=tuple(obstacle(index, booking) for index, booking in in_the_way),
+        reason=None if free.free_displacing else _nothing_free(question, in_the_way),
+    )
+
+
+def obstacle(window: int, booking: Booking) -> Obstacle:
+    """A run as what stands in the way of a window."""
+    return Obstacle(
+        window=window,
+        run=booking.run,
+        task=booking.task,
+        test=booking.test,
+        scheduling_class=booking.scheduling_class,
+        priority=booking.priority,
+        starts_at=booking.starts_at,
+        ends_at=booking.ends_at,
+    )
+
+
+def _nothing_free(question: Question, in_the_way: Sequence[tuple[int, Booking]]) -> str:
+    needed = f"no {format_duration(question.duration)} free"
+    if in_the_way:
+        return f"{needed}: busy with {obstacle(*in_the_way[0]).in_words()}"
+    if all(window[1] <= question.earliest + question.duration for window in question.windows):
+        return f"{needed}: the time asked for has passed or is too close"
+    return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"

@@ -1,0 +1,232 @@
+"""Proposals out of memory: as fresh as what the node has done itself, and never wrongly a no."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from uuid import UUID, uuid4
+
+import pytest
+
+from node.booking import TimeLine
+from node.model import times
+from node.model.spans import Span
+from node.model.timeline import Occupied
+from node.store import bookings, changes, runs
+from node.store.database import Connection, Notice
+from tests.bookers import HOUR, REACH, Booker
+from tests.worlds import DURATION, ON_ONE_LOOP, Site, commit_request, hold_request
+
+pytestmark = ON_ONE_LOOP
+
+WINDOW = (HOUR, HOUR + REACH)
+BEHIND = [(HOUR + DURATION, HOUR + REACH)]
+
+
+class Ear:
+    """Hears for a time line, and can wait for what is heard."""
+
+    def __init__(self, time_line: TimeLine) -> None:
+        """Nothing was heard."""
+        self._time_line = time_line
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+
+    def __call__(self, notice: Notice) -> None:
+        """Hand it on."""
+        self._time_line.heard(notice)
+        self._heard.put_nowait(notice.kind)
+
+    async def hears(self, kind: str) -> None:
+        """Wait until it does; what was heard before counts."""
+        async with asyncio.timeout(10):
+            while await self._heard.get() != kind:
+                pass
+
+
+@contextlib.asynccontextmanager
+async def listening(site: Site) -> AsyncIterator[Ear]:
+    """While a site's time line hears its database."""
+    ear = Ear(site.node.time_line)
+    task = asyncio.create_task(site.database.listen(ear, site.clock))
+    await ear.hears("wake")
+    yield ear
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
+    """What was read of time lines."""
+    asked: list[Sequence[Span]] = []
+    read = bookings.occupied
+
+    async def recorded(
+        connection: Connection, windows: Sequence[Span], fixed_before: int
+    ) -> list[Occupied]:
+        asked.append(windows)
+        return await read(connection, windows, fixed_before)
+
+    monkeypatch.setattr(bookings, "occupied", recorded)
+    return asked
+
+
+def elsewhere(booker: Booker) -> Booker:
+    """Another process of the same node books for the same lead."""
+    site = booker.site
+    node = site.node
+    line = TimeLine(site.database, site.clock, node.settings, node._needs_port, random.Random(1))
+    other = Site(node, site.clock)
+    other.node = type("Process", (), {"time_line": line})()
+    return Booker(booker.world, booker.lead, other)
+
+
+async def test_the_next_proposal_sees_what_was_booked(
+    booker: Booker, reads: list[Sequence[Span]]
+) -> None:
+    """A node knows what it has just done: it hears nothing of it, and reads nothing."""
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    assert await booker.free(WINDOW) == [WINDOW]
+    await booker.book(await booker.task(), HOUR)
+    assert await booker.free(WINDOW) == BEHIND
+    assert len(reads) == 1
+
+
+async def test_what_another_process_booked_is_heard(
+    booker: Booker, reads: list[Sequence[Span]]
+) -> None:
+    """The lead's process books, the service answers: one notification, and nothing is read."""
+    async with listening(booker.site) as ear:
+        assert await booker.free(WINDOW) == [WINDOW]
+        await elsewhere(booker).book(await booker.task(), HOUR)
+        await ear.hears("taken")
+        assert await booker.free(WINDOW) == BEHIND
+    assert len(reads) == 1
+
+
+async def test_more_runs_than_one_notification_holds_are_heard(booker: Booker) -> None:
+    """Five hundred runs booked at once are told in several notifications, none is left out."""
+    task = await booker.task(duration=times.SECOND)
+    starts = [HOUR + n * 2 * times.SECOND for n in range(500)]
+    async with listening(booker.site) as ear:
+        assert await booker.free(WINDOW) == [WINDOW]
+        await elsewhere(booker).book(task, *starts)
+        for _ in range(3):
+            await ear.hears("taken")
+        expected = [(start + times.SECOND, start + 2 * times.SECOND) for start in starts[:-1]]
+        assert await booker.free(WINDOW) == [*expected, (starts[-1] + times.SECOND, WINDOW[1])]
+
+
+async def _cancel(site: Site, run: UUID) -> None:
+    await site.node.ending.cancel_run(run)
+
+
+async def _forget(site: Site, run: UUID) -> None:
+    await site.execute("DELETE FROM run WHERE id = $1", run)
+
+
+@pytest.mark.parametrize("how", [_cancel, _forget])
+async def test_what_is_given_back_is_free_again(
+    booker: Booker, how: Callable[[Site, UUID], Awaitable[None]]
+) -> None:
+    """Whoever gives time back: it is heard, and read again."""
+    run = (await booker.book(await booker.task(), HOUR)).runs[0].run
+    async with listening(booker.site) as ear:
+        assert await booker.free(WINDOW) == BEHIND
+        await how(booker.site, run)
+        await ear.hears("freed")
+        assert await booker.free(WINDOW) == [WINDOW]
+
+
+async def test_what_is_set_aside_and_comes_back_is_heard(booker: Booker) -> None:
+    """A long run gives way to a short one: the rest is free, until it comes back."""
+    long = await booker.task(1, duration=2 * DURATION)
+    await booker.book(long, HOUR)
+    task, exchange = await booker.task(2), uuid4()
+    async with listening(booker.site) as ear:
+        assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
+        await booker.hold(hold_request(task, [HOUR], displacing=True), exchange)
+        await ear.hears("changed")
+        assert await booker.free(WINDOW) == BEHIND
+        await booker.site.node.time_line.release(exchange, task.task)
+        await ear.hears("changed")
+        assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
+
+
+async def test_another_priority_is_heard(booker: Booker) -> None:
+    """What got a higher priority gives way no longer."""
+    low = await booker.task(1)
+    await booker.book(low, HOUR)
+    async with listening(booker.site) as ear:
+        assert await booker.displacing(WINDOW, priority=5) == [WINDOW]
+        async with booker.site.database.transaction() as connection:
+            await changes.reprioritise(connection, low.task, 7, HOUR)
+        await ear.hears("changed")
+        assert await booker.displacing(WINDOW, priority=5) == BEHIND
+
+
+async def test_what_begins_soon_gives_way_no_longer(booker: Booker) -> None:
+    """As time goes on a run of lower priority comes too close to be displaced, unheard of."""
+    run = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    clock, margin = booker.world.clock, booker.site.node.settings.start_margin
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    clock.move_to(HOUR - margin)
+    assert await booker.displacing(WINDOW, priority=5) == [WINDOW]
+    clock.advance(1)
+    assert await booker.displacing(WINDOW, priority=5) == BEHIND
+    clock.move_to(HOUR - margin)
+    async with booker.site.database.transaction() as connection:
+        assert await runs.begin(connection, run, clock.now())
+    assert await booker.displacing(WINDOW, priority=5) == BEHIND
+
+
+async def test_nothing_is_refused_from_memory_alone(booker: Booker) -> None:
+    """A notification was lost: what seems full is looked up, and found free."""
+    run = (await booker.book(await booker.task(), HOUR)).runs[0].run
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    window = (HOUR, HOUR + DURATION)
+    assert await booker.free(window) == []
+    await booker.site.node.ending.cancel_run(run)
+    assert await booker.free(window) == [window]
+
+
+async def test_a_refused_hold_corrects_the_memory(booker: Booker) -> None:
+    """A notification was lost: what was offered in vain is not offered again."""
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    assert await booker.free(WINDOW) == [WINDOW]
+    await elsewhere(booker).book(await booker.task(), HOUR)
+    assert await booker.free(WINDOW) == [WINDOW]
+    assert not (await booker.hold(hold_request(await booker.task(), [HOUR]))).held
+    assert await booker.free(WINDOW) == BEHIND
+
+
+async def test_who_hears_nothing_keeps_nothing(booker: Booker, reads: list[Sequence[Span]]) -> None:
+    """When the connection that listens is lost, every proposal is read again, until it is back."""
+    async with listening(booker.site) as ear:
+        await booker.free(WINDOW)
+        await booker.site.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        )
+        await ear.hears("deaf")
+        await elsewhere(booker).book(await booker.task(), HOUR)
+        assert await booker.free(WINDOW) == await booker.free(WINDOW) == BEHIND
+        assert len(reads) == 3
+        booker.world.clock.advance(times.SECOND)
+        await ear.hears("wake")
+        assert await booker.free(WINDOW) == await booker.free(WINDOW) == BEHIND
+    assert len(reads) == 4
+
+
+async def test_a_hold_that_comes_twice_takes_its_time_once(booker: Booker) -> None:
+    """The answer of a hold that was released meanwhile is told again; its time stays free."""
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    task, exchange = await booker.task(), uuid4()
+    request = hold_request(task, [HOUR, HOUR + 2 * DURATION])
+    await booker.hold(request, exchange)
+    await booker.site.node.time_line.commit(exchange, commit_request(request, keep=1))
+    assert await booker.free(WINDOW)
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    assert await booker.free(WINDOW) == BEHIND
+    await booker.hold(request, exchange)
+    assert await booker.free(WINDOW) == BEHIND

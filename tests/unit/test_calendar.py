@@ -1,0 +1,207 @@
+"""The calendar, against a database that it hears of late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.model import times
+from node.model.calendar import KEPT_FOR, PIECE, Calendar
+from node.model.classes import SchedulingClass
+from node.model.spans import Span, intersect, normalise
+from node.model.timeline import Occupied
+
+NOW = times.parse_instant("2026-12-01T00:00:00Z")
+CLASSES = (SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL)
+Run = tuple[SchedulingClass, int, Span]
+
+patient = settings(deadline=None, max_examples=100)
+
+
+def span(start: int, length: int) -> Span:
+    """A span some thirds of a piece from now, so that some lie within one piece and some do not."""
+    return NOW + start * PIECE // 3, NOW + (start + length) * PIECE // 3
+
+
+SPANS = st.builds(span, st.integers(0, 8), st.integers(1, 5))
+RUNS = st.tuples(st.sampled_from(CLASSES), st.integers(0, 1), SPANS)
+
+
+@dataclass
+class Bench:
+    """A table of runs, and a calendar of it whose notifications are delivered when they are."""
+
+    calendar: Calendar = field(default_factory=Calendar)
+    runs: list[Run] = field(default_factory=list)
+    under_way: list[tuple[str, Run]] = field(default_factory=list)
+
+    def book(self, run: Run) -> None:
+        """Somebody books a run."""
+        self.runs.append(run)
+        self.under_way.append(("taken", run))
+
+    def drop(self, index: int) -> None:
+        """Somebody drops one."""
+        if self.runs:
+            self.under_way.append(("freed", self.runs.pop(index % len(self.runs))))
+
+    def deliver(self, most: int) -> None:
+        """So many notifications arrive."""
+        for kind, (scheduling_class, priority, taken) in self.under_way[:most]:
+            if kind == "taken":
+                self.calendar.take(scheduling_class, priority, [taken])
+            else:
+                self.calendar.give_back(taken)
+        del self.under_way[:most]
+
+    def stored(self, asked: list[Span]) -> list[Occupied]:
+        """What the query ``occupied`` says."""
+        return [
+            Occupied(scheduling_class, priority, fixed=False, spans=[taken])
+            for scheduling_class, priority, taken in self.runs
+            if intersect([taken], normalise(asked))
+        ]
+
+    def kept(self, asked: list[Span]) -> dict[object, list[Span]]:
+        """By kind what the calendar says, within these spans."""
+        return _by_kind(self.calendar.occupied(asked), asked)
+
+
+def _by_kind(occupied: list[Occupied], asked: list[Span]) -> dict[object, list[Span]]:
+    found: dict[object, list[Span]] = {}
+    for each in occupied:
+        found.setdefault((each.scheduling_class, each.priority), []).extend(each.spans)
+    within = {kind: intersect(normalise(spans), normalise(asked)) for kind, spans in found.items()}
+    return {kind: spans for kind, spans in within.items() if spans}
+
+
+Act = tuple[str, Any]
+
+
+def act(bench: Bench, acts: Sequence[Act]) -> None:
+    """Do these things."""
+    for name, argument in acts:
+        getattr(bench, name)(argument)
+
+
+def read(bench: Bench, asked: list[Span], meanwhile: Sequence[Act] = ()) -> None:
+    """Ask; the database answers as of now, and then this happens before the answer arrives."""
+    missing = bench.calendar.missing(asked, NOW)
+    found = bench.stored(missing)
+    act(bench, meanwhile)
+    bench.calendar.read(missing, found, NOW)
+    bench.calendar.caught_up()
+
+
+def missing(calendar: Calendar, asked: list[Span], now: int) -> list[Span]:
+    """What would have to be read."""
+    found = calendar.missing(asked, now)
+    calendar.caught_up()
+    return found
+
+
+CHANGES = st.one_of(
+    st.tuples(st.just("book"), RUNS),
+    st.tuples(st.just("drop"), st.integers(0, 20)),
+    st.tuples(st.just("deliver"), st.sampled_from([1, 2, 100])),
+)
+ASKED = st.lists(SPANS, min_size=1, max_size=3)
+LIVES = st.lists(st.tuples(ASKED, st.lists(CHANGES, max_size=4), st.lists(CHANGES, max_size=4)))
+
+
+@patient
+@given(LIVES, ASKED)
+def test_who_has_heard_everything_knows_everything(
+    life: list[tuple[list[Span], list[Act], list[Act]]], asked: list[Span]
+) -> None:
+    """Whatever happens, also while it is being read: once all is delivered, it is as it is."""
+    bench = Bench()
+    for question, meanwhile, afterwards in life:
+        read(bench, question, meanwhile)
+        act(bench, afterwards)
+    bench.deliver(len(bench.under_way))
+    read(bench, asked)
+    assert bench.kept(asked) == _by_kind(bench.stored(asked), asked)
+
+
+EXCLUSIVE: Run = (SchedulingClass.EXCLUSIVE, 0, (NOW, NOW + PIECE // 2))
+
+
+def test_what_is_booked_while_it_is_read_counts() -> None:
+    """The database answered before it was booked, and it was heard of before the answer came."""
+    bench, asked = Bench(), [(NOW, NOW + PIECE)]
+    read(bench, asked, [("book", EXCLUSIVE), ("deliver", 1)])
+    assert bench.kept(asked) == _by_kind(bench.stored(asked), asked) != {}
+
+
+def test_what_is_given_back_while_it_is_read_is_not_kept() -> None:
+    """The database answered before it was dropped, and it was heard of before the answer came."""
+    bench, asked = Bench(runs=[EXCLUSIVE]), [(NOW, NOW + PIECE)]
+    read(bench, asked, [("drop", 0), ("deliver", 1)])
+    assert missing(bench.calendar, asked, NOW) == asked
+
+
+@patient
+@given(st.lists(RUNS, max_size=10), ASKED, RUNS)
+def test_what_was_booked_is_known_at_once(before: list[Run], asked: list[Span], run: Run) -> None:
+    """Nothing is read for it, and to hear of it again changes nothing."""
+    bench = Bench(runs=before)
+    read(bench, asked)
+    scheduling_class, priority, taken = run
+    bench.book(run)
+    bench.calendar.take(scheduling_class, priority, [taken])
+    at_once = bench.kept(asked)
+    assert missing(bench.calendar, asked, NOW) == []
+    bench.deliver(1)
+    assert bench.kept(asked) == at_once == _by_kind(bench.stored(asked), asked)
+
+
+def test_only_what_is_not_known_is_read() -> None:
+    """What was read is not missing; where time was given back, its pieces are."""
+    calendar = Calendar()
+    whole = (NOW, NOW + 10 * PIECE)
+    assert missing(calendar, [whole], NOW) == [whole]
+    calendar.read([whole], [], NOW)
+    calendar.caught_up()
+    assert missing(calendar, [whole], NOW) == []
+    calendar.give_back((NOW + PIECE + 1, NOW + PIECE + 2))
+    later = (NOW + 9 * PIECE, NOW + 12 * PIECE)
+    assert missing(calendar, [whole, later], NOW) == [
+        (NOW + PIECE, NOW + 2 * PIECE),
+        (NOW + 10 * PIECE, NOW + 12 * PIECE),
+    ]
+
+
+def test_everything_can_be_forgotten() -> None:
+    """Cleared, and when it is too old or comes from the future, it is read again."""
+    calendar = Calendar()
+    whole = [(NOW, NOW + 3 * PIECE)]
+    for forget, asked_at in (
+        (calendar.clear, NOW),
+        (lambda: None, NOW + KEPT_FOR),
+        (lambda: None, NOW - 1),
+    ):
+        calendar.read(calendar.missing(whole, NOW), [], NOW)
+        calendar.caught_up()
+        assert missing(calendar, whole, NOW + KEPT_FOR - 1) == []
+        forget()
+        assert missing(calendar, whole, asked_at) == whole
+
+
+def test_many_runs_of_one_time_are_kept_once() -> None:
+    """However often the same time is taken, it does not pile up."""
+    calendar = Calendar()
+    calendar.read(calendar.missing([(NOW, NOW + PIECE)], NOW), [], NOW)
+    for _ in range(1000):
+        calendar.take(SchedulingClass.NORMAL, 0, [(NOW, NOW + 1), (NOW + 2, NOW + 3)])
+    [occupied] = calendar.occupied([(NOW, NOW + 1)])
+    assert len(occupied.spans) < 8
+
+
+def test_an_empty_span_touches_nothing() -> None:
+    """A window that ends before it starts needs nothing to be read."""
+    assert Calendar().missing([(NOW + 5, NOW), (NOW, NOW)], NOW) == []
