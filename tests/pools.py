@@ -1,140 +1,100 @@
-"""Worlds with a pool: some nodes with attributes, and a lead that gives the seats of pool tasks."""
+"""Pools for tests of the policies: small views, and a driver that finds whatever time is free."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
-from lead.episodes import Episodes, SeatPowers
-from lead.planning.agenda import Limits
+from lead.policy.asking import Ask, Outcome
+from lead.policy.episode import Episode
+from lead.policy.placing import place
+from lead.policy.sets import PolicySet
+from lead.policy.timetable import booked, timetable_for
+from lead.policy.view import Campaign, Candidate, Node, Pool, PostedRun, View
 from node.model import times
-from node.model.wire.pools import PoolDocument
-from node.model.wire.tasks import TaskDocument, TaskPatch
-from tests.clocks import START
-from tests.worlds import Site, World
+from node.model.spans import Span, subtract
+
+NOW = 500_000 * times.HOUR
+"""On the hour, so that the hour in progress is a whole one."""
 
 
-def episodes_of(site: Site) -> Episodes:
-    """The loop that gives the seats of the pool tasks of a site; not started."""
-    node, settings = site.node, site.node.settings
-    return Episodes(
-        database=node.database,
-        clock=site.clock,
-        limits=Limits(settings.horizon, settings.start_margin, settings.batch),
-        clock_limit=settings.clock_limit,
-        powers=SeatPowers(
-            known=node.directory.known,
-            wanted_of=node.seating.wanted,
-            participant_of=site._participant,
-            seat_task=node.admission.seat_task,
-            take_back=node.ending.take_back,
-        ),
-        rng=random.Random(1),
+def nodes_of(count: int, **figures: Any) -> dict[str, Node]:
+    """Nodes n0, n1, …, two to a site."""
+    return {
+        f"n{number}": Node(f"n{number}", {"site": f"s{number // 2}"}, **figures)
+        for number in range(count)
+    }
+
+
+def view_of(
+    nodes: Mapping[str, Node],
+    campaigns: Sequence[Campaign],
+    candidates: Sequence[Candidate],
+    **others: Any,
+) -> View:
+    """A view of all these nodes as one pool."""
+    return View(
+        now=NOW,
+        horizon=times.DAY,
+        pool=Pool("pool", tuple(nodes)),
+        nodes=nodes,
+        campaigns={campaign.name: campaign for campaign in campaigns},
+        candidates=candidates,
+        **{"workers": 10_000, **others},
     )
+
+
+def due(task: str, campaign: str, nodes: Mapping[str, Node], **figures: Any) -> Candidate:
+    """A task of ten minutes that is due now and may be moved within the hour."""
+    usual = {"next_run_at": NOW, "duration": 10 * times.MINUTE, "slip": 50 * times.MINUTE}
+    usual["waits_since"] = NOW
+    return Candidate(task, campaign, nodes=tuple(nodes), **{**usual, **figures})
 
 
 @dataclass
-class Pooled:
-    """A lead that is in no pool, and the nodes n1, n2, … of its pool ``europe``."""
+class Driver:
+    """Answers an episode out of a timetable of its own; pass 2 is not tried."""
 
-    world: World
-    lead: Site
-    nodes: list[Site]
-    episodes: Episodes
+    view: View
+    asks: list[Ask] = field(default_factory=list)
+    runs: list[PostedRun] = field(default_factory=list)
+    has_time: Callable[[Ask], bool] = lambda _: True
 
-    async def seat(self) -> None:
-        """Give what is to be given, plan it, and deliver the decisions."""
-        await self.episodes.run_once()
-        await self.lead.plan()
-        await self.world.settle()
+    def drive(self, policy: PolicySet, rng: random.Random | None = None) -> Outcome:
+        """The whole episode."""
+        episode = Episode(self.view, policy, rng or random.Random(1))
+        self.runs = list(self.view.runs)
+        while (ask := episode.next()) is not None:
+            self.asks.append(ask)
+            starts = place(ask, self._free(ask)) if self.has_time(ask) else {}
+            if not starts:
+                episode.refused(ask, ask.nodes)
+                continue
+            run = self._run(ask, starts)
+            self.runs.append(run)
+            episode.placed(ask, run)
+        assert not episode.open
+        return episode.outcome()
 
-    async def changed(self) -> None:
-        """Pools, nodes or campaigns are others now; as after a notification."""
-        self.episodes._look_at = 0
-        await self.seat()
+    def _free(self, ask: Ask) -> dict[str, list[Span]]:
+        busy = timetable_for(ask.candidate, booked(self.runs), self.view.reservations)
+        always = [(self.view.now, self.view.now + self.view.horizon)]
+        return {name: subtract(always, list(busy[name])) for name in ask.nodes}
 
-    async def create(self, k: int, *, seat: bool = True, **options: Any) -> UUID:
-        """A pool task of idle runs; ``options``: request, schedule, length, kind, priority."""
-        document = idle(k, **options)
-        task, _ = await self.lead.node.admission.create(document, None)
-        if seat:
-            await self.seat()
-        return task
-
-    async def edit(self, task: UUID, **changes: Any) -> None:
-        """Edit a pool task."""
-        await self.lead.node.changing.edit(task, TaskPatch.model_validate(changes))
-
-    async def seats(self, task: UUID) -> dict[int, dict[int, str]]:
-        """By term (hours since the world began), then number: who sits there."""
-        rows = await self.lead.rows(
-            "SELECT term, place, name FROM seat INNER JOIN node ON node = identity "
-            "WHERE pool_task = $1 AND lost_at IS NULL ORDER BY term, place",
-            task,
+    def _run(self, ask: Ask, starts: Mapping[str, int]) -> PostedRun:
+        candidate, start = ask.candidate, min(starts.values())
+        end = max(starts.values()) + candidate.duration
+        number = f"r{len(self.runs)}"
+        return PostedRun(
+            number,
+            candidate.task,
+            candidate.campaign,
+            tuple(starts),
+            start,
+            end,
+            candidate.scheduling_class,
+            candidate.priority,
+            needs=candidate.needs,
         )
-        found: dict[int, dict[int, str]] = {}
-        for term, number, name in rows:
-            found.setdefault((term - START) // times.HOUR, {})[number] = name
-        return found
-
-    async def told(self, task: UUID) -> list[tuple[str, str]]:
-        """Outcome and sentence of what was decided on a task."""
-        rows = await self.lead.rows(
-            "SELECT outcome, sentence FROM decision WHERE task_id = $1 ORDER BY id", task
-        )
-        return [(row[0], row[1]) for row in rows]
-
-    async def states(self, site: Site, task: UUID) -> Counter[str]:
-        """The states of the runs of the seats of a pool task, as its lead sees them."""
-        parts = await self.lead.rows("SELECT id FROM task WHERE parent = $1", task)
-        rows = await site.rows(
-            "SELECT state FROM run_known WHERE task_id = ANY($1::uuid [])", [p[0] for p in parts]
-        )
-        return Counter(row[0] for row in rows)
-
-
-def idle(
-    k: int,
-    *,
-    request: Mapping[str, Any] | None = None,
-    schedule: Mapping[str, Any] | None = None,
-    length: str = "PT1M",
-    kind: str = "exclusive",
-    priority: int = 0,
-    campaign: str | None = None,
-) -> TaskDocument:
-    """A document: hourly idle runs on ``k`` nodes of the pool ``europe``, unless said otherwise."""
-    return TaskDocument.model_validate(
-        {
-            "test": {"type": "idle", "spec": {"duration": length, "class": kind}},
-            "participants": {"pool": "europe", "k": k, **(request or {})},
-            "schedule": {"repeat": "PT1H", "slip": "PT5M", **(schedule or {})},
-            "priority": priority,
-            "campaign": campaign,
-        }
-    )
-
-
-async def pooled(world: World, attributes: Sequence[Mapping[str, Any]], **options: Any) -> Pooled:
-    """A lead, a node for each of these attributes, and a pool of them with these ``options``."""
-    lead = await world.site("lead")
-    nodes = [
-        await world.site(f"n{number}", attributes={"in": "europe", **each})
-        for number, each in enumerate(attributes, 1)
-    ]
-    await known_as_they_are(world)
-    document = {"name": "europe", "match": {"in": "europe"}, **options}
-    await lead.node.pools.create(PoolDocument.model_validate(document))
-    return Pooled(world, lead, nodes, episodes_of(lead))
-
-
-async def known_as_they_are(world: World) -> None:
-    """What nodes say of themselves is known to all."""
-    for site in world.sites:
-        async with site.database.transaction() as connection:
-            await site.node.own_card.write(connection)
-    await world._make_known()

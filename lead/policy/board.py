@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 
 from lead.policy.seats import Stake
-from lead.policy.timetable import booked
+from lead.policy.timetable import booked, has_gap
 from lead.policy.view import (
     BUCKET,
     SUSPENDED,
@@ -191,6 +191,29 @@ class Board:
     def booked(self) -> dict[SchedulingClass, dict[str, list[Span]]]:
         """By class, when nodes are busy with runs in its way."""
         return booked(chain(self.view.runs, self.placed))
+
+    def has_room(self, candidate: Candidate, name: str) -> bool:
+        """Whether a node has time for a candidate, as far as the lead knows."""
+        taken = self.booked[candidate.scheduling_class].get(name, ())
+        kept = [
+            (reservation.start, reservation.end)
+            for reservation in self._reserved.get(name, ())
+            if not reservation.admits(candidate)
+        ]
+        if kept:
+            taken = normalise([*taken, *kept])
+        if not taken:
+            return True
+        window = max(candidate.next_run_at, self.view.now), candidate.start_by + candidate.duration
+        return has_gap(taken, window, candidate.duration)
+
+    @cached_property
+    def _reserved(self) -> dict[str, list[Reservation]]:
+        found: dict[str, list[Reservation]] = {}
+        for reservation in self.view.reservations:
+            for name in reservation.nodes:
+                found.setdefault(name, []).append(reservation)
+        return found
 
     def place(self, run: PostedRun) -> None:
         """A run was posted."""

@@ -70,8 +70,8 @@ class Share(Protocol):
 class Selecting(Protocol):
     """Axis 3 in an episode."""
 
-    def rank(self, candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
-        """At least so many of these nodes, if there are, the best first."""
+    def rank(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Those of these nodes that will do, the best first."""
 
     def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
         """Those that are worth waiting for."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from lead.policy.asking import Ask, Displacing, Outcome, Round
 from lead.policy.board import Board
@@ -170,11 +171,21 @@ class Episode:
             return [], [*(no for no in noes if no is not None), *kept.values()]
         if candidate.named:
             return usable, []
+        ranked = self._selecting.rank(candidate, usable)
         most = candidate.k + candidate.spare
-        if not candidate.spread:
-            return self._selecting.rank(candidate, usable, most)[:most], []
-        ranked = self._selecting.rank(candidate, usable, len(usable))
-        return _spread(candidate, ranked, most)
+        if candidate.spread:
+            return _spread(candidate, list(self._with_room_first(candidate, ranked)), most)
+        return list(islice(self._with_room_first(candidate, ranked), most)), []
+
+    def _with_room_first(self, candidate: Candidate, ranked: Sequence[Node]) -> Iterator[Node]:
+        """Those that have time as far as the lead knows; others have if something gives way."""
+        full: list[Node] = []
+        for node in ranked:
+            if self._board.has_room(candidate, node.name):
+                yield node
+            else:
+                full.append(node)
+        yield from full
 
     def _avoid(self, candidate: Candidate, names: Sequence[str]) -> dict[str, list[Span]]:
         found: dict[str, list[Span]] = {}

@@ -16,7 +16,6 @@ from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share,
 from lead.policy.feasible import availability, deferral
 from lead.policy.order.weighted import Weights
 from lead.policy.preempt.score import Urgency
-from lead.policy.select.linear_function import parse
 from node.model import times
 
 
@@ -122,8 +121,8 @@ SETS: Final[dict[str, PolicySet]] = {
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
     "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE)),
     "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
-    "maui-backfill": replace(_ORDERED, fill=fill.Protected()),
-    "maui-nodes": replace(_ORDERED, select=select.ByFunction(parse("speed - load - 0.1*booked"))),
+    "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
+    "maui-nodes": replace(_ORDERED, select=select.ByFunction()),
     "maui-availability": replace(
         _ORDERED, feasible=feasible.Judged(counted=availability.Counted.COMBINED)
     ),

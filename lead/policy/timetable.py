@@ -79,6 +79,17 @@ def free_for(timetable: Timetable, at: int) -> dict[str, int | None]:
     return found
 
 
+def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
+    """Whether a busy node is free for so long somewhere in a window."""
+    start, end = window
+    for begin, stop in _gaps(spans, start):
+        if begin + duration > end:
+            return False
+        if stop is None or stop - begin >= duration:
+            return True
+    return False
+
+
 def free_from(timetable: Timetable, now: int) -> dict[str, int]:
     """When each node is free first, from now on."""
     return {name: next(_gaps(spans, now))[0] for name, spans in timetable.items()}

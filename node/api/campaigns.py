@@ -40,19 +40,19 @@ async def list_(request: web.Request) -> web.StreamResponse:
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
     reading.only(request)
-    return replies.one(await _fetch(request.app[NODE], request.match_info["name"]))
+    return replies.one(await _fetch(request.app[NODE], reading.name(request, "campaign")))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the campaign with the changes."""
-    node, name = request.app[NODE], request.match_info["name"]
+    node, name = request.app[NODE], reading.name(request, "campaign")
     await node.campaigns.edit(name, reading.document(request, CampaignPatch))
     return replies.one(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: away with a campaign that nothing hangs on."""
-    await request.app[NODE].campaigns.remove(request.match_info["name"])
+    await request.app[NODE].campaigns.remove(reading.name(request, "campaign"))
     return web.Response(status=204)
 
 
@@ -63,7 +63,7 @@ async def usage(request: web.Request) -> web.StreamResponse:
 
 async def usage_of(request: web.Request) -> web.StreamResponse:
     """GET: what one campaign was charged, hour by hour."""
-    name = request.match_info["name"]
+    name = reading.name(request, "campaign")
     await _fetch(request.app[NODE], name)
     return await _hours(request, name)
 

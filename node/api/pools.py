@@ -48,19 +48,19 @@ async def show(request: web.Request) -> web.StreamResponse:
     """GET: one pool."""
     node = request.app[NODE]
     reading.only(request)
-    return replies.one(_document(node, await node.pools.one(request.match_info["name"])))
+    return replies.one(_document(node, await node.pools.one(reading.name(request, "pool"))))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the pool with the changes, from now on."""
-    node, name = request.app[NODE], request.match_info["name"]
+    node, name = request.app[NODE], reading.name(request, "pool")
     await node.pools.edit(name, reading.document(request, PoolPatch))
     return replies.one(_document(node, await node.pools.one(name)))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a pool; its nodes stay."""
-    await request.app[NODE].pools.remove(request.match_info["name"])
+    await request.app[NODE].pools.remove(reading.name(request, "pool"))
     return web.Response(status=204)
 
 

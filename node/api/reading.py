@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -23,6 +24,7 @@ WAIT_MAX_S = 300.0
 PAGE = 50
 PAGE_MAX = 500
 _DIGITS = 9
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 def document(request: web.Request, kind: type[T]) -> T:
@@ -88,6 +90,15 @@ def identifier(request: web.Request, name: str = "id") -> UUID:
     except ValueError:
         msg = f"{text!r} is not an id; ids are UUIDs, and lists can be searched with ?prefix="
         raise NotFound(msg) from None
+
+
+def name(request: web.Request, what: str) -> str:
+    """A name in the path; what cannot be one names nothing."""
+    text = request.match_info["name"]
+    if _NAME.fullmatch(text) is None:
+        msg = f"there is no {what} {text!r}: names are small letters, digits and '-'"
+        raise NotFound(msg)
+    return text
 
 
 def instant(request: web.Request, name: str) -> int | None:
@@ -194,7 +205,8 @@ def named_cursor(request: web.Request) -> tuple[int, str] | None:
     if text is None:
         return None
     at, _, name = text.partition("_")
-    if not at[:20].isdecimal() or int(at[:20]) >= times.LATEST or not name:
+    known = at.isascii() and at[:20].isdecimal() and _NAME.fullmatch(name)
+    if not known or int(at[:20]) >= times.LATEST:
         raise _query_fault("cursor", "is not one that a list has returned as next")
     return int(at[:20]), name
 

@@ -104,7 +104,7 @@ def _candidate(number: int, matches: list[tuple[str, ...]], rng: random.Random) 
         task=f"t{number}",
         campaign=f"c{rng.randrange(PARENTS, CAMPAIGNS)}",
         next_run_at=due,
-        duration=rng.choice([10, 30, 60, 600]) * times.SECOND,
+        duration=rng.choice([60, 600, 1200, 1800]) * times.SECOND,
         nodes=rng.choice(matches),
         slip=rng.choice([0, 60, 900]) * times.SECOND,
         added_at=number,
@@ -151,7 +151,7 @@ def drive(view: View, policy: PolicySet) -> Outcome:
     while (ask := episode.next()) is not None:
         number += 1
         window = ask.candidate.next_run_at, ask.candidate.start_by + ask.candidate.duration
-        starts = place(ask, dict.fromkeys(ask.nodes, [window]))
+        starts = place(ask, {name: [window] for name in ask.nodes})
         if number % NO_TIME_EVERY == 0 or not starts:
             episode.refused(ask, ask.nodes[:1])
             continue

@@ -140,6 +140,7 @@ class Fleet:
                     "TRUNCATE task, negotiation, decision, outbox, charge, charge_hour CASCADE"
                 )
                 await connection.execute("VACUUM ANALYZE")
+                await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
 
 
 def _command(entry: str, plan: NodePlan) -> list[str]:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import pytest
 
-from node.lookout import Lookout
 from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
@@ -172,13 +171,12 @@ async def test_others_learn_what_a_node_says(
     ):
         await know(a.node, b)
         await b.own_card.set({"country": "DE"})
-        lookout = Lookout(a.node.database, clock, a.node.directory, a.node.peers)
-        await lookout.run_once()
+        await a.node.lookout.run_once()
         _, page = await a.ask("GET", "/v1/nodes")
         [other] = [node for node in page["items"] if node["name"] == "b"]
         assert other["attributes"]["country"] == "DE"
         await b.own_card.set({"country": None})
-        await lookout.run_once()
+        await a.node.lookout.run_once()
         await a.node.directory.refresh()
         found = a.node.directory.find("b")
         assert found is not None

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from node.model.errors import InvalidDocument
 from node.model.wire.tasks import TaskDocument
-from tests.pools import Pooled, idle, known_as_they_are, pooled
+from tests.pooled import Pooled, idle, known_as_they_are, pooled
 from tests.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP

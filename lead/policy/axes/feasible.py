@@ -67,6 +67,7 @@ class Judge:
         state, now = board.view.state, board.view.now
         self._deferrals = dict(state.deferrals)
         self._backoffs = dict(state.backoffs)
+        self._taken: tuple[Candidate, dict[str, dict[str, int]]] | None = None
         self._shunned: set[tuple[str, str]] = set()
         if rules.alone:
             alone = ((key, it) for key, it in state.backoffs.items() if now < it.until)
@@ -137,12 +138,9 @@ class Judge:
         return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
 
     def _too_little(self, candidate: Candidate, node: Node) -> No | None:
-        taken: dict[str, int] = {}
-        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
-        for run in self._board.overlapping(span):
-            if node.name in run.nodes:
-                for resource, amount in run.needs.items():
-                    taken[resource] = taken.get(resource, 0) + amount
+        if self._taken is None or self._taken[0] is not candidate:
+            self._taken = candidate, self._taken_beside(candidate)
+        taken = self._taken[1].get(node.name, {})
         room = {
             name: availability.available(
                 has, taken.get(name, 0), round(has * node.load), self._rules.counted
@@ -150,6 +148,17 @@ class Judge:
             for name, has in node.resources.items()
         }
         return availability.fits({node.name: availability.seats_on(room, candidate.needs)}, 1)
+
+    def _taken_beside(self, candidate: Candidate) -> dict[str, dict[str, int]]:
+        """By node, what is taken of each resource at the candidate's ideal time."""
+        found: dict[str, dict[str, int]] = {}
+        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        for run in self._board.overlapping(span):
+            for resource, amount in run.needs.items():
+                for name in run.nodes:
+                    of_node = found.setdefault(name, {})
+                    of_node[resource] = of_node.get(resource, 0) + amount
+        return found
 
     def answered(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ from lead.policy.select import (
 from lead.policy.timetable import free_for, timetable_for
 from lead.policy.view import Candidate, Node
 
-Ranking = Callable[[Candidate, Sequence[Node], int], Sequence[Node]]
+Ranking = Callable[[Candidate, Sequence[Node]], Sequence[Node]]
 
 
 class Ranked:
@@ -42,8 +42,8 @@ class LeastLoaded:
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
-            return least_loaded.rank(nodes, _booked(board, candidate), most)
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            return least_loaded.rank(nodes, _booked(board, candidate))
 
         return Ranked(rank)
 
@@ -71,12 +71,12 @@ class Affine:
         self._board = board
         self._least_loaded = least_loaded
 
-    def rank(self, candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
+    def rank(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
         """The highest affinity first."""
         state = self._board.view.state
         booked = _booked(self._board, candidate) if self._least_loaded else {}
         score: Callable[[Node], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
-        return affinity.rank(nodes, score, most, booked)
+        return affinity.rank(nodes, score, booked)
 
     def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
         """Those that measured the target before."""
@@ -91,8 +91,7 @@ class LastAvailable:
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
-            del most
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             known = {node.name: node for node in nodes}
             kept = [*board.view.reservations, *board.slots]
             busy = timetable_for(candidate, board.booked, kept)
@@ -113,13 +112,16 @@ class Poorest:
         """For one episode."""
         del board
 
-        def rank(candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
-            del most
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             known = {node.name: node for node in nodes}
             configured = {node.name: node.resources for node in nodes}
             return [known[name] for name in poorest.rank(configured, candidate.needs)]
 
         return Ranked(rank)
+
+
+def _clean() -> linear_function.Linear:
+    return linear_function.parse("speed - load - 0.1*booked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,12 @@ class ByFunction:
     each counted resource by its name.
     """
 
-    function: linear_function.Linear
+    function: linear_function.Linear = field(default_factory=_clean)
 
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
-            del most
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             known = {node.name: node for node in nodes}
             booked = _booked(board, candidate)
             figures: dict[str, Mapping[str, Fraction | float]] = {
@@ -183,16 +184,17 @@ class Laid:
         """For one episode."""
         used: dict[str, int] = {}
 
-        def rank(candidate: Candidate, nodes: Sequence[Node], most: int) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             booked = _booked(board, candidate)
             if self.way is Way.ROUND_ROBIN:
                 nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at, it.name))
             elif self.way is Way.PACK:
                 nodes = sorted(nodes, key=lambda it: (-booked.get(it.name, 0), it.name))
-            laid = _WAYS[self.way]({node.name: 1 for node in nodes}, min(most, len(nodes))) or {}
+            wanted = min(candidate.k, len(nodes))
+            laid = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}
             chosen = [node for node in nodes if laid.get(node.name)]
-            for node in chosen[: candidate.k]:
+            for node in chosen:
                 used[node.name] = used.get(node.name, 0) + 1
-            return chosen
+            return chosen + [node for node in nodes if not laid.get(node.name)]
 
         return Ranked(rank)

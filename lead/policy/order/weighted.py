@@ -21,7 +21,7 @@ target's value is ``max(0.0001, what is left) ** -2``, for waiting in minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -123,83 +123,120 @@ class Standing:
 
 def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
     """The tasks, highest priority first."""
+    sums = _compiled(weights)
     ranked = []
-    arrived = sorted(candidates, key=lambda it: it.added_at)
-    for candidate in arrived:
+    for candidate in sorted(candidates, key=lambda it: it.added_at):
         waited = waited_minutes(candidate, standing)
-        values = values_of(candidate, weights, standing, waited)
-        ranked.append((candidate.task, priority(values, weights), waited))
+        total = 0.0
+        for weight, cap, terms in sums:
+            found = 0.0
+            for term, term_weight, term_cap in terms:
+                value = term(candidate, standing, waited)
+                found += term_weight * (min(value, term_cap) if term_cap else value)
+            total += weight * (min(found, cap) if cap else found)
+        ranked.append((candidate.task, min(max(total, 0.0), PRIORITY_MAX), waited))
     return in_order(ranked)
+
+
+def _compiled(weights: Weights) -> list[_Sum]:
+    """The formula of :func:`weighed` with everything that weighs nothing left out."""
+    return [
+        (
+            weights.components.get(name, 1.0),
+            weights.component_caps.get(name),
+            [
+                (_TERMS[name][term], weight, weights.term_caps.get(name, {}).get(term))
+                for term, weight in terms.items()
+                if weight
+            ],
+        )
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    ]
 
 
 def waited_minutes(candidate: Candidate, standing: Standing) -> float:
     """How long a candidate has been waiting, as far as it counts."""
-    since = standing.state.eligible_since.get(candidate.task, candidate.waits_since)
-    return max(0, standing.now - max(since, candidate.waits_since)) / times.MINUTE
+    since = max(candidate.waits_since, standing.state.eligible_since.get(candidate.task, 0))
+    return max(0, standing.now - since) / times.MINUTE
 
 
 def values_of(
     candidate: Candidate, weights: Weights, standing: Standing, waited: float
 ) -> dict[str, dict[str, float]]:
-    """What speaks for a candidate, of those components that weigh anything."""
+    """What speaks for a candidate, term by term, of those components that weigh anything."""
     return {
-        name: _COMPONENTS[name](candidate, standing, waited)
-        for name in weights.terms
+        name: {term: _TERMS[name][term](candidate, standing, waited) for term in terms}
+        for name, terms in weights.terms.items()
         if weights.components.get(name, 1.0)
     }
 
 
-def _credential(candidate: Candidate, standing: Standing, _: float) -> dict[str, float]:
-    campaign = standing.campaigns[candidate.campaign]
-    parent = standing.campaigns.get(campaign.parent or "")
-    return {
-        "campaign": campaign.priority,
-        "parent": parent.priority if parent else 0.0,
-        "class": standing.classes.get(candidate.scheduling_class, 0.0),
-    }
+def _campaign(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.campaigns[candidate.campaign].priority
 
 
-def _fairshare(candidate: Candidate, standing: Standing, _: float) -> dict[str, float]:
-    parent = standing.campaigns[candidate.campaign].parent or ""
-    return {
-        "campaign": standing.fairshare.get(candidate.campaign, 0.0),
-        "parent": standing.fairshare.get(parent, 0.0),
-    }
+def _parent(candidate: Candidate, standing: Standing, _: float) -> float:
+    parent = standing.campaigns.get(standing.campaigns[candidate.campaign].parent or "")
+    return parent.priority if parent else 0.0
 
 
-def _size(candidate: Candidate, _: Standing, __: float) -> dict[str, float]:
-    minutes = candidate.duration / times.MINUTE
-    return {"nodes": candidate.k, "duration": minutes, "seat_time": candidate.k * minutes}
+def _class(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.classes.get(candidate.scheduling_class, 0.0)
 
 
-def _service(candidate: Candidate, standing: Standing, waited: float) -> dict[str, float]:
-    return {
-        "waiting": waited,
-        "expansion": _expansion(candidate, standing, waited),
-        "bypass": standing.state.passes.get(candidate.task, 0),
-    }
+def _fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(candidate.campaign, 0.0)
 
 
-def _target(candidate: Candidate, standing: Standing, waited: float) -> dict[str, float]:
-    most = standing.targets.get("waiting")
-    left = (candidate.start_by - standing.now) / times.MINUTE if most is None else most - waited
-    aimed = standing.targets.get("expansion")
-    reached = _expansion(candidate, standing, waited)
-    return {
-        "waiting": urgency(left, 0),
-        "expansion": 0.0 if aimed is None else urgency(aimed, reached),
-    }
+def _parent_fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(standing.campaigns[candidate.campaign].parent or "", 0.0)
+
+
+def _nodes(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k
+
+
+def _duration(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.duration / times.MINUTE
+
+
+def _seat_time(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k * candidate.duration / times.MINUTE
+
+
+def _waiting(_: Candidate, __: Standing, waited: float) -> float:
+    return waited
 
 
 def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
-    minutes = candidate.duration / times.MINUTE
-    return expansion(waited, minutes, standing.duration_min / times.MINUTE)
+    return expansion(waited * times.MINUTE, candidate.duration, standing.duration_min)
 
 
-_COMPONENTS: Final = {
-    "credential": _credential,
-    "fairshare": _fairshare,
-    "size": _size,
-    "service": _service,
-    "target": _target,
+def _bypass(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.state.passes.get(candidate.task, 0)
+
+
+def _waiting_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+    most = standing.targets.get("waiting")
+    if most is not None:
+        return urgency(most, waited)
+    return urgency((candidate.start_by - standing.now) / times.MINUTE, 0)
+
+
+def _expansion_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+    aimed = standing.targets.get("expansion")
+    return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
+
+
+_Term = Callable[[Candidate, Standing, float], float]
+_Sum = tuple[float, float | None, list[tuple[_Term, float, float | None]]]
+_TERMS: Final[dict[str, dict[str, _Term]]] = {
+    "credential": {"campaign": _campaign, "parent": _parent, "class": _class},
+    "fairshare": {"campaign": _fairshare, "parent": _parent_fairshare},
+    "size": {"nodes": _nodes, "duration": _duration, "seat_time": _seat_time},
+    "service": {"waiting": _waiting, "expansion": _expansion, "bypass": _bypass},
+    "target": {"waiting": _waiting_target, "expansion": _expansion_target},
 }
+COMPONENTS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
+"""The terms that may be weighed, by component."""

@@ -9,7 +9,6 @@ for a node with affinity, others are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import nsmallest
 
 from lead.policy.view import Candidate, Node, State
 
@@ -33,17 +32,12 @@ def affinity(candidate: Candidate, node: Node, state: State) -> int:
 
 
 def rank(
-    nodes: Iterable[Node],
-    score: Callable[[Node], int],
-    most: int,
-    booked: Mapping[str, int] | None = None,
+    nodes: Iterable[Node], score: Callable[[Node], int], booked: Mapping[str, int] | None = None
 ) -> list[Node]:
-    """At most so many nodes, the best first; of equals the one on which less is booked, if told."""
+    """The best first; of equals the one on which less is booked, if that is told."""
     times = booked or {}
-    return nsmallest(
-        most,
-        nodes,
-        key=lambda node: (-score(node), times.get(node.name, 0), node.used_at, node.name),
+    return sorted(
+        nodes, key=lambda node: (-score(node), times.get(node.name, 0), node.used_at, node.name)
     )
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from heapq import nsmallest
 
 from lead.policy.view import Node
 
 
-def rank(
-    nodes: Iterable[Node], booked: Mapping[str, int] | None = None, most: int | None = None
-) -> list[Node]:
+def rank(nodes: Iterable[Node], booked: Mapping[str, int] | None = None) -> list[Node]:
     """The least booked, of these the least loaded first; then used least recently, then by name.
 
-    ``booked`` is the time that is booked on each (any unit); at most so many nodes are needed.
+    ``booked`` is the time that is booked on each, in any unit.
     """
     times = booked or {}
-    listed = list(nodes)
-    return nsmallest(
-        len(listed) if most is None else most,
-        listed,
-        key=lambda node: (times.get(node.name, 0), node.load, node.used_at, node.name),
+    return sorted(
+        nodes, key=lambda node: (times.get(node.name, 0), node.load, node.used_at, node.name)
     )

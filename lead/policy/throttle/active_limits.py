@@ -115,12 +115,13 @@ class UnderWay:
 
     def add(self, run: PostedRun) -> None:
         """One more run is booked."""
-        left = run.end - max(run.start, self._now)
+        whole, over = run.end - run.start, max(0, self._now - run.start)
         self._longest = max(self._longest, run.end - run.start)
         for name in self._lineage(run.campaign):
             insort(self._runs.setdefault(name, []), (run.start, run.end, len(run.nodes)))
-            self._time[name] = self._time.get(name, 0) + left
-            self._seat_time[name] = self._seat_time.get(name, 0) + left * len(run.nodes)
+            self._time[name] = self._time.get(name, 0) + outstanding([(1, whole)], over)
+            seat_time = outstanding([(len(run.nodes), whole)], over)
+            self._seat_time[name] = self._seat_time.get(name, 0) + seat_time
 
     def _lineage(self, campaign: str | None) -> Iterator[str]:
         while campaign is not None and campaign in self._campaigns:

@@ -9,15 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.order.weighted import (
+    COMPONENTS,
     PRIORITY_MAX,
     WAITING_ONLY,
     Standing,
     Weights,
     expansion,
+    in_order,
     order,
     priority,
     urgency,
     values_of,
+    waited_minutes,
     weighed,
 )
 from lead.policy.view import Campaign, Candidate, State
@@ -38,6 +41,11 @@ ALL = {
     "target": {"waiting": 1.0, "expansion": 1.0},
 }
 numbers = st.floats(-1e6, 1e6)
+
+
+def test_everything_offered_has_a_term() -> None:
+    """What an operator may weigh is just what is computed."""
+    assert {name: tuple(terms) for name, terms in ALL.items()} == COMPONENTS
 
 
 def test_what_speaks_for_a_task() -> None:
@@ -106,6 +114,40 @@ def test_by_default_who_has_waited_longest_is_first(since: list[tuple[int, int]]
     ]
     expected = sorted(due, key=lambda it: (it.waits_since, it.added_at, it.task))
     assert order(due, WAITING_ONLY, STANDING) == [it.task for it in expected]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["ops", "net"]), st.integers(0, 99), st.integers(1, 5)),
+        max_size=9,
+    ),
+    st.fixed_dictionaries(
+        {
+            name: st.fixed_dictionaries({term: st.integers(0, 3) for term in ALL[name]})
+            for name in ALL
+        }
+    ),
+    st.fixed_dictionaries({name: st.integers(0, 2) for name in ALL}),
+    st.fixed_dictionaries({name: st.integers(0, 40) for name in ALL}),
+)
+def test_the_order_is_the_one_of_the_priorities(
+    some: list[tuple[str, int, int]],
+    terms: dict[str, dict[str, int]],
+    components: dict[str, int],
+    caps: dict[str, int],
+) -> None:
+    """Ordering many at once agrees with the priority of each, term by term."""
+    weights = Weights(terms, components, {"service": {"waiting": 30}}, caps)
+    due = [
+        replace(DUE, task=f"t{at}", campaign=name, waits_since=NOW - minutes * times.MINUTE, k=k)
+        for at, (name, minutes, k) in enumerate(some)
+    ]
+    minutes = {it.task: waited_minutes(it, STANDING) for it in due}
+    found = {
+        it.task: priority(values_of(it, weights, STANDING, minutes[it.task]), weights) for it in due
+    }
+    expected = in_order([(it.task, found[it.task], minutes[it.task]) for it in due])
+    assert order(due, weights, STANDING) == expected
 
 
 def test_time_that_did_not_count_makes_nobody_older() -> None:
