@@ -121,7 +121,7 @@ class Pools:
             new = stored(document)
             if _settings(new) == _settings(known):
                 return
-            await self._check(connection, document)
+            await self._check(connection, document, anew=document.match != known.match)
             if not await pools.change(connection, new, self._clock.now(), known.revision):
                 raise Conflict(_changed(name, known.revision))
             await pools.notify(connection, name, "changed")
@@ -139,11 +139,15 @@ class Pools:
     def _facts(self) -> dict[str, Attributes]:
         return {known.name: facts(known) for known in self._directory.all}
 
-    async def _check(self, connection: Connection, document: PoolDocument) -> None:
+    async def _check(
+        self, connection: Connection, document: PoolDocument, *, anew: bool = True
+    ) -> None:
+        """``anew``: who belongs to it is said anew; nodes may have gone from one that is there."""
         policy = document.policy
         unfit = _by_name(policy.set, policy.overrides)
         unfit = unfit or self.judge(policy.set, policy.overrides)
-        found = (self._lead_fault(document), *unfit, self._nobody(document))
+        nobody = self._nobody(document) if anew else None
+        found = (self._lead_fault(document), *unfit, nobody)
         faults = [fault for fault in found if fault is not None]
         if faults:
             raise InvalidDocument(faults)
