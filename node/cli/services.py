@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
-from node.model.errors import HostError, ParleyError
+from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
@@ -217,10 +217,14 @@ async def _serving(node: Node) -> AsyncIterator[None]:
 
 
 def with_foresight(node: Node) -> None:
-    """Let the node say what would happen: the lead's part of it needs no worker, so also alone."""
+    """Let the node say what would happen: the lead's part of it needs no worker, so also alone.
+
+    The policies that a pool may be given are the lead's to judge, too.
+    """
     from lead.planning.agenda import Limits
     from lead.plans import Counsel, Foresight
 
+    node.pools.judge = _judge_policy
     settings = node.settings
     node.plans = Foresight(
         node.clock,
@@ -232,6 +236,17 @@ def with_foresight(node: Node) -> None:
             choose_tool=node.capabilities.agree,
         ),
     ).plan
+
+
+def _judge_policy(policy_set: str, overrides: Mapping[str, Any]) -> list[FieldFault]:
+    """What is wrong with the policies of a pool, by the fields of its document."""
+    from lead.policy.settings import configured
+
+    try:
+        configured(policy_set, overrides)
+    except InvalidDocument as error:
+        return [FieldFault(f"/policy{fault.pointer}", fault.detail) for fault in error.faults]
+    return []
 
 
 @contextlib.asynccontextmanager
