@@ -62,30 +62,37 @@ class SeatPowers:
     take_back: Callable[[UUID, str], Awaitable[None]]
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Within what the loop works; ``limits`` are those of the planning of every task."""
+
+    limits: Limits
+    clock_limit: int
+    poll_s: float = POLL_S
+
+
 class Episodes:
     """Gives seats."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
-        *,
         database: Database,
         clock: Clock,
-        limits: Limits,
-        clock_limit: int,
+        bounds: Bounds,
         powers: SeatPowers,
         rng: random.Random,
-        poll_s: float = POLL_S,
     ) -> None:
-        """``limits`` are those of the planning of every task."""
+        """Nothing is given before :meth:`run` or :meth:`run_once`."""
+        limits = bounds.limits
         self._database = database
         self._clock = clock
         self._limits = limits
         self._powers = powers
         self._rng = rng
-        self._poll_s = poll_s
+        self._poll_s = bounds.poll_s
         self._assignment = Assignment(database, clock, limits.horizon, rng)
         self._caseload = Caseload(database, clock, limits)
-        self._round = Round(clock, clock_limit, powers.participant_of, powers.seat_task, rng)
+        self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
 
