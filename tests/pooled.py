@@ -48,7 +48,8 @@ class Pooled:
 
     async def seat(self) -> None:
         """Give what is to be given, plan it, and deliver the decisions."""
-        await self.episodes.run_once()
+        while not await self.episodes.run_once():
+            pass
         await self.lead.plan()
         await self.world.settle()
 
