@@ -66,6 +66,14 @@ class Pair:
             async with self.lead.database.connection() as connection:
                 await nodes.own_identity(connection)
 
+    async def attended(self) -> None:
+        """Wait until the lead knows the node's name and the node waits for its questions.
+
+        No time passes meanwhile: however slow this is, the poll has not ended.
+        """
+        mailbox = self.lead.mailboxes.of(self.far.card.identity)
+        await self.until(lambda: self.lead.directory.find("b") and mailbox.attended, 0)
+
     async def booked(self) -> list[Any]:
         """The runs that the node has."""
         async with self.far.database.connection() as connection:
@@ -115,7 +123,7 @@ async def test_a_key_is_enough(pair: Pair) -> None:
     await pair.lead.directory.refresh()
     assert pair.lead.directory.by_identity(pair.far.card.identity) == known
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         known = pair.lead.directory.by_identity(pair.far.card.identity)
         assert (known.name, known.url, known.address) == ("b", None, pair.far.card.address)
         assert known.seen_at is not None
@@ -163,7 +171,7 @@ async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
     outside.carry = by_own_node(outside, own)
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         far = outside.to(pair.far.card.identity, "b", None)
         assert (await far.decision(uuid4())).state == "aborted"
     foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
@@ -177,7 +185,7 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
     path = f"/v1/participant/exchanges/{uuid4()}"
     forged = Question(method="GET", path=path, headers={})
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         reply = await pair.lead.mailboxes.carry(pair.peer, forged)
     assert reply.status == 401
     assert "is not signed" in reply.body
@@ -191,7 +199,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
     task = await pair.task()
     request = hold_request(task, [HOUR])
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         original = pair.far.time_line.hold
 
         async def held(*asked: Any) -> HoldAnswer:
@@ -225,7 +233,7 @@ async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
         assert "a cannot be reached" in (pair.far.fetching.fault(identity) or "")
         pair.clock.advance(times.HOUR)
         pair.wire.turn(Mood.WELL)
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         await pair.until(lambda: pair.far.fetching.fault(identity) is None)
 
 
