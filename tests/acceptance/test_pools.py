@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -30,10 +31,10 @@ async def done(node: Outsider, *arguments: str) -> Json:
     return json.loads(said.out)
 
 
-async def _known(lead: Outsider, match: str, *members: Outsider) -> None:
+async def _known(lead: Outsider, pool: str, *members: Outsider) -> None:
     """Once just these nodes are known to be in a pool."""
     names = sorted(node.name for node in members)
-    await lead.until(f"/v1/pools/{match}", lambda pool: sorted(pool["nodes"]) == names, LEARNT_S)
+    await lead.until(f"/v1/pools/{pool}", lambda found: sorted(found["nodes"]) == names, LEARNT_S)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -43,9 +44,10 @@ async def pool(nodes: list[Outsider]) -> AsyncIterator[str]:
     await asyncio.gather(
         *(done(node, "node", "set", "in=story", f"site={node.name}") for node in nodes)
     )
-    await done(lead, "pool", "add", "story", "--match", "in=story", "--term", "1m")
-    await _known(lead, "story", *nodes)
-    yield "story"
+    name = f"story-{uuid4().hex[:8]}"
+    await done(lead, "pool", "add", name, "--match", "in=story", "--term", "1m")
+    await _known(lead, name, *nodes)
+    yield name
     for node in nodes:
         await done(node, "node", "unset", "in", "site")
 
@@ -85,7 +87,7 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
         terms[first].values()
     )
     shown = (await parley(lead, "task", "show", task["id"], "-o", "table")).out
-    assert "2 of story, at least 1, 1 per site" in shown
+    assert f"2 of {pool}, at least 1, 1 per site" in shown
     assert "2 of 2 seats from" in shown
     listed = await done(lead, "task", "list")
     assert task["id"] in {each["id"] for each in listed}
@@ -99,7 +101,7 @@ async def test_nodes_are_chosen_measure_leave_and_are_replaced(
     left = set(names) - {leaver.name}
     await lead.until(f"{path}/seats", lambda page: _to_come(page["items"]) == left, LEARNT_S)
     why = (await parley(lead, "explain", task["id"], "--all", "-o", "table")).out
-    assert f'({leaver.name}): {leaver.name}: its in is "elsewhere", and pool story asks for' in why
+    assert f'({leaver.name}): {leaver.name}: its in is "elsewhere", and pool {pool} asks for' in why
     assert other in why
 
     cancelled = await done(lead, "task", "cancel", task["id"])
@@ -120,7 +122,7 @@ async def test_policies_say_no_and_are_changed_while_it_runs(
     path = f"/v1/tasks/{task['id']}"
     await lead.until(path, lambda found: found["seats"]["reason"])
     why = (await parley(lead, "explain", task["id"], "-o", "table")).out
-    assert "by       maui-throttle, pool story" in why
+    assert f"by       maui-throttle, pool {pool}" in why
     assert "(throttle/" in why
     await done(lead, "pool", "set-policy", pool, "pscheduler")
     await lead.until(path, lambda found: found["seats"]["taken"] == 1)
@@ -133,7 +135,9 @@ async def test_too_much_is_refused_with_the_remedy(nodes: list[Outsider], pool: 
     lead = nodes[0]
     said = await parley(lead, "task", "create", *IDLE, "--pool", pool, "-k", "4")
     assert said.code == 2
-    assert "/participants/k: is more than pool story has: 3 nodes\n  ask for 3 at most" in said.err
+    assert (
+        f"/participants/k: is more than pool {pool} has: 3 nodes\n  ask for 3 at most" in said.err
+    )
     options = ("--pool", pool, "-k", "1", "--match", "site=moon")
     said = await parley(lead, "task", "create", *IDLE, *options)
     assert said.code == 2
