@@ -20,9 +20,12 @@ import aiohttp
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from node.accounts import Accounts
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
+from node.campaigns import Campaigns
 from node.capabilities import Capabilities
+from node.card import OwnCard
 from node.changing import Changing
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, Sign, by_own_node
@@ -37,15 +40,12 @@ from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
-    Conflict,
-    FieldFault,
     HostError,
-    InvalidDocument,
     NotFound,
     ParleyError,
     PeerError,
 )
-from node.model.wire.nodes import NodeAddition, NodeCard
+from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
     Introduction,
@@ -57,20 +57,26 @@ from node.model.wire.participants import (
 from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
+from node.peering import Peering
 from node.peers import Directory
+from node.pools import Pools
 from node.prospect import Prospect
+from node.reseating import Reseating
+from node.seating import Seating
 from node.settings import Settings
-from node.store import nodes, runs
+from node.store import campaigns, nodes, runs
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
-from node.trust.keys import NodeKey, fingerprint
+from node.trust.keys import NodeKey
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
 KEEP_FINISHED = 30 * times.DAY
 KEEP_FAILED = 90 * times.DAY
+KEEP_CHARGES = 30 * times.DAY
+KEEP_HOURS = 400 * times.DAY
 LOOKOUT_S = 15
 _OWNER = "owner"
 
@@ -118,14 +124,19 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
+        self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
+        self.campaigns = Campaigns(database, clock)
+        self.accounts = Accounts(database, clock)
+        self.pools = Pools(database, clock, self.directory)
+        self.seating = Seating(database, self.directory, self.capabilities)
         self.hub = Hub(clock)
         self.peers = means.peers
         self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
         self.fetching = self._fetching(means.rng)
+        self.peering = Peering(database, clock, self.directory, self.peers, key.identity)
         self.lookout = Lookout(
             database, clock, self.directory, self.peers, self.mailboxes, self.fetching.fault
         )
@@ -140,9 +151,7 @@ class Node:
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.admission = self._admission(means.new_id)
-        self.changing = Changing(
-            database, clock, self.admission, key.identity, settings.name, settings.start_margin
-        )
+        self.changing = self._changing(key.identity)
         self.launcher = means.launcher(
             database,
             clock,
@@ -184,12 +193,30 @@ class Node:
             database=self.database,
             clock=self.clock,
             capabilities=self.capabilities,
+            campaigns=self.campaigns,
+            seating=self.seating,
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
             new_id=new_id,
             horizon=self.settings.horizon,
         )
+
+    def _changing(self, identity: str) -> Changing:
+        return Changing(
+            self.database,
+            self.clock,
+            self.admission,
+            Reseating(self.database, self.admission, self.seating, self.directory, self.ending),
+            identity,
+            self.settings.name,
+            self.settings.start_margin,
+        )
+
+    @property
+    def card(self) -> NodeCard:
+        """What this node says of itself."""
+        return self.own_card.current
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -210,9 +237,10 @@ class Node:
                     "with, or an empty database"
                 )
                 raise HostError(msg)
-            await nodes.keep_self(connection, self.card, self.clock.now())
+            await self.own_card.write(connection)
             await self._first_token(connection)
         await self.directory.refresh()
+        await self.campaigns.refresh()
         await self.launcher.recover()
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
@@ -245,6 +273,12 @@ class Node:
             coalesce=True,
         )
         every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
+        every(
+            self._quietly(self.own_card.look_again),
+            "interval",
+            seconds=LOOKOUT_S,
+            max_instances=1,
+        )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
@@ -268,6 +302,7 @@ class Node:
         now = self.clock.now()
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
+            await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)
@@ -277,9 +312,14 @@ class Node:
     def _refresh_directory(self, notice: Notice) -> None:
         """Read it again when it has changed, or may have while notifications were lost."""
         if notice.kind in {"node", "wake"}:
-            reading = asyncio.create_task(self._quietly(self.directory.refresh)())
-            self._readings.add(reading)
-            reading.add_done_callback(self._readings.discard)
+            self._read(self.directory.refresh)
+        if notice.kind in {"campaign", "wake"}:
+            self._read(self.campaigns.refresh)
+
+    def _read(self, refresh: Callable[[], Any]) -> None:
+        reading = asyncio.create_task(self._quietly(refresh)())
+        self._readings.add(reading)
+        reading.add_done_callback(self._readings.discard)
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Where the node's own loops run in another process: hear notifications until cancelled."""
@@ -330,54 +370,6 @@ class Node:
                     return False
             self._tokens.add(token_digest)
         return True
-
-    async def add_peer(self, addition: NodeAddition) -> KnownNode:
-        """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.
-
-        :raises PeerError: nobody answers at the URL.
-        :raises Conflict: its key is not the one expected, or its name is taken.
-        """
-        if addition.url is None:
-            return await self._add_fetching(addition.identity or "")
-        card = await self.peers.card(addition.url)
-        if addition.identity not in (None, card.identity):
-            msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
-            raise Conflict(msg)
-        taken = self.directory.find(card.name)
-        if taken is not None and taken.name == card.name and taken.identity != card.identity:
-            msg = f"another node named {card.name} is known already; remove it first"
-            raise Conflict(msg)
-        if card.identity == self.card.identity:
-            fault = FieldFault("/url", "is this node itself")
-            raise InvalidDocument([fault])
-        async with self.database.transaction() as connection:
-            await nodes.keep(connection, card, self.clock.now())
-            await nodes.notify(connection, card.name, "added")
-        await self.directory.refresh()
-        return self.directory.by_identity(card.identity)
-
-    async def _add_fetching(self, identity: str) -> KnownNode:
-        if identity == self.card.identity:
-            fault = FieldFault("/identity", "is this node itself")
-            raise InvalidDocument([fault])
-        name = f"unseen-{fingerprint(identity)}"
-        async with self.database.transaction() as connection:
-            await nodes.pin(connection, identity, name, self.clock.now())
-            await nodes.notify(connection, name, "added")
-        await self.directory.refresh()
-        return self.directory.by_identity(identity)
-
-    async def remove_peer(self, name: str) -> None:
-        """Forget a node.
-
-        :raises NotFound: there is none of that name.
-        """
-        async with self.database.transaction() as connection:
-            if not await nodes.remove(connection, name):
-                msg = f"no other node named {name} is known here"
-                raise NotFound(msg)
-            await nodes.notify(connection, name, "removed")
-        await self.directory.refresh()
 
     def peer(self, identity: str) -> Peer:
         """Another node, to speak to.

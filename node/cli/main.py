@@ -50,9 +50,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.simulate:simulate",
         "Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.",
     ),
+    "campaign": (
+        "node.cli.campaigns:campaign_group",
+        "Add, list, show, edit and remove campaigns, and see what they use.",
+    ),
+    "pool": (
+        "node.cli.pools:pool_group",
+        "Add, list, show, edit and remove pools, and choose their policies.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add and remove the nodes that this node knows.",
+        "List, show, add and remove the nodes that this node knows, and say what this one is.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),

@@ -94,7 +94,7 @@ async def pair(
         wire = Wire("b", "a", settings.listen_host, settings.listen_port)
         await wire.open()
         stack.push_async_callback(wire.close)
-        await lead.add_peer(NodeAddition(identity=far.card.identity))
+        await lead.peering.add(NodeAddition(identity=far.card.identity))
         async with far.database.transaction() as connection:
             card = lead.card.model_copy(update={"url": wire.url})
             await nodes.keep(connection, card, clock.now())
@@ -133,14 +133,14 @@ async def test_a_key_is_enough(pair: Pair) -> None:
 async def test_a_node_that_says_it_has_no_url_is_not_looked_for(pair: Pair) -> None:
     """Who adds a node by an address it happens to have, believes the node's own word."""
     url = pair.far.settings.public_url
-    known = await pair.lead.add_peer(NodeAddition(url=url))
+    known = await pair.lead.peering.add(NodeAddition(url=url))
     assert (known.name, known.url) == ("b", None)
 
 
 async def test_a_key_of_ones_own_is_refused(pair: Pair) -> None:
     """A node does not fetch from itself."""
     with pytest.raises(InvalidDocument, match="is this node itself"):
-        await pair.lead.add_peer(NodeAddition(identity=pair.lead.card.identity))
+        await pair.lead.peering.add(NodeAddition(identity=pair.lead.card.identity))
 
 
 async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     await _once(pair.far, pair.lead)
     assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
 
-    await pair.lead.remove_peer("b")
+    await pair.lead.peering.remove("b")
     async with fetching(pair.far):
         await pair.until(lambda: pair.far.fetching.fault(pair.lead.card.identity))
         await pair.far.lookout.run_once()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from lead.simulation.memory import (
     bookings,
     changes,
+    episodes,
+    ledger,
     negotiations,
     nodes,
     outbox,
     planning,
     rulings,
     runs,
+    seats,
     tasks,
 )
 from lead.simulation.memory.statements import Statement
@@ -18,7 +21,10 @@ from node.store.database import Queries
 
 _MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
 
-FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
+FILES = (
+    *dict.fromkeys(module.TWINS for module in _MODULES),
+    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS, episodes.TWINS),
+)
 """By file of queries; a long one has its twins in two modules."""
 
 
