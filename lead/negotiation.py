@@ -211,6 +211,8 @@ class Negotiator:
             duration=claimed.duration,
             priority=claimed.priority,
             windows=tuple((slot.start, slot.end) for slot in done.slots),
+            test=claimed.test,
+            campaign=claimed.campaign,
         )
         asked = await ask(participants, request, self._clock, self._terms.clock_limit)
         done.proposals, done.offers = asked.proposals, asked.offers

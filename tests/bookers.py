@@ -82,4 +82,4 @@ class Booker:
             priority=priority,
             windows=windows,
         )
-        return await self.site.node.time_line.propose(request)
+        return await self.site.node.time_line.propose(self.lead.identity, request)

@@ -38,6 +38,7 @@ _NUMBERS = count(1)
 
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
+DELETE FROM reservation;
 DELETE FROM outbox; UPDATE schema_version SET version = {SCHEMA_VERSION};
 """
 

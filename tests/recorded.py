@@ -167,6 +167,8 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "outbox": tables.letters,
         "part": tables.parts,
         "planning": tables.plannings,
+        "reservation": tables.reservations,
+        "reserved": tables.reserved,
         "run": tables.runs,
         "task": tables.tasks,
     }
@@ -222,6 +224,8 @@ ROWS: dict[str, type[Row]] = {
     "outbox": rows.Letter,
     "part": rows.Part,
     "planning": rows.Planning,
+    "reservation": rows.Reservation,
+    "reserved": rows.Reserved,
     "run": rows.Run,
     "task": rows.Task,
 }

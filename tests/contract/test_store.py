@@ -48,6 +48,7 @@ from tests.worlds import World
 
 CLEAR = """
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
+DELETE FROM reservation;
 DELETE FROM outbox;
 ALTER TABLE outbox ALTER COLUMN id RESTART; ALTER TABLE decision ALTER COLUMN id RESTART;
 """

@@ -9,6 +9,7 @@ from lead.simulation.memory import (
     nodes,
     outbox,
     planning,
+    reservations,
     rulings,
     runs,
     tasks,
@@ -16,7 +17,18 @@ from lead.simulation.memory import (
 from lead.simulation.memory.statements import Statement
 from node.store.database import Queries
 
-_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
+_MODULES = (
+    bookings,
+    rulings,
+    nodes,
+    outbox,
+    planning,
+    negotiations,
+    changes,
+    runs,
+    tasks,
+    reservations,
+)
 
 FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
 """By file of queries; a long one has its twins in two modules."""
