@@ -58,6 +58,7 @@ class Panel:
 
 
 Maker = Callable[[Report], Panel | None]
+Shown = Callable[[float], str]
 
 
 def drawn(report: Report) -> str:
@@ -102,7 +103,7 @@ def _promised(report: Report) -> Panel | None:
     ]
     heading = f"Runs promised, by their nominal start, in each {_length(report.over_time.length)}"
     colours = [colour for _, colour in kinds]
-    return _bars_panel(heading, colours, bars, _time_axis(report), "{:,.0f}", _legend(kinds))
+    return _bars_panel(heading, colours, bars, _time_axis(report), _count, _legend(kinds))
 
 
 def _why_not(report: Report) -> Panel | None:
@@ -110,7 +111,7 @@ def _why_not(report: Report) -> Panel | None:
     if not reasons:
         return None
     scale = Scale(0, max(reason.slots for reason in reasons), 0, 180)
-    parts = [label(_LEFT, 20, "Why not", "ink heading")]
+    parts = [_heading("Why not; N stands for a node")]
     for number, reason in enumerate(reasons):
         y = _HEADING + number * _ROW
         kind = _STATES.get(reason.state, "gone")
@@ -135,7 +136,7 @@ def _full_over_time(report: Report) -> Panel | None:
     parts = [
         _heading("How full the nodes were: the median one, and all from the least to the fullest"),
         _legend([(kind, _CLASSES.get(kind, "gone")) for kind in kinds]),
-        *_value_axis(y, steps, "{:.1%}"),
+        *_value_axis(y, steps, _percent),
     ]
     for number, kind in enumerate(kinds):
         colour = _CLASSES.get(kind, "gone")
@@ -167,7 +168,7 @@ def _full_by_node(report: Report) -> Panel | None:
     heading = "How full each node was; a second in which two runs were measured counts twice"
     legend = [(kind, _CLASSES.get(kind, "gone")) for kind in kinds]
     colours = [colour for _, colour in legend]
-    return _bars_panel(heading, colours, bars, axis, "{:.1%}", _legend(legend))
+    return _bars_panel(heading, colours, bars, axis, _percent, _legend(legend))
 
 
 def _waits(report: Report) -> Panel | None:
@@ -179,15 +180,15 @@ def _waits(report: Report) -> Panel | None:
         (f"{_length(number * step)} to {_length((number + 1) * step)}: {runs:,} runs", [runs])
         for number, runs in enumerate(waiting.runs)
     ]
-    told = (
-        f"half waited no longer than {_length(waiting.median)}, "
-        f"99 % than {_length(waiting.nearly_all)}, all than {_length(waiting.longest)}"
+    half, nearly, longest = (
+        _length(waited + SECOND) for waited in (waiting.median, waiting.nearly_all, waiting.longest)
     )
+    told = f"half waited less than {half}, 99 % less than {nearly}, all less than {longest}"
     whole = len(bars) * step
     axis = _duration_axis(Scale(0, whole, _LEFT, WIDTH - _RIGHT), whole)
     heading = "How long after their nominal starts the delivered runs began"
     foot = label(_LEFT, _HEADING + _PLOT + 35, told)
-    return _bars_panel(heading, ["strong"], bars, axis, "{:,.0f}", foot)
+    return _bars_panel(heading, ["strong"], bars, axis, _count, foot)
 
 
 def _by_pair(report: Report) -> Panel | None:
@@ -235,7 +236,7 @@ def _bars_panel(
     colours: Sequence[str],
     bars: Sequence[tuple[str, Sequence[float]]],
     axis: Iterable[str],
-    shown: str,
+    shown: Shown,
     foot: str,
 ) -> Panel:
     """Bars side by side over the whole width: what is told of each, and its parts from below."""
@@ -272,12 +273,12 @@ def _legend(kinds: Sequence[tuple[str, str]], y: float = _HEADING + _PLOT + 26) 
     return "".join(parts)
 
 
-def _value_axis(scale: Scale, steps: Sequence[float], shown: str) -> list[str]:
+def _value_axis(scale: Scale, steps: Sequence[float], shown: Shown) -> list[str]:
     parts = []
     for step in steps:
         y = scale(step)
         parts.append(line(_LEFT, y, WIDTH - _RIGHT, y))
-        parts.append(label(_LEFT - 6, y + 4, shown.format(step), text_anchor="end"))
+        parts.append(label(_LEFT - 6, y + 4, shown(step), text_anchor="end"))
     return parts
 
 
@@ -301,6 +302,14 @@ def _duration_axis(scale: Scale, whole: int) -> list[str]:
         for at in range(0, whole + 1, step)
         if scale(at) < WIDTH - _RIGHT - 12 or at == 0
     ]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:g} %"
+
+
+def _count(runs: float) -> str:
+    return f"{runs:,.0f}" if runs == int(runs) else ""
 
 
 def _length(duration: int) -> str:

@@ -244,7 +244,7 @@ class SimulatedPeers(Peers):
 
         return await self._network.ask(self._here, station, "card", card)
 
-    def to(self, identity: str, name: str, url: str) -> Peer:
+    def to(self, identity: str, name: str, url: str | None) -> Peer:
         """One other node."""
         return Wire(self, identity, name, url, self._network, self._here, self._stations[identity])
 
@@ -257,7 +257,7 @@ class Wire(Peer):
         peers: Peers,
         identity: str,
         name: str,
-        url: str,
+        url: str | None,
         network: Network,
         sender: Station,
         receiver: Station,

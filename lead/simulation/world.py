@@ -29,7 +29,7 @@ from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
-from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _AGAIN = times.MINUTE
 """A user whose node is down tries again so much later."""
@@ -193,10 +193,11 @@ def _pauses(luck: random.Random) -> Point:
     Always in a process that is about to die, so that it can die anywhere; else now and then.
     """
 
-    async def point(_moment: str) -> None:
+    def point(_moment: str) -> Awaitable[None] | None:
         process = PROCESS.get()
         if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
-            await pause()
+            return pause()
+        return None
 
     return point
 
@@ -205,12 +206,12 @@ def wishes(scenario: Scenario) -> list[Wish]:
     """All tasks that will be asked for, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
     found: list[Wish] = []
-    for group in scenario.tasks:
+    for place, group in enumerate(scenario.tasks):
         teams = _teams(group, scenario.nodes.count, rng)
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(Wish(at, lead, f"{group.name} {number}", document))
+            found.append(Wish(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
@@ -219,7 +220,7 @@ def wishes(scenario: Scenario) -> list[Wish]:
     return found
 
 
-def _runs_of(schedule: Schedule, duration: int) -> int:
+def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
     """About how many runs will come of it."""
     return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 

@@ -166,7 +166,7 @@ def _how_far(share: float, world: World, days: float, left: float | None) -> str
     sent = sum(world.network.sent.values())
     parts = [
         f"{share:4.0%} done",
-        f"day {min(passed, days):.2f} of {days:g}",
+        f"day {min(passed, days):.2f} of {days:.3g}",
         f"{world.created:,} of {world.wished:,} tasks",
         f"{sent:,} messages",
     ]

@@ -14,11 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.golden import pscheduler
+from tests.golden import boinc, fbsng, gridserver, maui, pscheduler
 
 Case = dict[str, Any]
 
-TRANSLATORS: dict[str, Callable[[Case], Any]] = {"pscheduler": pscheduler.answer}
+TRANSLATORS: dict[str, Callable[[Case], Any]] = {
+    "boinc": boinc.answer,
+    "fbsng": fbsng.answer,
+    "gridserver": gridserver.answer,
+    "maui": maui.answer,
+    "pscheduler": pscheduler.answer,
+}
 """By system; another system is one more module and one more line here."""
 
 
@@ -35,7 +41,7 @@ def answers(cases: list[Case]) -> tuple[list[dict[str, Any]], list[str]]:
         asked = {key: value for key, value in case.items() if key != "expect"}
         try:
             answered.append({"id": case["id"], "answer": translator(asked)})
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             faults.append(f"{case['id']} cannot be read as a case: {error!r}")
     known = ", ".join(sorted(TRANSLATORS))
     for system, ids in strangers.items():

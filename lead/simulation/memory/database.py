@@ -21,9 +21,10 @@ from node.clock import Clock
 from node.model.errors import DatabaseUnavailable
 from node.store.database import Connection, Database, Notice, Record, parse_notice
 
-Point = Callable[[str], Awaitable[None]]
-"""Awaited at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
-commit``: where another process may come in between, and where this one may crash."""
+Point = Callable[[str], Awaitable[None] | None]
+"""Asked at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
+commit``: where another process may come in between, and where this one may crash; then it gives
+something to wait for."""
 
 
 class MemoryDatabase(Database):
@@ -78,8 +79,8 @@ class MemoryDatabase(Database):
 
     async def at(self, moment: str) -> None:
         """Let the simulation do its worst."""
-        if self.point is not None:
-            await self.point(moment)
+        if self.point is not None and (between := self.point(moment)) is not None:
+            await between
 
     async def run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
         """One statement that is a transaction of its own, when nobody has the database alone."""
@@ -168,9 +169,11 @@ class _Connection:
         database = self._database
         if database.point is None:
             return await self._run(statement, args)
-        await database.point(f"before {statement.name}")
+        if (between := database.point(statement.before)) is not None:
+            await between
         answered = await self._run(statement, args)
-        await database.point(f"after {statement.name}")
+        if (between := database.point(statement.after)) is not None:
+            await between
         return answered
 
     async def _run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:

@@ -67,13 +67,15 @@ class Node(Row):
 
     identity: str
     name: str
-    url: str
+    url: str | None
     address: str
     added_at: int
     is_self: bool = False
     seen_at: int | None = None
     unreachable_since: int | None = None
     last_error: str | None = None
+    busy_until: int | None = None
+    shortfall: int | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -39,9 +39,14 @@ class Record(tuple[Any, ...]):
 
 @dataclass(frozen=True)
 class Statement:
-    """A named query and its twin. ``changes``: it writes, locks or notifies."""
+    """A named query and its twin. ``changes``: it writes, locks or notifies.
+
+    ``before`` and ``after`` are the moments around it, made once: it is asked thousands of times.
+    """
 
     name: str
+    before: str
+    after: str
     text: str
     twin: Twin
     columns: tuple[str, ...]
@@ -66,12 +71,14 @@ class Twins:
         """
 
         def made(twin: T) -> T:
-            name = twin.__name__
-            text = self._queries[name]
+            text = self._queries[twin.__name__]
             bare = re.sub(r"--.*", "", text)
             places = {column: place for place, column in enumerate(columns)}
-            self.statements[name] = Statement(
-                name=f"{self.file}.{name}",
+            name = f"{self.file}.{twin.__name__}"
+            self.statements[twin.__name__] = Statement(
+                name=name,
+                before=f"before {name}",
+                after=f"after {name}",
                 text=text,
                 twin=twin,
                 columns=columns,

@@ -1,0 +1,1 @@
+"""The algorithms plugged into the sockets of an episode, axis by axis."""

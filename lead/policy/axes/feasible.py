@@ -1,0 +1,181 @@
+"""Axis 7 in an episode: what can be done at all, and who is left alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from lead.policy.asking import Ask
+from lead.policy.board import Board
+from lead.policy.feasible import availability, backoff, blacklist, deferral
+from lead.policy.select import attributes
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import SUSPENDED, Candidate, Deferral, Node, State
+from node.model import times
+
+SUSPENDED_CAMPAIGN = Rule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
+NO_CAMPAIGN = Rule(Axis.FEASIBLE, "no-campaign", "there is no campaign {campaign}")
+TOO_FEW = Rule(
+    Axis.FEASIBLE,
+    "too-few-nodes",
+    "{there} of the {matching} nodes that match are up, at least {wanted} are wanted",
+)
+MISSED = Rule(
+    Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
+)
+
+
+BUSY = Rule(
+    Axis.FEASIBLE, "busy-hint", "{node} can start nothing new before {begin}, as it says itself"
+)
+
+TIED_TO = "campaigns"
+"""The node attribute that ties a node to campaigns."""
+TIED = Rule(Axis.FEASIBLE, "partition", "{node} serves only {campaigns}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Attributes and being up; and, if wanted, more.
+
+    ``failures_max``: a node that failed a campaign so often gets no more of it. ``alone``: whoever
+    refused is left alone for a growing while. ``patience``: a task that finds no time is put off.
+    ``partition``: nodes with the attribute ``campaigns`` (names with commas between) serve only
+    those, and what is below them. ``counted``: what counts as taken of a node's resources.
+    """
+
+    failures_max: int | None = None
+    alone: bool = False
+    patience: deferral.Patience | None = None
+    partition: bool = False
+    counted: availability.Counted = availability.Counted.DEDICATED
+
+    def begin(self, board: Board, rng: random.Random) -> Judge:
+        """For one episode."""
+        return Judge(self, board, rng)
+
+
+class Judge:
+    """Who is fit, by what is remembered."""
+
+    def __init__(self, rules: Judged, board: Board, rng: random.Random) -> None:
+        """``rng`` draws the pauses."""
+        self._rules = rules
+        self._board = board
+        self._rng = rng
+        state, now = board.view.state, board.view.now
+        self._deferrals = dict(state.deferrals)
+        self._backoffs = dict(state.backoffs)
+        self._taken: tuple[Candidate, dict[str, dict[str, int]]] | None = None
+        self._shunned: set[tuple[str, str]] = set()
+        if rules.alone:
+            alone = ((key, it) for key, it in state.backoffs.items() if now < it.until)
+            self._shunned.update((campaign, node) for (campaign, node, _), _ in alone)
+        if rules.failures_max is not None:
+            self._shunned.update((campaign, node) for node, campaign in state.failures)
+        nodes = board.view.nodes.values()
+        self._busy = any(node.busy_until > now for node in nodes)
+        self._tied = (
+            {
+                node.name: node.attributes[TIED_TO].split(",")
+                for node in nodes
+                if TIED_TO in node.attributes
+            }
+            if rules.partition
+            else {}
+        )
+
+    def check(self, candidate: Candidate) -> No | None:
+        """Whether its campaign takes part, its time is not over, and enough nodes are up."""
+        view = self._board.view
+        campaign = view.campaigns.get(candidate.campaign)
+        if campaign is None:
+            return NO_CAMPAIGN.says_no(campaign=candidate.campaign)
+        if campaign.level == SUSPENDED:
+            return SUSPENDED_CAMPAIGN.says_no(campaign=candidate.campaign)
+        start_by = candidate.next_run_at + candidate.slip
+        if start_by < view.now:
+            late = (view.now - start_by) // times.SECOND
+            return MISSED.says_no(start_by=times.to_the_second(start_by), late=late)
+        there = len(self._board.usable(candidate.nodes))
+        wanted = candidate.least
+        if there < wanted:
+            return TOO_FEW.says_no(there=there, matching=len(candidate.nodes), wanted=wanted)
+        if self._rules.patience is None or not self._deferrals:
+            return None
+        put_off = self._deferrals.get(candidate.task)
+        return None if put_off is None else deferral.put_off(candidate.task, put_off, view.now)
+
+    def usable(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Those of which nothing speaks against asking them."""
+        if not (self._shunned or self._busy or self._tied or candidate.needs):
+            return nodes
+        return [node for node in nodes if self.why_not(candidate, node) is None]
+
+    def why_not(self, candidate: Candidate, node: Node) -> No | None:
+        """What speaks against asking a node, if anything does."""
+        name, campaign = node.name, candidate.campaign
+        if (campaign, name) in self._shunned and (no := self._shuns(candidate, name)) is not None:
+            return no
+        if name in self._tied and not any(
+            attributes.eligible({name: self._tied[name]}, [above])
+            for above in self._board.line(campaign)
+        ):
+            return TIED.says_no(node=name, campaigns=", ".join(self._tied[name]))
+        if node.busy_until > candidate.start_by:
+            begin = times.to_the_second(node.busy_until)
+            return BUSY.says_no(until=node.busy_until, node=name, begin=begin)
+        return self._too_little(candidate, node) if candidate.needs else None
+
+    def _shuns(self, candidate: Candidate, name: str) -> No | None:
+        view, campaign = self._board.view, candidate.campaign
+        if self._rules.alone:
+            known = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
+            if (no := backoff.left_alone(known, name, campaign, view.now)) is not None:
+                return no
+        most = self._rules.failures_max
+        return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
+
+    def _too_little(self, candidate: Candidate, node: Node) -> No | None:
+        if self._taken is None or self._taken[0] is not candidate:
+            self._taken = candidate, self._taken_beside(candidate)
+        taken = self._taken[1].get(node.name, {})
+        room = {
+            name: availability.available(
+                has, taken.get(name, 0), round(has * node.load), self._rules.counted
+            )
+            for name, has in node.resources.items()
+        }
+        return availability.fits({node.name: availability.seats_on(room, candidate.needs)}, 1)
+
+    def _taken_beside(self, candidate: Candidate) -> dict[str, dict[str, int]]:
+        """By node, what is taken of each resource at the candidate's ideal time."""
+        found: dict[str, dict[str, int]] = {}
+        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        for run in self._board.overlapping(span):
+            for resource, amount in run.needs.items():
+                for name in run.nodes:
+                    of_node = found.setdefault(name, {})
+                    of_node[resource] = of_node.get(resource, 0) + amount
+        return found
+
+    def answered(
+        self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
+    ) -> None:
+        """Which nodes gave time, which had none or said no, and whether a run came of it."""
+        candidate, now = ask.candidate, self._board.view.now
+        if self._rules.alone:
+            of_class = candidate.scheduling_class.value
+            given = [(candidate.campaign, name, of_class) for name in gave]
+            asked = given + [(candidate.campaign, name, of_class) for name in refused]
+            self._backoffs = backoff.answered(self._backoffs, asked, given, now, self._rng)
+        if placed:
+            self._deferrals.pop(candidate.task, None)
+        elif self._rules.patience is not None:
+            before = self._deferrals.get(candidate.task, Deferral())
+            self._deferrals[candidate.task] = deferral.failed(before, now, self._rules.patience)
+
+    def remember(self, state: State) -> State:
+        """Who is left alone, and what is put off."""
+        return replace(state, backoffs=self._backoffs, deferrals=self._deferrals)

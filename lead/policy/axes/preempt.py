@@ -1,0 +1,171 @@
+"""Axis 4 in an episode: what may give way to a candidate where nothing is free.
+
+No node lets a running run go, so only what is posted and not started is ever named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from lead.policy.asking import Displacing
+from lead.policy.board import Board
+from lead.policy.contracts import Preempt
+from lead.policy.preempt import flagged, groups, score
+from lead.policy.share import promised
+from lead.policy.verdict import No
+from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun
+from node.model import times
+from node.model.classes import blockers
+
+
+class Answering:
+    """One function answers for all candidates."""
+
+    def __init__(
+        self, displacing: Callable[[Candidate, Sequence[str]], Displacing | No | None]
+    ) -> None:
+        """This one."""
+        self.displacing = displacing
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Nothing is displaced."""
+
+    def begin(self, board: Board) -> Answering:
+        """For one episode."""
+        del board
+        return Answering(lambda candidate, nodes: None)  # noqa: ARG005
+
+
+@dataclass(frozen=True, slots=True)
+class LowerPriority:
+    """Whatever has a strictly lower priority, on a second pass."""
+
+    def begin(self, board: Board) -> Answering:
+        """For one episode."""
+        del board
+        return Answering(lambda candidate, nodes: Displacing(candidate.priority))  # noqa: ARG005
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """Preemptors displace preemptees of lower priority."""
+
+    def begin(self, board: Board) -> Answering:
+        """For one episode."""
+        campaigns = board.view.campaigns
+
+        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+            own = campaigns[candidate.campaign]
+            new = candidate.campaign, candidate.priority
+            if not own.preemptor:
+                return flagged.may_displace(new, new, preemptor=False, preemptee=False)
+            runs = [
+                run
+                for run in _in_the_way(board, candidate, nodes)
+                if flagged.may_displace(
+                    new,
+                    (run.campaign, run.priority),
+                    preemptor=True,
+                    preemptee=run.preemptee or campaigns[run.campaign].preemptee,
+                )
+                is None
+            ]
+            return _these(runs, candidate.priority)
+
+        return Answering(displacing)
+
+
+@dataclass(frozen=True, slots=True)
+class UrgentByScore:
+    """The urgent displace by score, within their budget; for all others, another rule."""
+
+    urgency: score.Urgency = field(default_factory=lambda: score.Urgency(Fraction(10)))
+    threshold: int = 30 * times.MINUTE
+    others: Preempt = field(default_factory=Never)
+
+    def begin(self, board: Board) -> Answering:
+        """For one episode."""
+        campaigns = board.view.campaigns
+        others = self.others.begin(board)
+        seats = len(board.usable(board.view.pool.nodes))
+
+        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+            if campaigns[candidate.campaign].level < URGENT:
+                return others.displacing(candidate, nodes)
+            urgent = board.urgent((candidate.next_run_at, candidate.start_by + candidate.duration))
+            waited = board.view.now - candidate.waits_since
+            no = self.urgency.refused(candidate.campaign, waited, seats, urgent)
+            if no is not None:
+                return no
+            known = {run.run: run for run in _in_the_way(board, candidate, nodes)}
+            occupants = [
+                score.Occupant(run.run, campaigns[run.campaign].level, 0) for run in known.values()
+            ]
+            most = self.urgency.allowance(waited, seats, urgent)
+            yielding = score.victims(occupants, self.threshold, len(occupants))
+            return _these([known[one.run] for one in yielding], candidate.priority, most)
+
+        return Answering(displacing)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Groups below their target take back what groups above theirs have borrowed."""
+
+    def begin(self, board: Board) -> Answering:
+        """For one episode."""
+        promises = {
+            name: it.target for name, it in board.view.campaigns.items() if it.target is not None
+        }
+
+        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+            group, hour = board.groups.get(candidate.campaign), board.bucket(candidate)
+            if group is None:
+                return None
+            targets = promised.targets(board.capacity(hour), promises, BUCKET)
+            held = dict.fromkeys(promises, 0)
+            for name, amount in board.allocated.get(hour, {}).items():
+                if (of := board.groups.get(name)) is not None:
+                    held[of] += amount
+            if held[group] >= targets[group]:
+                return None
+            wanted = min(board.seats_taken(candidate, candidate.k), targets[group] - held[group])
+            given = groups.take_back(wanted, held, targets, unit=max(1, candidate.duration))
+            if not given:
+                return groups.NOTHING_LENT.says_no(
+                    group=group, held=held[group] / BUCKET, target=targets[group] / BUCKET
+                )
+            runs = {
+                run.run: run
+                for run in _in_the_way(board, candidate, nodes)
+                if board.groups.get(run.campaign) in given
+            }
+            first = groups.shortest_running(((0, name) for name in runs), len(runs))
+            return _these([runs[name] for name in first], candidate.priority, candidate.k)
+
+        return Answering(displacing)
+
+
+def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:
+    """What is booked on these nodes in the candidate's window, and not running."""
+    asked, stopped_by = set(nodes), blockers(candidate.scheduling_class)
+    window = candidate.next_run_at, candidate.start_by + candidate.duration
+    return [
+        run
+        for run in board.overlapping(window)
+        if run.scheduling_class in stopped_by
+        and not run.running
+        and not asked.isdisjoint(run.nodes)
+    ]
+
+
+def _these(runs: Sequence[PostedRun], priority: int, most: int | None = None) -> Displacing | None:
+    """These may give way, whatever their priority."""
+    if not runs:
+        return None
+    above = max(run.priority for run in runs) + 1
+    return Displacing(max(priority, above), tuple(run.run for run in runs), most)

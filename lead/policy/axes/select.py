@@ -1,0 +1,200 @@
+"""Axis 3 in an episode: which of the nodes that would do, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from lead.policy.board import Board
+from lead.policy.select import (
+    affinity,
+    last_available,
+    least_loaded,
+    linear_function,
+    placement,
+    poorest,
+)
+from lead.policy.timetable import free_for, timetable_for
+from lead.policy.view import Candidate, Node
+
+Ranking = Callable[[Candidate, Sequence[Node]], Sequence[Node]]
+
+
+class Ranked:
+    """Nodes by one criterion; none is worth waiting for."""
+
+    def __init__(self, rank: Ranking) -> None:
+        """Ranked by this."""
+        self.rank = rank
+
+    def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
+        """None."""
+        del candidate, nodes
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LeastLoaded:
+    """Where least is booked in the hour of the run."""
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            return least_loaded.rank(nodes, _booked(board, candidate))
+
+        return Ranked(rank)
+
+
+def _booked(board: Board, candidate: Candidate) -> Mapping[str, int]:
+    return board.busy.get(board.bucket(candidate), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """Who measured the target before, then the least recently used, or the least loaded."""
+
+    least_loaded: bool = False
+
+    def begin(self, board: Board) -> Affine:
+        """For one episode."""
+        return Affine(board, least_loaded=self.least_loaded)
+
+
+class Affine:
+    """Nodes by affinity; those that know the target are worth waiting for."""
+
+    def __init__(self, board: Board, *, least_loaded: bool) -> None:
+        """With what is remembered of earlier measurements."""
+        self._board = board
+        self._least_loaded = least_loaded
+
+    def rank(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        """The highest affinity first."""
+        state = self._board.view.state
+        booked = _booked(self._board, candidate) if self._least_loaded else {}
+        score: Callable[[Node], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
+        return affinity.rank(nodes, score, booked)
+
+    def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
+        """Those that measured the target before."""
+        state = self._board.view.state
+        return frozenset(it.name for it in nodes if affinity.knows(candidate, it, state))
+
+
+@dataclass(frozen=True, slots=True)
+class LastAvailable:
+    """Whose free time the run fills best; then those that are not free at its ideal start."""
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            known = {node.name: node for node in nodes}
+            kept = [*board.view.reservations, *board.slots]
+            busy = timetable_for(candidate, board.booked, kept)
+            free = free_for(
+                {name: busy[name] for name in known}, max(board.view.now, candidate.next_run_at)
+            )
+            fitting = last_available.rank(free, candidate.duration)
+            return [known.pop(name) for name in fitting] + list(known.values())
+
+        return Ranked(rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Poorest:
+    """The node with the least resources that will do."""
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+        del board
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            known = {node.name: node for node in nodes}
+            configured = {node.name: node.resources for node in nodes}
+            return [known[name] for name in poorest.rank(configured, candidate.needs)]
+
+        return Ranked(rank)
+
+
+def _clean() -> linear_function.Linear:
+    return linear_function.parse("speed - load - 0.1*booked")
+
+
+@dataclass(frozen=True, slots=True)
+class ByFunction:
+    """By a linear function of a node's figures.
+
+    ``speed``, ``load``, ``lanes``, ``booked`` (minutes in the hour of the run), ``affinity``, and
+    each counted resource by its name.
+    """
+
+    function: linear_function.Linear = field(default_factory=_clean)
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            known = {node.name: node for node in nodes}
+            booked = _booked(board, candidate)
+            figures: dict[str, Mapping[str, Fraction | float]] = {
+                node.name: {
+                    **node.resources,
+                    "speed": Fraction(node.speed),
+                    "load": node.load,
+                    "lanes": node.lanes,
+                    "booked": Fraction(booked.get(node.name, 0), 60_000_000),
+                    "affinity": affinity.affinity(candidate, node, board.view.state),
+                }
+                for node in nodes
+            }
+            return [known[name] for name, _ in linear_function.rank(self.function, figures)]
+
+        return Ranked(rank)
+
+
+class Way(StrEnum):
+    """How the seats of one run are laid over nodes."""
+
+    ROUND_ROBIN = "round-robin"
+    SPREAD = "spread"
+    PACK = "pack"
+
+
+_WAYS = {
+    Way.ROUND_ROBIN: placement.round_robin,
+    Way.SPREAD: placement.spread,
+    Way.PACK: placement.pack,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Round the nodes from the one used least recently, spread as listed, or on the fullest.
+
+    A node takes part in a run once, so each has room for one.
+    """
+
+    way: Way = Way.ROUND_ROBIN
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+        used: dict[str, int] = {}
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            booked = _booked(board, candidate)
+            if self.way is Way.ROUND_ROBIN:
+                nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at, it.name))
+            elif self.way is Way.PACK:
+                nodes = sorted(nodes, key=lambda it: (-booked.get(it.name, 0), it.name))
+            wanted = min(candidate.k, len(nodes))
+            laid = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}
+            chosen = [node for node in nodes if laid.get(node.name)]
+            for node in chosen:
+                used[node.name] = used.get(node.name, 0) + 1
+            return chosen + [node for node in nodes if not laid.get(node.name)]
+
+        return Ranked(rank)

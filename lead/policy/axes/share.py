@@ -1,0 +1,354 @@
+"""Axis 2 in an episode: each hour's seats allotted once, then counted down as runs are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from itertools import chain
+
+from lead.policy.asking import Round
+from lead.policy.board import Board
+from lead.policy.seats import Seats, Stake
+from lead.policy.share import (
+    aggregation,
+    creation,
+    levels,
+    promised,
+    recent_work,
+    urgent,
+    usage,
+)
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import BUCKET, SUSPENDED, Candidate, Charge, Exact, State
+from node.model.times import to_the_second
+
+FULL = Rule(
+    Axis.SHARE, "no-seats", "all seats of the hour from {hour} on are taken, by all campaigns"
+)
+ONLY_IF_IDLE = Rule(
+    Axis.SHARE, "no-share", "{campaign} has no share, and gets only what others leave"
+)
+
+Allotted = Sequence[tuple[str, int]]
+Allot = Callable[[int], Allotted]
+"""By the beginning of an hour: what each campaign may add there (seat-µs), in serving order."""
+
+
+class Unlimited:
+    """Every campaign may add what there is, those without a share only in the second round."""
+
+    def __init__(self, serving: Sequence[str], without: frozenset[str] = frozenset()) -> None:
+        """Served in this order; some may have no share."""
+        self.serving = serving
+        self._without = without
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """Whether its campaign has a share."""
+        if turn is Round.SECOND or candidate.campaign not in self._without:
+            return None
+        return ONLY_IF_IDLE.says_no(campaign=candidate.campaign)
+
+    def remember(self, state: State) -> State:
+        """Nothing is remembered."""
+        return state
+
+
+class Divided:
+    """Each campaign what it is allotted; in the second round whatever is left."""
+
+    def __init__(
+        self,
+        board: Board,
+        serving: Sequence[str],
+        allot: Allot,
+        newcomers: Mapping[str, Charge] | None = None,
+    ) -> None:
+        """An hour is divided when it is first asked for."""
+        self.serving = serving
+        self._board = board
+        self._allot = allot
+        self._most: dict[int, Mapping[str, int]] = {}
+        self._newcomers = newcomers
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """Whether its campaign holds less than it should there; then, whether a seat is free."""
+        hour = self._board.bucket(candidate)
+        held = self._board.allocated.get(hour, {})
+        if turn is Round.SECOND:
+            if sum(held.values()) < self._board.capacity(hour):
+                return None
+            return FULL.says_no(hour=to_the_second(hour), until=hour + BUCKET)
+        most = self._most.get(hour)
+        if most is None:
+            most = {name: held.get(name, 0) + added for name, added in self._allot(hour)}
+            self._most[hour] = most
+        ideal, allocated = most.get(candidate.campaign, 0), held.get(candidate.campaign, 0)
+        if allocated < ideal or not self._board.seats_taken(candidate, candidate.k):
+            return None
+        return usage.SHARE_USED.says_no(
+            campaign=candidate.campaign,
+            allocated=allocated / BUCKET,
+            ideal=ideal / BUCKET,
+            hour=to_the_second(hour),
+        )
+
+    def remember(self, state: State) -> State:
+        """The usage that newcomers began with."""
+        return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
+
+
+@dataclass(frozen=True, slots=True)
+class Unshared:
+    """No shares; campaigns are served in the order of their creation."""
+
+    def begin(self, board: Board) -> Unlimited:
+        """For one episode."""
+        campaigns = board.view.campaigns.values()
+        stakes = [Stake(it.name, created_at=it.created_at) for it in campaigns]
+        return Unlimited([stake.name for stake in creation.queue(stakes)])
+
+
+@dataclass(frozen=True, slots=True)
+class ByRecentWork:
+    """Campaigns in the order of their standing; a weight of 0 is no share."""
+
+    half_life: int = recent_work.HALF_LIFE
+
+    def begin(self, board: Board) -> Unlimited:
+        """For one episode."""
+        view = board.view
+        recent = recent_work.recent_of(view.ledger, view.now, self.half_life)
+        shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
+        serving = recent_work.by_standing(recent_work.standings(recent, shares))
+        return Unlimited(serving, frozenset(name for name, share in shares.items() if share <= 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ByCreation:
+    """Whoever came first all it can use; with ``serial``, level after level."""
+
+    serial: bool = False
+
+    def begin(self, board: Board) -> Divided:
+        """For one episode."""
+        queue = creation.queue(_at_work(board))
+        if self.serial:
+            queue.sort(key=lambda stake: -stake.level)
+
+        def allot(hour: int) -> Allotted:
+            stakes, seats = board.stakes(hour), _free(board, hour)
+            if self.serial:
+                return levels.allot(
+                    stakes, seats, lambda _, level, free: creation.allot(level, free)
+                )
+            return creation.allot(stakes, seats)
+
+        return Divided(board, [stake.name for stake in queue], allot)
+
+
+class Together(StrEnum):
+    """Which campaigns count as one: none, those of one level, or those under one parent."""
+
+    NONE = "none"
+    LEVEL = "level"
+    PARENT = "parent"
+
+
+@dataclass(frozen=True, slots=True)
+class ByUsage:
+    """By weight, and served by what each used within ``window``; the urgent before all others.
+
+    With ``serial``, level after level. Where campaigns count together, ``entitled`` has usage
+    compared with what each is entitled to, and not with its weight alone.
+    """
+
+    window: int = usage.WINDOW
+    together: Together = Together.NONE
+    serial: bool = False
+    entitled: bool = False
+
+    def begin(self, board: Board) -> Divided:
+        """For one episode."""
+        lines = _Lines(board, self.together)
+        at_work = lines.weighted(_at_work(board))
+        newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
+        used = _used(board, self.window, newcomers)
+        stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
+        ordered = usage.serving_order(stakes, lines.entitlements(stakes) if self.entitled else None)
+        ordered.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
+        place = {stake.name: number for number, stake in enumerate(ordered)}
+
+        def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
+            served = sorted(stakes, key=lambda stake: place[stake.name])
+            return usage.allot(served, lines.ideals(seats, stakes), free, BUCKET)
+
+        def allot(hour: int) -> Allotted:
+            stakes = [it for it in lines.weighted(board.stakes(hour)) if it.name in place]
+            seats = _free(board, hour)
+            first, others = urgent.serve(stakes, seats)
+            if self.serial:
+                return [*first, *levels.allot(others, seats, inner)]
+            left = urgent.left_to_share(board.capacity(hour), stakes, first)
+            return [*first, *inner(left, others, seats)]
+
+        return Divided(board, [stake.name for stake in ordered], allot, newcomers)
+
+
+def _queued(stake: Stake) -> int:
+    """The urgent are served in the order of their creation; others stay as they are."""
+    return stake.created_at if stake.urgent else 0
+
+
+class _Lines:
+    """Who counts together with whom, as far as anybody does."""
+
+    def __init__(self, board: Board, together: Together) -> None:
+        campaigns = board.view.campaigns
+        at_work = [stake.name for stake in _at_work(board)]
+        self.groups: list[aggregation.Group] = []
+        self._parts = {name: campaigns[name].weight for name in at_work}
+        weights = {name: it.weight for name, it in campaigns.items()}
+        if together is Together.NONE:
+            return
+        if together is Together.LEVEL:
+            tops = {name: str(campaigns[name].level) for name in at_work}
+            weights = {str(it.level): it.level for it in campaigns.values()}
+        else:
+            parents = {name: it.parent for name, it in campaigns.items()}
+            found = aggregation.inherited(at_work, parents, weights)
+            tops = {name: top for name, (top, _) in found.items()}
+            self._parts = {name: part for name, (_, part) in found.items()}
+        members: dict[str, set[str]] = {}
+        for name, top in tops.items():
+            members.setdefault(top, set()).add(name)
+        self.groups = [
+            aggregation.Group(top, weights[top], frozenset(some)) for top, some in members.items()
+        ]
+
+    def weighted(self, stakes: Iterable[Stake]) -> list[Stake]:
+        """The same stakes, each with its weight among those that it counts together with."""
+        if not self.groups:
+            return list(stakes)
+        parts = self._parts
+        return [replace(stake, weight=parts[stake.name]) for stake in stakes if stake.name in parts]
+
+    def entitlements(self, stakes: Iterable[Stake]) -> Mapping[str, Exact]:
+        """The weight of each among all."""
+        if not self.groups:
+            return {stake.name: stake.weight for stake in stakes}
+        return aggregation.entitlements(stakes, self.groups)
+
+    def ideals(self, amount: int, stakes: Sequence[Stake]) -> dict[str, int]:
+        """How much each should hold, in whole seats of an hour unless it wants less."""
+        if not self.groups:
+            return usage.ideals(amount, stakes, BUCKET)
+        return aggregation.ideals(amount, stakes, self.groups, BUCKET)
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Groups with targets; what they leave is lent by the same numbers."""
+
+    window: int = usage.WINDOW
+
+    def begin(self, board: Board) -> Promises:
+        """For one episode."""
+        at_work = _at_work(board)
+        used = _used(board, self.window, {})
+        groups = board.groups
+        promises = {
+            name: it.target
+            for name, it in board.view.campaigns.items()
+            if it.target is not None and it.level != SUSPENDED
+        }
+        by_group: dict[str, int] = dict.fromkeys(promises, 0)
+        for stake in at_work:
+            if (group := groups.get(stake.name)) is not None:
+                by_group[group] += used.get(stake.name, 0)
+        order = sorted(promises, key=lambda name: by_group[name])
+        place = {name: number for number, name in enumerate(order)}
+        stakes = [stake for stake in at_work if stake.name in groups]
+        stakes.sort(key=lambda it: (place[groups[it.name]], used.get(it.name, 0), it.created_at))
+        serving = {stake.name: number for number, stake in enumerate(stakes)}
+
+        def allot(hour: int) -> Allotted:
+            members: dict[str, list[Stake]] = {name: [] for name in order}
+            for stake in board.stakes(hour):
+                if stake.name in serving:
+                    members[groups[stake.name]].append(stake)
+            demand = {name: _demand(some) for name, some in members.items()}
+            settled = promised.settle(board.capacity(hour), promises, demand, order, BUCKET)
+            allotted: list[tuple[str, int]] = []
+            for name, some in members.items():
+                some.sort(key=lambda stake: serving[stake.name])
+                held = sum(stake.allocated for stake in some)
+                seats = Seats(max(0, settled.total[name] - held))
+                allotted += promised.inside(some, seats, BUCKET)
+            return allotted
+
+        return Promises(Divided(board, list(serving), allot), groups, promises)
+
+
+class Promises:
+    """Promised seats; who belongs to no group is refused."""
+
+    def __init__(
+        self,
+        divided: Divided,
+        groups: Mapping[str, str],
+        promises: Mapping[str, promised.Promise],
+    ) -> None:
+        """``groups`` names the group of each campaign that belongs to one."""
+        self.serving = divided.serving
+        self._divided = divided
+        self._groups = groups
+        self._promises = promises
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """Whether its campaign belongs to a group, and has seats left."""
+        group = self._groups.get(candidate.campaign)
+        no = promised.admit(candidate.campaign, group, self._promises)
+        return no or self._divided.admit(candidate, turn)
+
+    def remember(self, state: State) -> State:
+        """Nothing is remembered."""
+        return state
+
+
+def _demand(stakes: Iterable[Stake]) -> int:
+    return sum(stake.demand or 0 for stake in stakes)
+
+
+def _at_work(board: Board) -> list[Stake]:
+    """Campaigns that have or want anything in any hour."""
+    names = {name for amounts in board.allocated.values() for name in amounts}
+    names.update(name for amounts in board.waiting.values() for name in amounts)
+    return [
+        Stake(name, it.weight, it.level, created_at=it.created_at)
+        for name, it in board.view.campaigns.items()
+        if name in names and it.level != SUSPENDED
+    ]
+
+
+def _free(board: Board, hour: int) -> Seats:
+    return Seats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
+
+
+def _used(board: Board, window: int, newcomers: Mapping[str, Charge]) -> dict[str, int]:
+    return usage.used_within(chain(board.view.ledger, newcomers.values()), board.view.now, window)
+
+
+def _newcomers(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:
+    """What young campaigns began with: known already, or their share of all as it is now."""
+    view = board.view
+    begin = view.now - window
+    found = {name: it for name, it in view.state.newcomers.items() if it.end > begin}
+    seats = len(board.usable(view.pool.nodes))
+    total = sum(entitled.values())
+    for name, weight in entitled.items():
+        created = view.campaigns[name].created_at
+        if name not in found and begin < created <= view.now and total:
+            found[name] = usage.newcomer(name, Fraction(seats) * weight / total, created, window)
+    return found

@@ -1,0 +1,225 @@
+"""Axis 5 in an episode: what is refused though there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from lead.policy.asking import Round
+from lead.policy.board import Board
+from lead.policy.share import decayed_windows
+from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import BUCKET, Candidate, PostedRun, State
+
+SEATS_MAX = Rule(
+    Axis.THROTTLE,
+    "seats",
+    "{campaign} would hold {wanted} seats on average over an hour, of at most {most}",
+)
+
+DUE = "due_"
+"""Limits of this beginning are of what is considered at all: ``due_runs``, ``due_nodes``."""
+DELIVERED_PERCENT = "delivered_percent"
+DELIVERED = "delivered"
+"""Limits of what is delivered within the fairshare windows: in percent, or in seat-µs."""
+
+
+Check = Callable[[Candidate, Round], No | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """Which kinds of limits hold.
+
+    ``seats``: the most seats that a campaign may hold at once. ``quotas``: what it may use of each
+    counted resource, and what the pool has. ``limits``: what is under way, what is considered at
+    all, and what is delivered within the fairshare windows.
+    """
+
+    seats: bool = False
+    quotas: bool = False
+    limits: bool = False
+    windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
+
+    def begin(self, board: Board) -> Throttle:
+        """For one episode."""
+        return Throttle(self, board)
+
+
+class Throttle:
+    """All limits that hold, one after the other."""
+
+    def __init__(self, rules: Throttled, board: Board) -> None:
+        """Those that no campaign has cost nothing."""
+        campaigns = board.view.campaigns.values()
+        self._checks: list[Check] = []
+        self._limits: _Limits | None = None
+        if rules.seats and any(it.seats_max is not None for it in campaigns):
+            self._checks.append(_SeatsMax(board).admit)
+        if rules.quotas and any(it.quotas for it in campaigns):
+            self._checks.append(_Quotas(board).admit)
+        if rules.limits and any(it.limits for it in campaigns):
+            self._limits = _Limits(board, rules.windows)
+            self._checks.append(self._limits.admit)
+
+    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """By task, those beyond the limits of what is considered at all."""
+        return self._limits.considered(candidates) if self._limits else {}
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """The first limit that it would exceed."""
+        for check in self._checks:
+            if (no := check(candidate, turn)) is not None:
+                return no
+        return None
+
+    def placed(self, run: PostedRun) -> None:
+        """It counts from now on."""
+        if self._limits is not None:
+            self._limits.placed(run)
+
+    def remember(self, state: State) -> State:
+        """Since when each considered task ages."""
+        return state if self._limits is None else self._limits.remember(state)
+
+
+class _SeatsMax:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """What is held in the hour, this run included, within the limit."""
+        del turn
+        most = self._board.view.campaigns[candidate.campaign].seats_max
+        if most is None:
+            return None
+        hour = self._board.bucket(candidate)
+        wanted = self._board.held(candidate.campaign, hour)
+        wanted += self._board.seats_taken(candidate, candidate.k)
+        if wanted <= most * BUCKET and candidate.k <= most:
+            return None
+        return SEATS_MAX.says_no(
+            campaign=candidate.campaign, wanted=max(wanted / BUCKET, candidate.k), most=most
+        )
+
+
+class _Quotas:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._capacity: dict[str, int] = {}
+        for node in board.usable(board.view.pool.nodes):
+            for resource, amount in node.resources.items():
+                self._capacity[resource] = self._capacity.get(resource, 0) + amount
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """What overlaps its ideal time, this run included, within quota and capacity."""
+        del turn
+        campaign = self._board.view.campaigns[candidate.campaign]
+        if not campaign.quotas or not candidate.needs:
+            return None
+        own: dict[str, int] = {}
+        every: dict[str, int] = {}
+        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        for run in self._board.overlapping(span):
+            for resource, amount in run.needs.items():
+                used = amount * len(run.nodes)
+                every[resource] = every.get(resource, 0) + used
+                if run.campaign == candidate.campaign:
+                    own[resource] = own.get(resource, 0) + used
+        return quota.admit(
+            candidate.campaign,
+            {resource: amount * candidate.k for resource, amount in candidate.needs.items()},
+            campaign.quotas,
+            own,
+            {name: (every.get(name, 0), most) for name, most in self._capacity.items()},
+        )
+
+
+class _Limits:
+    def __init__(self, board: Board, windows: decayed_windows.Windows) -> None:
+        view = board.view
+        self._board = board
+        self._under_way = active_limits.UnderWay(view.runs, view.campaigns, view.now)
+        self._capped = frozenset(
+            name
+            for name, campaign in view.campaigns.items()
+            if not campaign.limits.keys().isdisjoint((DELIVERED, DELIVERED_PERCENT))
+        )
+        self._used: dict[str, Fraction] = {}
+        self._delivered = Fraction(0)
+        if self._capped:
+            own, every = decayed_windows.in_windows(view.ledger, view.now, windows)
+            decay = windows.decay
+            self._used = board.with_parents(
+                {name: decayed_windows.decayed_sum(it, decay) for name, it in own.items()}
+            )
+            self._delivered = decayed_windows.decayed_sum(every, decay)
+        self._ageing = dict(view.state.eligible_since)
+
+    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """Those beyond the limits of their campaigns; the others age."""
+        view = self._board.view
+        limits = {
+            name: {
+                kind.removeprefix(DUE): limit.hard
+                for kind, limit in campaign.limits.items()
+                if kind.startswith(DUE) and limit.hard is not None
+            }
+            for name, campaign in view.campaigns.items()
+        }
+        limits = {name: kinds for name, kinds in limits.items() if kinds}
+        refused: Mapping[str, No] = {}
+        if limits:
+            due = [
+                due_limits.Due(
+                    it.task, tuple(self._board.line(it.campaign)), active_limits.request_of(it)
+                )
+                for it in candidates
+            ]
+            _, refused = due_limits.considered(due, limits)
+            taken = (it.task for it in candidates if it.task not in refused)
+            self._ageing = due_limits.ageing_since(view.state.eligible_since, taken, view.now)
+        return refused
+
+    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+        """Whether it stays within the limits of its campaign and of all above it."""
+        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        level = active_limits.Level.SOFT if turn is Round.FIRST else active_limits.Level.HARD
+        holders = self._under_way.holders(candidate.campaign, span)
+        request = active_limits.request_of(candidate)
+        return active_limits.within_limits(request, holders, level) or self._within_caps(
+            candidate, level
+        )
+
+    def _within_caps(self, candidate: Candidate, level: active_limits.Level) -> No | None:
+        if not self._capped:
+            return None
+        request = Fraction(self._board.seats_taken(candidate, candidate.k))
+        for name in self._board.line(candidate.campaign):
+            if name not in self._capped:
+                continue
+            limits, used = (
+                self._board.view.campaigns[name].limits,
+                self._used.get(name, Fraction(0)),
+            )
+            percent = limits.get(DELIVERED_PERCENT)
+            if percent and (cap := active_limits.limit_at(percent, level)) is not None:
+                no = delivered_cap.within_part(
+                    name, used, request, self._delivered, Fraction(cap, 100)
+                )
+                if no is not None:
+                    return no
+            amount = limits.get(DELIVERED)
+            if amount and (cap := active_limits.limit_at(amount, level)) is not None:
+                return delivered_cap.within_amount(name, used, request, Fraction(cap))
+        return None
+
+    def placed(self, run: PostedRun) -> None:
+        """It counts from now on."""
+        self._under_way.add(run)
+
+    def remember(self, state: State) -> State:
+        """Since when each considered task ages."""
+        return replace(state, eligible_since=self._ageing)

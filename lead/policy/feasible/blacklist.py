@@ -1,0 +1,39 @@
+"""Nodes that failed a campaign often enough get no more of its runs. Pure.
+
+Other campaigns are not affected. A node that was away did not fail. An operator clears the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lead.policy.verdict import Axis, No, Rule
+
+FAILURES_MAX = 1
+"""After so many failures a node is left out, unless configured."""
+
+BLACKLISTED = Rule(
+    Axis.FEASIBLE,
+    "blacklisted",
+    "{node} failed {failures} runs of {campaign}, of at most {most}; an operator can clear that",
+)
+
+Failures = Mapping[tuple[str, str], int]
+
+
+def failed(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
+    """The record after one more failed run."""
+    return {**failures, (node, campaign): failures.get((node, campaign), 0) + 1}
+
+
+def cleared(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str], int]:
+    """The record without what this node failed for this campaign."""
+    return {key: count for key, count in failures.items() if key != (node, campaign)}
+
+
+def admit(failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX) -> No | None:
+    """Why this node gets no runs of this campaign, if so."""
+    count = failures.get((node, campaign), 0)
+    if count < most:
+        return None
+    return BLACKLISTED.says_no(node=node, failures=count, campaign=campaign, most=most)

@@ -1,0 +1,49 @@
+"""A task that cannot be done is put off, after many times on hold until somebody looks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Deferral
+from node.model import times
+
+DEFERRED = Rule(
+    Axis.FEASIBLE, "deferred", "{task} could not be started and is put off for the {count}. time"
+)
+ON_HOLD = Rule(
+    Axis.FEASIBLE,
+    "batch hold",
+    "{task} was put off {count} times and is on hold until somebody releases it",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Put off for ``pause`` µs after ``starts`` failed starts, at most ``deferrals`` times."""
+
+    pause: int = times.HOUR
+    deferrals: int = 24
+    starts: int = 1
+
+
+PATIENCE: Final = Patience()
+
+
+def failed(before: Deferral, now: int, patience: Patience = PATIENCE) -> Deferral:
+    """What a further failed start makes of it."""
+    if before.failed + 1 < patience.starts:
+        return replace(before, failed=before.failed + 1)
+    if before.count >= patience.deferrals:
+        return replace(before, failed=0, until=now, held=True)
+    return Deferral(0, before.count + 1, now + patience.pause)
+
+
+def put_off(task: str, deferral: Deferral, now: int) -> No | None:
+    """No while a task is put off or on hold."""
+    if deferral.held:
+        return ON_HOLD.says_no(task=task, count=deferral.count)
+    if now < deferral.until:
+        return DEFERRED.says_no(until=deferral.until, task=task, count=deferral.count)
+    return None

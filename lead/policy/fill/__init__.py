@@ -1,0 +1,1 @@
+"""Axis 6: what is kept free for whom, and what may slip past meanwhile."""

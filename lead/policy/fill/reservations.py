@@ -1,0 +1,68 @@
+"""What is kept free for whoever is blocked, and what may not slip past. Pure.
+
+A task that finds no time may get a *protected slot*: the earliest time it can have on nodes that
+suit it. What comes after it may start all the same if it reaches into nobody's slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from lead.policy.timetable import Booked, Request, earliest, timetable_for
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Candidate, Reservation, View
+from node.model.spans import Span
+
+PROTECTED = Rule(
+    Axis.FILL,
+    "protected slot",
+    "{node} is kept for {holder} from {start} on, and the run would end at {end}",
+)
+NO_OVERTAKING = Rule(
+    Axis.FILL, "no-overtaking", "{task} waits until {holder}, which is blocked, has started"
+)
+DEPTH: Final = 1
+PREFIX: Final = "slot of "
+
+
+def protect(
+    blocked: Candidate, view: View, taken: Booked, slots: Sequence[Reservation]
+) -> Reservation | None:
+    """The slot that is kept for a blocked candidate, beside those given already.
+
+    ``taken`` is what the runs of the view occupy.
+
+    None where it is of no use: there are too few nodes, or it would start too late.
+    """
+    busy = timetable_for(blocked, taken, [*view.reservations, *slots])
+    request = Request(blocked.task, blocked.k, blocked.duration, blocked.nodes)
+    place = earliest(busy, request, max(view.now, blocked.next_run_at))
+    if place is None or place.start > blocked.start_by:
+        return None
+    return Reservation(
+        name=f"{PREFIX}{blocked.task}",
+        nodes=place.nodes,
+        start=place.start,
+        end=place.start + blocked.duration,
+        tasks=frozenset({blocked.task}),
+    )
+
+
+def may_fill(
+    candidate: Candidate, nodes: Iterable[str], span: Span, slots: Iterable[Reservation]
+) -> No | None:
+    """No if a run on these nodes would reach into a slot that is kept for somebody else."""
+    asked = set(nodes)
+    for slot in slots:
+        if slot.start < span[1] and span[0] < slot.end and not slot.admits(candidate):
+            for name in slot.nodes:
+                if name in asked:
+                    return PROTECTED.says_no(
+                        until=slot.end,
+                        node=name,
+                        holder=slot.name.removeprefix(PREFIX),
+                        start=slot.start,
+                        end=span[1],
+                    )
+    return None

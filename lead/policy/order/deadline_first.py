@@ -1,0 +1,78 @@
+"""First whatever would come too late, by its deadline; then by recent work and share. Pure.
+
+Each task that is put into the list lowers its campaign as if it had run for an hour already, those
+that would be late included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from lead.policy.feasible.start_by import forecast
+from lead.policy.feasible.start_by import late as late_of
+from lead.policy.share.recent_work import HALF_LIFE, Turns, Work, choose
+from lead.policy.view import Candidate
+
+_PER_HALF_LIFE = 1 / math.log(2)
+"""A seat in constant use is worth 1; so many half-lives of it are, all together."""
+
+
+def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: float) -> list[Work]:
+    """What is to run on so many seats, of this work in the order of arrival."""
+    chosen: list[Work] = []
+    used = 0.0
+    for it in sorted((it for it in work if it.task in late), key=_by_deadline):
+        if used >= seats:
+            break
+        chosen.append(it)
+        turns.chosen(it)
+        used += it.seats
+    waiting: dict[str, list[Work]] = {}
+    for it in work:
+        if it.task not in late:
+            waiting.setdefault(it.campaign, []).append(it)
+    return chosen + choose(waiting, turns, seats, used)
+
+
+def _by_deadline(work: Work) -> tuple[bool, int, int]:
+    """Of two with the same deadline the shorter goes first; without one, after all others."""
+    return work.deadline is None, work.deadline or 0, work.duration
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """When each seat becomes free, and how campaigns stand.
+
+    ``recent`` is in decayed seats in use, with this half-life.
+    """
+
+    free_at: Sequence[int]
+    shares: Mapping[str, float]
+    recent: Mapping[str, float]
+    half_life: int = HALF_LIFE
+
+
+def moved(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
+    """The tasks that would start too late in their turn, in the order in which they go first."""
+    return [it.task for it in sorted(_late(_arrived(candidates), supply), key=_by_deadline)]
+
+
+def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
+    """All tasks in order, those that would be late at the head."""
+    work = _arrived(candidates)
+    late = {it.task for it in _late(work, supply)}
+    turns = Turns(supply.recent, supply.shares, max(1, len(supply.free_at)))
+    return [it.task for it in run_list(work, late, turns, math.inf)]
+
+
+def _arrived(candidates: Sequence[Candidate]) -> list[Work]:
+    arrived = sorted(candidates, key=lambda it: (it.next_run_at, it.added_at))
+    return [Work(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
+
+
+def _late(work: Sequence[Work], supply: Supply) -> list[Work]:
+    per_seat = supply.half_life * _PER_HALF_LIFE
+    had = {name: it * per_seat for name, it in supply.recent.items()}
+    return late_of(work, forecast(work, supply.free_at, supply.shares, had))

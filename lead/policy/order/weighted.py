@@ -1,0 +1,242 @@
+"""One number per task: a weighted sum of what speaks for it. Pure.
+
+``P = sum over components of weight * min(cap, sum over terms of weight * min(cap, value))``: terms
+are capped before they are weighted, and the sum of a component's terms before it is; no cap, or one
+of 0, is none. The priority lies in [0, 10**9]; one that an administrator gives lies above all of
+these. Highest first; of two that are level, whoever has waited longer, then whoever came first.
+
+=========== ============================================================================
+component   terms
+=========== ============================================================================
+credential  ``campaign``, ``parent``, ``class``: a configured priority of each
+fairshare   ``campaign``, ``parent``: how far below its fairshare (percent)
+size        ``nodes`` asked for, ``duration`` (minutes), ``seat_time`` (seat-minutes)
+service     ``waiting`` (minutes), ``expansion`` (see below), ``bypass`` (times passed over)
+target      ``waiting``, ``expansion``: steeply up as what is left to a target runs out
+=========== ============================================================================
+
+The expansion factor is ``1 + waiting/duration``: a short task grows faster than a long one. A
+target's value is ``max(0.0001, what is left) ** -2``, for waiting in minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lead.policy.view import Campaign, Candidate, State
+from node.model import times
+
+PRIORITY_MAX: Final = 10**9
+LEFT_MIN: Final = 0.0001
+
+Values = Mapping[str, Mapping[str, float]]
+"""By component, then by term."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each component and each of its terms weighs, and its caps; 0 where none is given.
+
+    Components weigh 1 unless it is said otherwise, terms nothing.
+    """
+
+    terms: Values
+    components: Mapping[str, float] = field(default_factory=dict)
+    term_caps: Values = field(default_factory=dict)
+    component_caps: Mapping[str, float] = field(default_factory=dict)
+
+
+WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
+"""The default: whoever has waited longest."""
+
+
+def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
+    """The sum of one component's terms, before the component is capped and weighted."""
+    caps = weights.term_caps.get(name, {})
+    total = 0.0
+    for term, weight in weights.terms.get(name, {}).items():
+        if weight:
+            total += weight * _capped(values.get(term, 0.0), caps.get(term))
+    return total
+
+
+def weighed(values: Values, weights: Weights) -> float:
+    """The weighted sum, not bounded yet."""
+    total = 0.0
+    for name in weights.terms:
+        weight = weights.components.get(name, 1.0)
+        if weight:
+            found = component(values.get(name, {}), weights, name)
+            total += weight * _capped(found, weights.component_caps.get(name))
+    return total
+
+
+def priority(values: Values, weights: Weights, given: int = 0) -> float:
+    """The bounded priority; ``given`` by an administrator is above all that is computed."""
+    if given > 0:
+        return PRIORITY_MAX + given
+    return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
+
+
+def _capped(value: float, cap: float | None) -> float:
+    return min(value, cap) if cap else value
+
+
+def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
+    """``1 + waited / max(duration_min, duration)``, all in one unit.
+
+    The least duration keeps very short tasks from passing everybody at once.
+    """
+    length = max(duration_min, duration)
+    return 1 + waited / length if length else 1.0
+
+
+def urgency(target: float, current: float) -> float:
+    """``max(0.0001, target - current) ** -2``: unbounded near the target but for the 0.0001."""
+    left = max(LEFT_MIN, target - current)
+    return 1 / (left * left)
+
+
+def in_order(tasks: Iterable[tuple[str, float, float]]) -> list[str]:
+    """Names from (name, priority, waited), given in the order they came."""
+    return [name for name, _, _ in sorted(tasks, key=lambda it: (-it[1], -it[2]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What weighs for all tasks of an episode: as of when, for whom, and what is remembered.
+
+    ``fairshare`` is by campaign (percent below its share). ``targets`` are of waiting (minutes) and
+    expansion; without one, waiting aims at the last instant at which the run may start.
+    """
+
+    now: int
+    campaigns: Mapping[str, Campaign]
+    fairshare: Mapping[str, float]
+    state: State = field(default_factory=State)
+    classes: Mapping[str, float] = field(default_factory=dict)
+    duration_min: int = 0
+    targets: Mapping[str, float] = field(default_factory=dict)
+
+
+def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
+    """The tasks, highest priority first."""
+    sums = _compiled(weights)
+    ranked = []
+    for candidate in sorted(candidates, key=lambda it: it.added_at):
+        waited = waited_minutes(candidate, standing)
+        total = 0.0
+        for weight, cap, terms in sums:
+            found = 0.0
+            for term, term_weight, term_cap in terms:
+                value = term(candidate, standing, waited)
+                found += term_weight * (min(value, term_cap) if term_cap else value)
+            total += weight * (min(found, cap) if cap else found)
+        ranked.append((candidate.task, min(max(total, 0.0), PRIORITY_MAX), waited))
+    return in_order(ranked)
+
+
+def _compiled(weights: Weights) -> list[_Sum]:
+    """The formula of :func:`weighed` with everything that weighs nothing left out."""
+    return [
+        (
+            weights.components.get(name, 1.0),
+            weights.component_caps.get(name),
+            [
+                (_TERMS[name][term], weight, weights.term_caps.get(name, {}).get(term))
+                for term, weight in terms.items()
+                if weight
+            ],
+        )
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    ]
+
+
+def waited_minutes(candidate: Candidate, standing: Standing) -> float:
+    """How long a candidate has been waiting, as far as it counts."""
+    since = max(candidate.waits_since, standing.state.eligible_since.get(candidate.task, 0))
+    return max(0, standing.now - since) / times.MINUTE
+
+
+def values_of(
+    candidate: Candidate, weights: Weights, standing: Standing, waited: float
+) -> dict[str, dict[str, float]]:
+    """What speaks for a candidate, term by term, of those components that weigh anything."""
+    return {
+        name: {term: _TERMS[name][term](candidate, standing, waited) for term in terms}
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    }
+
+
+def _campaign(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.campaigns[candidate.campaign].priority
+
+
+def _parent(candidate: Candidate, standing: Standing, _: float) -> float:
+    parent = standing.campaigns.get(standing.campaigns[candidate.campaign].parent or "")
+    return parent.priority if parent else 0.0
+
+
+def _class(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.classes.get(candidate.scheduling_class, 0.0)
+
+
+def _fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(candidate.campaign, 0.0)
+
+
+def _parent_fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(standing.campaigns[candidate.campaign].parent or "", 0.0)
+
+
+def _nodes(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k
+
+
+def _duration(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.duration / times.MINUTE
+
+
+def _seat_time(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k * candidate.duration / times.MINUTE
+
+
+def _waiting(_: Candidate, __: Standing, waited: float) -> float:
+    return waited
+
+
+def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
+    return expansion(waited * times.MINUTE, candidate.duration, standing.duration_min)
+
+
+def _bypass(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.state.passes.get(candidate.task, 0)
+
+
+def _waiting_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+    most = standing.targets.get("waiting")
+    if most is not None:
+        return urgency(most, waited)
+    return urgency((candidate.start_by - standing.now) / times.MINUTE, 0)
+
+
+def _expansion_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+    aimed = standing.targets.get("expansion")
+    return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
+
+
+_Term = Callable[[Candidate, Standing, float], float]
+_Sum = tuple[float, float | None, list[tuple[_Term, float, float | None]]]
+_TERMS: Final[dict[str, dict[str, _Term]]] = {
+    "credential": {"campaign": _campaign, "parent": _parent, "class": _class},
+    "fairshare": {"campaign": _fairshare, "parent": _parent_fairshare},
+    "size": {"nodes": _nodes, "duration": _duration, "seat_time": _seat_time},
+    "service": {"waiting": _waiting, "expansion": _expansion, "bypass": _bypass},
+    "target": {"waiting": _waiting_target, "expansion": _expansion_target},
+}
+COMPONENTS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
+"""The terms that may be weighed, by component."""

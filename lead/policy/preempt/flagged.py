@@ -1,0 +1,26 @@
+"""Only a preemptor displaces, only a preemptee gives way, and only to higher priority. Pure."""
+
+from __future__ import annotations
+
+from lead.policy.verdict import Axis, No, Rule
+
+NO_PREEMPTOR = Rule(
+    Axis.PREEMPT, "no preemptor", "{campaign} may not displace runs of other campaigns"
+)
+NO_PREEMPTEE = Rule(Axis.PREEMPT, "no preemptee", "runs of {campaign} cannot be displaced")
+NOT_HIGHER = Rule(
+    Axis.PREEMPT, "not higher", "the run there has priority {old}, and {new} is not higher"
+)
+
+
+def may_displace(
+    new: tuple[str, int], old: tuple[str, int], *, preemptor: bool, preemptee: bool
+) -> No | None:
+    """Whether a new run may displace an old one; each is given as campaign and priority."""
+    if not preemptor:
+        return NO_PREEMPTOR.says_no(campaign=new[0])
+    if not preemptee:
+        return NO_PREEMPTEE.says_no(campaign=old[0])
+    if new[1] <= old[1]:
+        return NOT_HIGHER.says_no(new=new[1], old=old[1])
+    return None

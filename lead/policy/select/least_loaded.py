@@ -1,0 +1,18 @@
+"""The least loaded nodes: where little else runs, a measurement disturbs and is disturbed least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lead.policy.view import Node
+
+
+def rank(nodes: Iterable[Node], booked: Mapping[str, int] | None = None) -> list[Node]:
+    """The least booked, of these the least loaded first; then used least recently, then by name.
+
+    ``booked`` is the time that is booked on each, in any unit.
+    """
+    times = booked or {}
+    return sorted(
+        nodes, key=lambda node: (times.get(node.name, 0), node.load, node.used_at, node.name)
+    )

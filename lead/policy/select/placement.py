@@ -1,0 +1,52 @@
+"""How several runs of one task are laid over nodes with free places. Pure.
+
+One after the other round the nodes (the default), at most one on each, as many as possible on few,
+or on the nodes that are named. Each function takes the free places of each node and gives the
+number placed on each, or None when they do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def round_robin(free: Mapping[str, int], count: int) -> dict[str, int] | None:
+    """One to each node in turn, as listed, as long as it has room."""
+    placed = dict.fromkeys(free, 0)
+    if sum(free.values()) < count:
+        return None
+    while count:
+        for name, room in free.items():
+            if count and placed[name] < room:
+                placed[name] += 1
+                count -= 1
+    return placed
+
+
+def spread(free: Mapping[str, int], count: int) -> dict[str, int] | None:
+    """At most one to each node, as listed."""
+    with_room = [name for name, room in free.items() if room > 0]
+    if len(with_room) < count:
+        return None
+    return dict.fromkeys(free, 0) | dict.fromkeys(with_room[:count], 1)
+
+
+def pack(free: Mapping[str, int], count: int) -> dict[str, int] | None:
+    """As many as fit on the node with most room, then on the next; of equals as listed."""
+    if sum(free.values()) < count:
+        return None
+    placed = dict.fromkeys(free, 0)
+    for name in sorted(free, key=lambda each: -free[each]):
+        placed[name] = min(free[name], count)
+        count -= placed[name]
+    return placed
+
+
+def as_named(free: Mapping[str, int], names: Iterable[str]) -> dict[str, int] | None:
+    """One on each node named; a node named twice gets two."""
+    placed = dict.fromkeys(free, 0)
+    for name in names:
+        if placed.get(name, 0) >= free.get(name, 0):
+            return None
+        placed[name] += 1
+    return placed

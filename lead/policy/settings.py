@@ -1,0 +1,269 @@
+"""A pool's policies as they are written down: the name of a set, and what differs from it. Pure.
+
+``{"order": {"rule": "next-run"}, "share": {"window": "PT30M", "together": "level"}}``: for each
+axis the rule to use instead of the set's, if it is another one, and its parameters; what is not
+mentioned stays as in the set, or as usual for the rule. Durations are written as everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
+from lead.policy.feasible import availability, deferral
+from lead.policy.fill import backfill
+from lead.policy.order.weighted import COMPONENTS, Weights
+from lead.policy.preempt.score import Urgency
+from lead.policy.select.linear_function import parse
+from lead.policy.sets import SETS, PolicySet
+from lead.policy.share.decayed_windows import Windows
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.times import parse_duration
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a rule is made from its parameters, each read by a function that says what is wrong."""
+
+    make: Callable[..., Any]
+    parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+
+def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicySet:
+    """A named set with its overrides; :class:`InvalidDocument` names each field that is wrong."""
+    policy = SETS.get(name)
+    if policy is None:
+        raise InvalidDocument([FieldFault("/policy", _unknown("policy set", name, SETS))])
+    faults: list[FieldFault] = []
+    for axis, wanted in (overrides or {}).items():
+        pointer = f"/overrides/{axis}"
+        if axis not in RULES:
+            faults.append(FieldFault(pointer, _unknown("axis", axis, RULES)))
+        elif not isinstance(wanted, Mapping):
+            faults.append(FieldFault(pointer, "write the rule and its parameters as an object"))
+        else:
+            rule = _rule(axis, wanted, getattr(policy, axis), pointer, faults)
+            if rule is not None:
+                policy = replace(policy, **{axis: rule})
+    if faults:
+        raise InvalidDocument(faults)
+    return policy
+
+
+def _rule(
+    axis: str, wanted: Mapping[str, Any], present: Any, pointer: str, faults: list[FieldFault]
+) -> Any:
+    """The rule of one axis: another one, or that of the set with other parameters."""
+    usual = next(name for name, it in RULES[axis].items() if it.make is type(present))
+    name = wanted.get("rule", usual)
+    if name not in RULES[axis]:
+        faults.append(FieldFault(f"{pointer}/rule", _unknown("rule", str(name), RULES[axis])))
+        return None
+    rule = RULES[axis][name]
+    values: dict[str, Any] = {}
+    before = len(faults)
+    for key, value in wanted.items():
+        if key == "rule":
+            continue
+        if key not in rule.parameters:
+            known = ", ".join(rule.parameters) or "none"
+            faults.append(FieldFault(f"{pointer}/{key}", f"{name} has these parameters: {known}"))
+            continue
+        try:
+            values[key] = rule.parameters[key](value)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            faults.append(FieldFault(f"{pointer}/{key}", str(error)))
+    if len(faults) > before:
+        return None
+    return dataclasses.replace(present, **values) if name == usual else rule.make(**values)
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(name, known, n=3, cutoff=0.5) or known
+    return f"there is no {kind} {name!r}; there is: {', '.join(near)}"
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("write true or false")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("write a whole number of at least 0")
+    return value
+
+
+def _count_or_none(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _exact(value: Any) -> Fraction:
+    return Fraction(str(value))
+
+
+def _duration(value: Any) -> int:
+    duration = parse_duration(value)
+    if duration <= 0:
+        raise ValueError("write a duration of more than 0")
+    return duration
+
+
+def _one_of(kind: type[Choice], value: Any) -> Choice:
+    if value not in list(kind):
+        raise ValueError(f"write one of {', '.join(kind)}")
+    return kind(value)
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise TypeError("write numbers by name")
+    return {str(name): float(number) for name, number in value.items()}
+
+
+def _weights(value: Any) -> Weights:
+    """Terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
+    if not isinstance(value, Mapping) or value.keys() - COMPONENTS:
+        raise ValueError(f"write weights of terms by component: {', '.join(COMPONENTS)}")
+    weights = {name: _numbers(terms) for name, terms in value.items()}
+    for name, terms in weights.items():
+        if not terms.keys() <= set(COMPONENTS[name]):
+            raise ValueError(f"the terms of {name} are {', '.join(COMPONENTS[name])}")
+    return Weights(weights)
+
+
+def _fields(value: Any, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or value.keys() - read.keys():
+        raise ValueError(f"write an object with some of: {', '.join(read)}")
+    return {name: read[name](each) for name, each in value.items()}
+
+
+def _windows(value: Any) -> Windows:
+    """``{"interval": "P1D", "depth": 7, "decay": 0.8}``."""
+    return Windows(**_fields(value, {"interval": _duration, "depth": _count, "decay": _exact}))
+
+
+def _urgency(value: Any) -> Urgency:
+    """``{"percent": 10, "delay": "PT10S"}``."""
+    found = _fields(value, {"percent": _exact, "delay": parse_duration})
+    return Urgency(**{"percent": Fraction(0), **found})
+
+
+def _patience(value: Any) -> deferral.Patience | None:
+    """``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, or null for none."""
+    if value is None:
+        return None
+    read = {"pause": _duration, "deferrals": _count, "starts": _count}
+    return deferral.Patience(**_fields(value, read))
+
+
+def _others(value: Any) -> Any:
+    """What gives way to those that are not urgent."""
+    rules = {"never": preempt.Never(), "lower-priority": preempt.LowerPriority()}
+    if value not in rules:
+        raise ValueError(f"write one of {', '.join(rules)}")
+    return rules[value]
+
+
+_PRIORITY: Final = {
+    "weights": _weights,
+    "windows": _windows,
+    "targets": _numbers,
+    "classes": _numbers,
+    "duration_min": _duration,
+    "relative": _flag,
+}
+RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
+    "order": {
+        "next-run": _Rule(order.NextRun),
+        "by-campaign": _Rule(order.ByCampaign, {"in_turn": _flag}),
+        "weighted": _Rule(order.Weighted, _PRIORITY),
+        "recent-work": _Rule(order.ByRecentWork, {"deadlines": _flag, "half_life": _duration}),
+        "late-first": _Rule(
+            order.LateFirst,
+            {"others": lambda value: order.Weighted(_weights(value)), "half_life": _duration},
+        ),
+        "backfilled": _Rule(
+            order.Backfilled,
+            {
+                "choice": partial(_one_of, backfill.Choice),
+                "worth": partial(_one_of, backfill.Worth),
+                "considered": _count,
+                "depth": _count,
+                "others": lambda value: order.Weighted(_weights(value)),
+            },
+        ),
+        "by-starts": _Rule(order.ByStarts),
+    },
+    "share": {
+        "none": _Rule(share.Unshared),
+        "usage": _Rule(
+            share.ByUsage,
+            {
+                "window": _duration,
+                "together": partial(_one_of, share.Together),
+                "serial": _flag,
+                "entitled": _flag,
+            },
+        ),
+        "creation": _Rule(share.ByCreation, {"serial": _flag}),
+        "promised": _Rule(share.Promised, {"window": _duration}),
+        "recent-work": _Rule(share.ByRecentWork, {"half_life": _duration}),
+    },
+    "select": {
+        "least-loaded": _Rule(select.LeastLoaded),
+        "affinity": _Rule(select.Affinity, {"least_loaded": _flag}),
+        "last-available": _Rule(select.LastAvailable),
+        "poorest": _Rule(select.Poorest),
+        "function": _Rule(select.ByFunction, {"function": parse}),
+        "laid": _Rule(select.Laid, {"way": partial(_one_of, select.Way)}),
+    },
+    "preempt": {
+        "never": _Rule(preempt.Never),
+        "lower-priority": _Rule(preempt.LowerPriority),
+        "flagged": _Rule(preempt.Flagged),
+        "urgent": _Rule(
+            preempt.UrgentByScore,
+            {"urgency": _urgency, "threshold": _duration, "others": _others},
+        ),
+        "taken-back": _Rule(preempt.TakenBack),
+    },
+    "throttle": {
+        "limits": _Rule(
+            throttle.Throttled,
+            {"seats": _flag, "quotas": _flag, "limits": _flag, "windows": _windows},
+        ),
+    },
+    "fill": {
+        "earliest-gap": _Rule(fill.EarliestGap),
+        "protected": _Rule(
+            fill.Protected, {"depth": _count, "passes": _count_or_none, "overtaking": _flag}
+        ),
+    },
+    "feasible": {
+        "judged": _Rule(
+            feasible.Judged,
+            {
+                "failures_max": _count_or_none,
+                "alone": _flag,
+                "patience": _patience,
+                "partition": _flag,
+                "counted": partial(_one_of, availability.Counted),
+            },
+        ),
+    },
+}
+"""By axis, the rules there are, by the names that overrides give them."""

@@ -1,0 +1,1 @@
+"""Axis 2: how many seats each campaign may add, and in which order they are served."""

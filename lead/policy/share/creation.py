@@ -1,0 +1,25 @@
+"""Whoever came first takes all it can use. Pure.
+
+A campaign keeps its place however often it has nothing to do, until it is removed: a debugging
+session finishes before the next begins. There is no ideal and no affinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lead.policy.seats import Seats, Stake
+
+
+def queue(stakes: Iterable[Stake]) -> list[Stake]:
+    """In the order of creation; of those created together the one named first."""
+    return sorted(stakes, key=lambda stake: stake.created_at)
+
+
+def allot(stakes: Iterable[Stake], seats: Seats) -> list[tuple[str, int]]:
+    """What each may add, in serving order."""
+    return [
+        (stake.name, seats.take(stake.name, stake.addable))
+        for stake in queue(stakes)
+        if stake.level
+    ]

@@ -1,0 +1,146 @@
+"""Promised seats: groups with targets, and what is left lent out by the same numbers. Pure.
+
+Targets are all seats, or all parts of the seats there are (rounded down: rounding up would feign a
+shortage). When there is enough, each group gets its target, or what it wants if that is less; the
+rest is split in proportion to the targets, rounded up, and handed out until it is used up, so the
+group served last gets what is left. When there is not enough, all of it is split that way. What a
+group cannot use is split again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lead.policy.dividing import whole
+from lead.policy.seats import Seats, Stake
+from lead.policy.verdict import Axis, No, Rule
+from lead.policy.view import Exact
+
+Promise = Exact
+
+NO_GROUP = Rule(
+    Axis.SHARE,
+    "no-group",
+    "{campaign} belongs to no group with promised seats; there are: {groups}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Who gets how much, and how it came about.
+
+    ``first_round`` is what the targets give (nothing in a shortage), ``numbers`` how the
+    ``remainder`` would be split if every number were met.
+    """
+
+    enough: bool
+    targets: Mapping[str, int]
+    first_round: Mapping[str, int]
+    remainder: int
+    numbers: Mapping[str, int]
+    total: Mapping[str, int]
+
+
+def admit(campaign: str, group: str | None, promises: Mapping[str, Promise]) -> No | None:
+    """Why a campaign cannot take part, if so: each must name a group that has a promise."""
+    if group in promises:
+        return None
+    return NO_GROUP.says_no(campaign=campaign, groups=", ".join(promises))
+
+
+def faults(promises: Mapping[str, Promise]) -> list[tuple[str, str]]:
+    """Groups whose promise cannot be kept with the others, each with the remedy."""
+    kinds = {type(promise) for promise in promises.values()}
+    found = [
+        (name, "promise all groups whole seats, or all of them parts of the seats between 0 and 1")
+        for name in promises
+        if len(kinds) > 1
+    ]
+    for name, promise in promises.items():
+        if isinstance(promise, Fraction) and not 0 < promise < 1:
+            found.append((name, "a part of the seats lies between 0 and 1, both excluded"))
+        elif promise < 0:
+            found.append((name, "promise at least 0 seats"))
+    return found
+
+
+def targets(seats: int, promises: Mapping[str, Promise], unit: int = 1) -> dict[str, int]:
+    """What is promised, in seats."""
+    return {
+        name: promise * unit
+        if isinstance(promise, int)
+        else seats * promise.numerator // (promise.denominator * unit) * unit
+        for name, promise in promises.items()
+    }
+
+
+def settle(
+    seats: int,
+    promises: Mapping[str, Promise],
+    demand: Mapping[str, int | None],
+    order: Sequence[str],
+    unit: int = 1,
+) -> Settlement:
+    """Divide among the groups in ``order`` (least used first); a demand of None is unlimited."""
+    target = targets(seats, promises, unit)
+    need = {name: _least(target[name], demand.get(name)) for name in order}
+    enough = sum(need.values()) <= seats
+    total = dict(need) if enough else dict.fromkeys(order, 0)
+    first, left = dict(total), seats - sum(total.values())
+    remainder, numbers = left, None
+    while left:
+        asking = [name for name in order if _wants_more(demand.get(name), total[name])]
+        split = _split(left, asking, target, promises, unit)
+        numbers = split if numbers is None else numbers
+        for name in asking:
+            room = None if (most := demand.get(name)) is None else most - total[name]
+            given = min(left, _least(split[name], room))
+            total[name] += given
+            left -= given
+        if not any(split.values()):
+            break
+    asked = dict.fromkeys(order, 0) | (numbers or {})
+    return Settlement(enough, target, first, remainder, asked, total)
+
+
+def _split(
+    left: int,
+    asking: Iterable[str],
+    target: Mapping[str, int],
+    promises: Mapping[str, Promise],
+    unit: int,
+) -> dict[str, int]:
+    names = list(asking)
+    by_target = [Fraction(target[name]) for name in names]
+    weights = whole(by_target if any(by_target) else [Fraction(promises[name]) for name in names])
+    total = sum(weights) or 1
+    return {
+        name: -(-left * weight // (total * unit)) * unit
+        for name, weight in zip(names, weights, strict=True)
+    }
+
+
+def _least(amount: int, most: int | None) -> int:
+    return amount if most is None else min(amount, most)
+
+
+def _wants_more(demand: int | None, held: int) -> bool:
+    return demand is None or demand > held
+
+
+def inside(order: Sequence[Stake], seats: Seats, unit: int = 1) -> list[tuple[str, int]]:
+    """A group's seats among its campaigns: one by one in turn, from the one that used least."""
+    given = {stake.name: 0 for stake in order}
+    asking = list(order)
+    while seats.free and asking:
+        still = []
+        for stake in asking:
+            room = None if stake.addable is None else stake.addable - given[stake.name]
+            taken = seats.take(stake.name, _least(unit, room))
+            given[stake.name] += taken
+            if taken:
+                still.append(stake)
+        asking = still
+    return list(given.items())

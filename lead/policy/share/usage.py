@@ -1,0 +1,103 @@
+"""Seats by weight, served in the order of what each used of late. Pure.
+
+Everybody's ideal is its part by weight, limited by demand and rounded up, so that the smallest
+campaign with work gets a seat; the sum of the ideals may exceed what there is, and whoever used
+most per weight within the window goes short, because it is served last. That is how rounding evens
+out. What is left after the ideals goes round one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from lead.policy.dividing import divide
+from lead.policy.seats import Seats, Stake
+from lead.policy.verdict import Axis, Rule
+from lead.policy.view import Charge, Exact
+from node.model import times
+
+WINDOW = times.HOUR
+"""How far back usage counts, unless configured."""
+
+SHARE_USED = Rule(
+    Axis.SHARE,
+    "share-used",
+    "{campaign} has {allocated} of its {ideal} seats in the hour of {hour}; others come first",
+)
+
+
+def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, int]:
+    """Seat-µs by campaign that lie in ``[now - window, now)``; what runs counts up to now."""
+    begin = now - window
+    used: dict[str, int] = {}
+    for charge in ledger:
+        inside = min(charge.end, now) - max(charge.start, begin)
+        if inside > 0:
+            part = charge.amount * inside // (charge.end - charge.start)
+            used[charge.campaign] = used.get(charge.campaign, 0) + part
+    return used
+
+
+def newcomer(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
+    """The usage a new campaign begins with: as if it had run ideally over the whole window.
+
+    ``ideal`` is its exact share of the seats, itself counted as active. The charge slides out of
+    the window like what was really used.
+    """
+    return Charge(campaign, now - window, now, int(ideal * window))
+
+
+def ideals(seats: int, stakes: Iterable[Stake], unit: int = 1) -> dict[str, int]:
+    """How much each should hold; those not active get nothing."""
+    listed = list(stakes)
+    active = [stake for stake in listed if stake.active]
+    weights = {stake.name: stake.weight for stake in active}
+    division = divide(seats, weights, {stake.name: stake.demand for stake in active})
+    return dict.fromkeys((stake.name for stake in listed), 0) | division.rounded_up(unit)
+
+
+def serving_order(
+    stakes: Iterable[Stake], weights: Mapping[str, Exact] | None = None
+) -> list[Stake]:
+    """Those with a weight by usage per weight, least first; of equals the one created earlier.
+
+    ``weights`` replaces the weights of those it names.
+    """
+    replaced = weights or {}
+    weighed = [(replaced.get(stake.name, stake.weight), stake) for stake in stakes]
+    keyed = [
+        (Fraction(stake.usage) / weight, stake.created_at, place, stake)
+        for place, (weight, stake) in enumerate(weighed)
+        if weight > 0
+    ]
+    return [stake for *_, stake in sorted(keyed, key=lambda entry: entry[:3])]
+
+
+def allot(
+    order: Sequence[Stake], ideal: Mapping[str, int], seats: Seats, unit: int = 1
+) -> list[tuple[str, int]]:
+    """What each may add, in serving order: up to its ideal, then what is left one by one."""
+    given: dict[str, int] = {}
+    for stake in order:
+        wanted = max(0, ideal[stake.name] - stake.allocated)
+        addable = stake.addable
+        wanted = wanted if addable is None else min(wanted, addable)
+        given[stake.name] = seats.take(stake.name, wanted)
+    return _go_round(order, given, seats, unit)
+
+
+def _go_round(
+    order: Sequence[Stake], given: dict[str, int], seats: Seats, unit: int
+) -> list[tuple[str, int]]:
+    asking = [stake for stake in order if stake.active]
+    while seats.free and asking:
+        still = []
+        for stake in asking:
+            room = None if stake.addable is None else stake.addable - given[stake.name]
+            taken = seats.take(stake.name, unit if room is None else min(unit, room))
+            given[stake.name] += taken
+            if taken:
+                still.append(stake)
+        asking = still
+    return list(given.items())

@@ -1,0 +1,1 @@
+"""Axis 5: what is refused although there is room."""

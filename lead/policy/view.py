@@ -1,0 +1,293 @@
+"""What a policy sees: one immutable picture of a pool at an instant. Pure values.
+
+Instants and durations are integer microseconds, ranges are half-open. Seats are counted in whole
+seats where they are handed out and in *seat-microseconds* (one seat for one µs) where they are
+accounted. Weights, shares and targets are exact (:class:`fractions.Fraction`): a weight of 0.1 is
+a tenth. Who builds a view resolves names first: a candidate brings the names of the nodes that
+meet its hard match, a pool the names of its members.
+
+The *state* is what the policies remember between episodes; only events change it, and every change
+makes a new one. All of it is plain records by plain keys, so that it can be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+from node.model import times
+from node.model.classes import SchedulingClass
+
+URGENT: Final = 10
+"""The level above 9: served before all others, and the only one that may displace by score."""
+SUSPENDED: Final = 0
+"""The level that takes no part in anything."""
+Exact = int | Fraction
+"""A number without rounding; whole ones are ints where it can be, which reckon much faster."""
+BUCKET: Final = times.HOUR
+"""Seats over time are shared hour by hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A host with the service, as far as a policy cares.
+
+    ``attributes`` are key=value; ``lanes`` normal runs fit side by side; ``resources`` are what is
+    configured of each counted resource (for example ``mbps``); ``load`` is between 0 and 1;
+    ``busy_until`` is the published hint that nothing new can start earlier.
+    """
+
+    name: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    lanes: int = 1
+    up: bool = True
+    resources: Mapping[str, int] = field(default_factory=dict)
+    speed: Exact = 1
+    load: float = 0.0
+    used_at: int = 0
+    busy_until: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that is tight when the pool is busy and generous when it is not; None is no limit."""
+
+    soft: int | None
+    hard: int | None
+
+
+class FairshareKind(StrEnum):
+    """What a fairshare figure is: to be met, not to be undercut, or not to be exceeded."""
+
+    TARGET = "target"
+    FLOOR = "floor"
+    CEILING = "ceiling"
+
+
+@dataclass(frozen=True, slots=True)
+class Fairshare:
+    """The part (0 to 1) of what is delivered that a campaign should get."""
+
+    part: Exact
+    kind: FairshareKind = FairshareKind.TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How a campaign's priority among others moves with each start, and when it holds the others.
+
+    ``floor`` and ``ceiling`` bound the priority, which rises by ``gain`` whenever a run is started
+    and falls by ``price`` when the run is the campaign's own. Campaigns that are ``gap`` or more
+    below this one are held while it is stuck; within it, ``passes`` is the same gap between tasks
+    (None: tasks never hold each other).
+    """
+
+    floor: Exact = 0
+    ceiling: Exact = 100
+    gap: Exact = 100
+    gain: Exact = 1
+    price: Exact = 1
+    passes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Who it is for.
+
+    ``level`` is 0 (suspended) to 9, or :data:`URGENT`. ``seats_max`` bounds the seats held at once,
+    ``target`` is the promise of an SLA: seats if an int, a part of the pool's if a fraction.
+    ``limits`` are by the word of what is limited, ``quotas`` by resource (for example ``mbps``).
+    """
+
+    name: str
+    parent: str | None = None
+    weight: Exact = 1
+    level: int = 5
+    created_at: int = 0
+    seats_max: int | None = None
+    target: Exact | None = None
+    fairshare: Fairshare | None = None
+    preemptor: bool = False
+    preemptee: bool = False
+    priority: int = 0
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    queue: Queue = Queue()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A due task: one run of it is to be placed.
+
+    ``nodes`` are the names of those that meet the hard match, or the named participants
+    (``named``: all of them take part, nothing is selected). ``k`` nodes are wanted, ``k_min``
+    suffice; ``spread`` is the most per value of each attribute (for example one per ``site``);
+    ``prefer`` are attributes that a node should have, with what each is worth. ``needs`` are
+    counted resources per node. ``target`` says what is measured, for nodes that measured it
+    before. ``waits_since`` is when this run became due.
+    """
+
+    task: str
+    campaign: str
+    next_run_at: int
+    duration: int
+    nodes: Sequence[str]
+    slip: int = 0
+    added_at: int = 0
+    scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE
+    priority: int = 0
+    k: int = 1
+    k_min: int = 1
+    spare: int = 0
+    together: bool = False
+    named: bool = False
+    spread: Mapping[str, int] = field(default_factory=dict)
+    prefer: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    needs: Mapping[str, int] = field(default_factory=dict)
+    target: str = ""
+    affinity_wait: int = 0
+    waits_since: int = 0
+
+    @property
+    def start_by(self) -> int:
+        """The last instant at which the run may start."""
+        return self.next_run_at + self.slip
+
+    @property
+    def least(self) -> int:
+        """How many nodes a run of it must have: all that are named, all that act together."""
+        if self.named:
+            return len(self.nodes)
+        return self.k if self.together else min(self.k_min, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class PostedRun:
+    """A run that is booked or running, on all its nodes."""
+
+    run: str
+    task: str
+    campaign: str
+    nodes: Sequence[str]
+    start: int
+    end: int
+    scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE
+    priority: int = 0
+    running: bool = False
+    preemptee: bool = False
+    needs: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a campaign was charged: ``amount`` seat-µs, spent evenly over ``[start, end)``.
+
+    A row of the ledger, a correction (a negative amount) and the sum of an hour look the same.
+    """
+
+    campaign: str
+    start: int
+    end: int
+    amount: int
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Time on nodes that is kept for whoever is on its access list.
+
+    One criterion met is enough; every reservation that lies on a node must admit the run. A
+    reservation made for a blocked task during an episode names that task alone.
+    """
+
+    name: str
+    nodes: Sequence[str]
+    start: int
+    end: int
+    campaigns: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    classes: frozenset[SchedulingClass] = frozenset()
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the candidate meets one criterion of the access list."""
+        return (
+            candidate.campaign in self.campaigns
+            or candidate.task in self.tasks
+            or candidate.scheduling_class in self.classes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A named set of nodes that one lead plans."""
+
+    name: str
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A campaign's priority of the moment, and the number of the start that was its last."""
+
+    priority: Exact
+    started: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Somebody who is left alone until an instant, after ``failures`` in a row."""
+
+    failures: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Where a task stands: failed starts since it was last put off, and how often that was."""
+
+    failed: int = 0
+    count: int = 0
+    until: int = 0
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the policies remember.
+
+    ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
+    ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
+    ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
+    there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
+    when its waiting counts; ``starts`` numbers the starts.
+    """
+
+    queues: Mapping[str, QueueState] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    backoffs: Mapping[tuple[str, str, str], Backoff] = field(default_factory=dict)
+    deferrals: Mapping[str, Deferral] = field(default_factory=dict)
+    measured: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    newcomers: Mapping[str, Charge] = field(default_factory=dict)
+    eligible_since: Mapping[str, int] = field(default_factory=dict)
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything an episode may know. ``workers`` is how many candidates may be tried at most."""
+
+    now: int
+    horizon: int
+    pool: Pool
+    nodes: Mapping[str, Node]
+    campaigns: Mapping[str, Campaign]
+    candidates: Sequence[Candidate]
+    runs: Sequence[PostedRun] = ()
+    ledger: Sequence[Charge] = ()
+    reservations: Sequence[Reservation] = ()
+    state: State = State()
+    workers: int = 50

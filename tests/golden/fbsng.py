@@ -1,0 +1,309 @@
+"""The cases of queues with dynamic priorities, translated. Times are seconds.
+
+A queue is a campaign, a section a task, a process type a campaign with quotas. What is asked is
+told by the fields that are given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import Any
+
+from lead.policy.order import pacing, passes, queues
+from lead.policy.select import attributes, placement
+from lead.policy.share import start_counts
+from lead.policy.throttle import quota
+from lead.policy.view import Exact, Queue
+from node.model import times
+from tests.golden.shapes import shaped
+
+Given = dict[str, Any]
+
+_FEW = 1000
+"""Up to so many starts a case asks for the picks, beyond that for shares."""
+
+
+def answer(case: Given) -> Any:
+    """The product's answer to one case."""
+    given, shape = case["given"], case.get("answer_shape")
+    translate = next((it for telling, it in _TRANSLATORS if telling <= given.keys()), None)
+    if translate is None:
+        msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+        raise ValueError(msg)
+    found, usual = translate(given)
+    return shaped({key: found.get(key) for key in shape or usual}, shape)
+
+
+def _exact(number: float) -> Exact:
+    return number if isinstance(number, int) else Fraction(str(number))
+
+
+def _number(exact: Exact) -> int | float:
+    return exact.numerator if exact.denominator == 1 else float(exact)
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+
+def _queue(given: Given) -> Queue:
+    floor, ceiling, gap, gain, price = (
+        _exact(given.get(word, usual))
+        for word, usual in (("QPmin", 0), ("QPmax", 100), ("QPG", 100), ("QPI", 1), ("QPD", 1))
+    )
+    return Queue(floor, ceiling, gap, gain, price)
+
+
+@dataclass
+class _Farm:
+    """Queues that contend; ``find`` says whether a section of a queue can start now."""
+
+    queues: dict[str, Queue]
+    priorities: dict[str, Exact] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    picks: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin at the floors."""
+        self.priorities = start_counts.starting(self.queues.items())
+
+    def step(
+        self, find: Callable[[str], bool], contending: Iterable[str] | None = None
+    ) -> tuple[str | None, Sequence[str]]:
+        """Start one section, if any can; the queue, and those that are held."""
+        names = list(self.queues if contending is None else contending)
+        contenders = [
+            queues.Contender(
+                name, self.priorities[name], self.queues[name].gap, self.started.get(name, -1)
+            )
+            for name in names
+        ]
+        tried = queues.turn(contenders, lambda name: find(name) or None)
+        if tried.entry is not None:
+            name = tried.entry.name
+            at_work = {each: self.priorities[each] for each in names}
+            self.priorities |= start_counts.after_start(name, at_work, self.queues)
+            self.started[name] = len(self.picks)
+            self.picks.append(name)
+        return self.picks[-1] if tried.entry else None, [each.name for each in tried.held]
+
+
+def _farm(given: Given) -> _Farm:
+    shared = given.get("defaults", {})
+    return _Farm({name: _queue({**shared, **own}) for name, own in given["queues"].items()})
+
+
+def _starts(given: Given) -> tuple[Given, Sequence[str]]:
+    """Start after start while sections are pending everywhere, or as many as are given."""
+    farm, after = _farm(given), []
+    pending = Counter(given.get("pending", dict.fromkeys(farm.queues, given["starts"])))
+    for _ in range(given["starts"]):
+        name, _ = farm.step(lambda _: True, [each for each in farm.queues if pending[each]])
+        if name is None:
+            break
+        pending[name] -= 1
+        after.append(_written(farm.priorities) if given["starts"] <= _FEW else {})
+    usual = ["picks"] if given["starts"] <= _FEW else ["share"]
+    if "section_sizes" in given:
+        usual.append("any_10_consecutive")
+    return _told(farm) | {"priorities_after": after}, usual
+
+
+def _bulk(given: Given) -> tuple[Given, Sequence[str]]:
+    """What is named first in the rule fits only when another was held and the farm has drained."""
+    farm, bulk = _farm(given), given["rule"].split()[0]
+    drained = False
+    while len(farm.picks) < given["starts"]:
+        name, _ = farm.step(lambda name, drained=drained: name != bulk or drained)  # type: ignore[misc]
+        if name is None and drained:
+            break
+        drained = name is None
+    return _told(farm), ["picks_cycle", "share"]
+
+
+def _slipping_past(given: Given) -> tuple[Given, Sequence[str]]:
+    """How many sections of the background start before it is held for a queue that is stuck."""
+    counts = []
+    for item in given.get("items", [{}]):
+        high = {**given.get("high_common", {}), **item}
+        farm = _Farm({"high": _queue(high), "background": _queue(given["background"])})
+        fits = given.get("high_fits", False)
+        seen: set[tuple[Exact, ...]] = set()
+        held: Sequence[str] = ()
+        while not held and (state := tuple(farm.priorities.values())) not in seen:
+            seen.add(state)
+            _, held = farm.step(lambda name, fits=fits: fits or name != "high")  # type: ignore[misc]
+        counts.append(farm.picks.count("background") if held else None)
+    return {"background_starts_before_hold": counts}, ["background_starts_before_hold"]
+
+
+def _told(farm: _Farm) -> Given:
+    picks, counts = farm.picks, Counter(farm.picks)
+    return {
+        "picks": picks,
+        "picks_cycle": _cycle(picks),
+        "share": {name: counts[name] / len(picks) for name in farm.queues} if picks else {},
+        "any_10_consecutive": {name: _any_ten(picks, name) for name in farm.queues},
+        "final_priorities": _written(farm.priorities),
+    }
+
+
+def _any_ten(picks: Sequence[str], name: str) -> list[int]:
+    """The fewest and the most starts of a queue among any ten in a row."""
+    upto = [0, *accumulate(pick == name for pick in picks)]
+    among = [upto[at] - upto[at - 10] for at in range(10, len(upto))]
+    return [min(among, default=0), max(among, default=0)]
+
+
+def _written(priorities: Mapping[str, Exact]) -> dict[str, int | float]:
+    return {name: _number(priority) for name, priority in priorities.items()}
+
+
+def _cycle(picks: list[str]) -> list[str]:
+    """The shortest beginning that all of it repeats."""
+    border = [0] * len(picks)
+    for at in range(1, len(picks)):
+        length = border[at - 1]
+        while length and picks[at] != picks[length]:
+            length = border[length - 1]
+        border[at] = length + (picks[at] == picks[length])
+    return picks[: len(picks) - border[-1]] if picks else picks
+
+
+# -- sections --------------------------------------------------------------------------------------
+
+
+def _sections(given: Given) -> tuple[Given, Sequence[str]]:
+    """Pass after pass with so many free slots."""
+    listed = given["submitted"] if "submitted" in given else given["sections"]
+    submitted = {each["id"]: place for place, each in enumerate(listed)}
+    need = {each["id"]: each["need"] for each in listed}
+    counts = {each["id"]: each.get("prio_inc", 0) for each in listed}
+    waiting = [each["id"] for each in listed if each.get("ready", True)]
+    picks: list[str | None] = []
+    told: Given = {"picks": picks}
+    usual = ["picks"]
+    for number, slots in enumerate(given["free_slots_at_each_pass"], 1):
+        free, begun = slots, len(picks)
+        while True:
+            tried = passes.choose(
+                sorted(
+                    (passes.Waiting(name, submitted[name], counts[name]) for name in waiting),
+                    key=passes.key,
+                ),
+                lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
+                given["SPG"],
+            )
+            told[f"held_at_pass_{number}"] = [each.name for each in tried.held]
+            if tried.entry is None:
+                break
+            for name in passes.passed(tried, submitted):
+                counts[name] += 1
+            waiting.remove(tried.entry.name)
+            picks.append(tried.entry.name)
+            free -= need[tried.entry.name]
+            if given.get("one_start_per_pass"):
+                break
+        if len(picks) == begun:
+            picks.append(None)
+            usual.append(f"held_at_pass_{number}")
+        for name in waiting:
+            told.setdefault(f"{name.lower()}_priority_after", []).append(counts[name])
+    told["priority"] = counts
+    widest = max(listed, key=lambda each: int(each["need"]))["id"]
+    return told, [*usual, f"{widest.lower()}_priority_after"]
+
+
+def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
+    """One bulk section always waits, before all light ones; slots come free one at a time."""
+    averages = []
+    for gap in given["N"]:
+        lights, counted, free, passed = 0, [0], 0, 0
+        while len(counted) <= given["bulks"]:
+            waiting = [passes.Waiting("bulk", 0, passed), passes.Waiting("light", 1)]
+            tried = passes.choose(
+                sorted(waiting, key=passes.key),
+                lambda name, free=free: free >= (2 if name == "bulk" else 1) or None,  # type: ignore[misc]
+                gap,
+            )
+            if tried.entry is None:
+                free += 1
+            elif tried.entry.name == "bulk":
+                free, passed = free - 2, 0
+                counted.append(lights)
+            else:
+                free, lights = free - 1, lights + 1
+                passed += len(passes.passed(tried, {"bulk": 0, "light": 1}))
+        between = [after - before for before, after in pairwise(counted)]
+        averages.append(_number(Fraction(sum(between), len(between))))
+    return {"lights_per_bulk": averages}, ["lights_per_bulk"]
+
+
+# -- nodes, quotas, passes -------------------------------------------------------------------------
+
+
+def _partition(given: Given) -> tuple[Given, Sequence[str]]:
+    """Who may use which nodes, and what is left when some are idle."""
+    eligible = {
+        name: attributes.eligible(given["nodes"], wanted)
+        for name, wanted in given["process_types"].items()
+    }
+    idle = given.get("idle", [])
+    used = {f"used_by_{name}": some for name, some in eligible.items() if name not in idle}
+    taken = {node for some in used.values() for node in some}
+    unused = [node for node in given["nodes"] if node not in taken]
+    found = {"eligible": eligible, **used, "unused": unused}
+    return found, list(found)
+
+
+def _quotas(given: Given) -> tuple[Given, Sequence[str]]:
+    """Each request alone, against what is in use."""
+    used = sum(given["in_use"].values())
+    answers = []
+    for request in given["requests"]:
+        kind = request["type"]
+        no = quota.admit(
+            kind,
+            {"processes": request["need"]},
+            {"processes": given["quota"][kind]} if kind in given["quota"] else {},
+            {"processes": given["in_use"].get(kind, 0)},
+            {"processes": (used, given["capacity"])},
+        )
+        answers.append(no.rule.name if no else "start")
+    return {"answers": answers}, ["answers"]
+
+
+def _passes(given: Given) -> tuple[Given, Sequence[str]]:
+    events = [round(event * times.SECOND) for event in given["events"]]
+    begun = pacing.passes(events, round(given["min_interval"] * times.SECOND))
+    return {"passes": [_number(Fraction(at, times.SECOND)) for at in begun]}, ["passes"]
+
+
+def _placement(given: Given) -> tuple[Given, Sequence[str]]:
+    """The same processes, laid in each way."""
+    free, count = given["free"], given["processes"]
+    found = {
+        "round_robin": placement.round_robin(free, count),
+        "pack": placement.pack(free, count),
+        "spread": placement.spread(free, count),
+    }
+    if "nodes" in given:
+        found["nodes"] = placement.as_named(free, given["nodes"])
+    return found, list(found)
+
+
+_TRANSLATORS: tuple[tuple[set[str], Callable[[Given], tuple[Given, Sequence[str]]]], ...] = (
+    ({"background"}, _slipping_past),
+    ({"queues", "rule"}, _bulk),
+    ({"queues", "starts"}, _starts),
+    ({"N", "bulks"}, _closed_loop),
+    ({"SPG", "free_slots_at_each_pass"}, _sections),
+    ({"nodes", "process_types"}, _partition),
+    ({"quota", "requests"}, _quotas),
+    ({"events", "min_interval"}, _passes),
+    ({"free", "processes"}, _placement),
+)
+"""What a case must give; what answers it, and what is usually asked for."""

@@ -1,0 +1,475 @@
+"""The cases of sharing engines among sessions, translated. Times are seconds, or as named.
+
+A session is a campaign, an engine a seat. What is asked is told by the fields that are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from lead.policy.feasible import blacklist
+from lead.policy.preempt import groups, score
+from lead.policy.seats import NamedSeats, Seats, Stake
+from lead.policy.select import affinity
+from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
+from lead.policy.view import URGENT, Charge, Exact
+from node.model import times
+from tests.golden.shapes import shaped
+
+Given = dict[str, Any]
+
+LINEAR = "linear"
+UNLIMITED = ("unlimited", None)
+
+
+def answer(case: Given) -> Any:
+    """The product's answer to one case."""
+    given, shape = {**case["given"], "policy": case["policy"]}, case.get("answer_shape")
+    items = given.pop("items", None)
+    both = [{**given, **item} for item in items or [{}]]
+    translate, only = _translator(both[0])
+    found = [translate(each) for each in both]
+    if items is None:
+        return _chosen(found[0], given, shape)
+    if only is not None and "items" not in (shape or {}):
+        return {only: [each[only] for each in found]}
+    shapes = (shape or {}).get("items") or [None]
+    return {"items": [_chosen(it, each, shapes[0]) for it, each in zip(found, both, strict=True)]}
+
+
+def _translator(given: Given) -> tuple[Callable[[Given], Given], str | None]:
+    for telling, translate, only in _TRANSLATORS:
+        if telling <= given.keys():
+            return translate, only
+    msg = f"nothing is known to ask with {', '.join(sorted(given))}"
+    raise ValueError(msg)
+
+
+def _chosen(found: Given, given: Given, shape: Given | None) -> Given:
+    """What is asked for; without a shape, what such a case is usually asked for."""
+    if shape is None:
+        return {key: value for key, value in found.items() if _asked(key, given, found)}
+    asked: Given = shaped(found, shape)
+    return asked
+
+
+def _asked(key: str, given: Given, found: Given) -> bool:
+    """Whether a case that gives this wants to know that."""
+    enough = found.get("enough") is True
+    asked: dict[str, bool] = {
+        "order": "allocated" in given,
+        "assigned": "eligible" not in given,
+        "assigned_count": "eligible" in given,
+        "targets": False,
+        "enough": False,
+        "numbers": not enough,
+        "first_round": enough,
+        "remainder": enough,
+        "remainder_numbers": enough,
+        "victim": "needed" not in given,
+        "victims": "needed" in given,
+        "extra": "extra" in given,
+    }
+    return asked.get(key, True)
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * times.SECOND)
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(str(number))
+
+
+def _number(exact: Fraction | int, digits: int = 6) -> int | float:
+    fraction = Fraction(exact)
+    if fraction.denominator == 1:
+        return fraction.numerator
+    return round(float(fraction), digits)
+
+
+def _seconds(micros: int) -> int | float:
+    return _number(Fraction(micros, times.SECOND))
+
+
+def _amount(amount: Any) -> int | None:
+    return None if amount in UNLIMITED else int(amount)
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def _level(level: Any) -> int:
+    return URGENT if level == "urgent" else int(level)
+
+
+def _of(given: Given, field: str, name: str, default: Any) -> Any:
+    """What a field says of one session: a figure for each, or one for all."""
+    value = given.get(field, default)
+    return value.get(name, default) if isinstance(value, Mapping) else value
+
+
+def _weight(given: Given, name: str, level: int) -> Fraction:
+    """Its own weight, the weight of its level, or the level itself."""
+    weights = given.get("weights", LINEAR)
+    if isinstance(weights, list):
+        return _exact(weights[level])
+    if isinstance(weights, Mapping):
+        return _exact(weights[name] if name in weights else weights[str(level)])
+    return Fraction(level)
+
+
+def _flat(given: Given) -> Given:
+    """The same case with a map per field instead of a list of sessions."""
+    flat = {key: value for key, value in given.items() if key != "sessions"}
+    for session in given.get("sessions", ()):
+        for key, value in session.items():
+            field = "levels" if key == "level" else key
+            if key != "id" and not (field in flat and not isinstance(flat[field], dict)):
+                flat[field] = {**flat.get(field, {}), session["id"]: value}
+    return flat
+
+
+def _names(given: Given) -> list[str]:
+    if "sessions" in given:
+        return [session["id"] for session in given["sessions"]]
+    return list(given["levels"] if "levels" in given else given["weights"])
+
+
+def _stakes(given: Given) -> list[Stake]:
+    flat = _flat(given)
+    stakes = []
+    for place, name in enumerate(_names(given)):
+        level = _level(_of(flat, "levels", name, 5))
+        allocated = int(_of(flat, "allocated", name, 0))
+        demand = _amount(_of(flat, "demand", name, None))
+        waiting = _amount(_of(flat, "waiting", name, None))
+        if demand is not None:
+            waiting = max(0, demand - allocated)
+        stakes.append(
+            Stake(
+                name,
+                _weight(flat, name, level),
+                level,
+                allocated,
+                waiting,
+                _amount(_of(flat, "max_engines", name, None)),
+                _micros(_of(flat, "usage", name, 0)),
+                _micros(_of(flat, "created", name, place)),
+            )
+        )
+    return stakes
+
+
+def _free(given: Given, stakes: Iterable[Stake]) -> Seats:
+    free = given.get("free", given.get("engines", 0) - sum(stake.allocated for stake in stakes))
+    eligible = {name: frozenset(some) for name, some in given.get("eligible", {}).items()}
+    if not eligible:
+        return Seats(len(free) if isinstance(free, list) else free)
+    if isinstance(free, list):
+        return NamedSeats.of(free, eligible)
+    return NamedSeats.of(sorted(frozenset().union(*eligible.values()))[:free], eligible)
+
+
+# -- sharing ---------------------------------------------------------------------------------------
+
+
+def _ideals(seats: int, stakes: list[Stake], *, aggregate: bool) -> dict[str, int]:
+    if not aggregate:
+        return usage.ideals(seats, stakes)
+    members: dict[tuple[int, Exact], set[str]] = {}
+    for stake in stakes:
+        members.setdefault((stake.level, stake.weight), set()).add(stake.name)
+    return aggregation.ideals(
+        seats,
+        stakes,
+        [
+            aggregation.Group(f"{level} {weight}", weight, frozenset(some))
+            for (level, weight), some in members.items()
+        ],
+    )
+
+
+def _sharing(given: Given) -> Given:
+    """Ideals, the order in which sessions are served, and what each gets."""
+    stakes, policy = _stakes(given), given["policy"]
+    asked = given.get("aggregate", "aggregate" in policy)
+    if isinstance(asked, list):
+        plain, together = (
+            _ideals(given["engines"], stakes, aggregate=each) for each in (False, True)
+        )
+        return {"aggregated": together, "plain": plain}
+    ideals = _ideals(given["engines"], stakes, aggregate=asked)
+    found: Given = {"ideal": ideals}
+    seats = _free(given, stakes)
+    first, others = urgent.serve(stakes, seats)
+    left = urgent.left_to_share(given["engines"], stakes, first)
+    ideals = _ideals(left, others, aggregate=asked) if first else ideals
+    order = usage.serving_order(others)
+    served = [*first, *usage.allot(order, ideals, seats)]
+    found["order"] = [name for name, _ in served]
+    if "free" in given or "allocated" in given or first:
+        assigned = {stake.name: 0 for stake in stakes} | dict(served)
+        found |= {"assigned": assigned, "assigned_count": assigned}
+    return found
+
+
+def _serial(given: Given) -> Given:
+    """Level by level, each with the policy that is named."""
+
+    def by_usage(seats: int, level: list[Stake], free: Seats) -> list[tuple[str, int]]:
+        return usage.allot(usage.serving_order(level), usage.ideals(seats, level), free)
+
+    def by_time(seats: int, level: list[Stake], free: Seats) -> list[tuple[str, int]]:
+        return creation.allot(level, free)
+
+    inner = by_time if "time" in given["policy"] else by_usage
+    found: Given = {}
+    for key, cases in (("assigned", [given]), ("extra", given.get("extra", []))):
+        answers = []
+        for each in cases:
+            both = {**_flat(given), **each} if each is not given else _flat(given)
+            stakes = _stakes({"weights": LINEAR, **both})
+            served = levels.allot(stakes, _free(both, stakes), inner)
+            answers.append({stake.name: 0 for stake in stakes} | dict(served))
+        found[key] = answers[0] if key == "assigned" else answers
+    return found
+
+
+def _creation(given: Given) -> Given:
+    """Step after step from the same free engines, the order of creation being kept."""
+    flat = _flat({"levels": dict.fromkeys(_names(given), 5), **given})
+    steps = given.get("steps", [{}])
+    answers = []
+    for step in steps:
+        stakes = _stakes({**flat, **step})
+        served = creation.allot(stakes, _free({**flat, **step}, stakes))
+        answers.append({stake.name: 0 for stake in stakes} | dict(served))
+    return {"steps": answers} if "steps" in given else {"assigned": answers[0]}
+
+
+def _newcomers(given: Given) -> Given:
+    """The usage that sessions begin with, created one after the other."""
+    window, engines = _micros(given["window_seconds"]), given["engines"]
+    stakes: dict[str, Stake] = {}
+    charges: list[Charge] = []
+    created: dict[str, Charge] = {}
+    now = 0
+    for event in given["events"]:
+        now = _micros(event.get("at", 0))
+        name, level = event["create"], _level(event.get("level", 5))
+        weight = _exact(event["weight"]) if "weight" in event else _weight(given, name, level)
+        stakes[name] = Stake(name, weight, level)
+        active = {each: stakes[each].weight for each in (*event["active_before"], name)}
+        ideal = engines * weight / sum(active.values(), Fraction(0))
+        created[name] = usage.newcomer(name, ideal, now, window)
+        charges.append(created[name])
+    used = usage.used_within(charges, now, window)
+    served = usage.serving_order(
+        Stake(name, stake.weight, usage=used[name], created_at=place)
+        for place, (name, stake) in enumerate(stakes.items())
+    )
+    return {
+        "initial_usage": {name: _seconds(charge.amount) for name, charge in created.items()},
+        "normalized": {
+            name: _number(Fraction(used[name], times.SECOND) / stakes[name].weight)
+            for name in stakes
+        },
+        "first_served": served[0].name,
+        "order": [stake.name for stake in served],
+    }
+
+
+def _long_run(given: Given) -> Given:
+    """Round after round of one second; all begin together, as if they had run ideally before."""
+    length, window = (_micros(given.get(key, 1)) for key in ("task_length", "window_rounds"))
+    stakes, engines = _stakes(given), given["engines"]
+    weights = sum((stake.weight for stake in stakes), Fraction(0))
+    ledger = [
+        usage.newcomer(stake.name, engines * stake.weight / weights, 0, window) for stake in stakes
+    ]
+    total = dict.fromkeys((stake.name for stake in stakes), 0)
+    for now in range(0, _micros(given["rounds"]), times.SECOND):
+        ledger = [charge for charge in ledger if charge.end > now - window]
+        standing = _standing(stakes, ledger, now, window, length)
+        free = Seats(engines - sum(stake.allocated for stake in standing))
+        ideals = _ideals(engines, standing, aggregate="aggregate" in given["policy"])
+        for name, count in usage.allot(usage.serving_order(standing), ideals, free):
+            ledger.append(Charge(name, now, now + length, count * length))
+            total[name] += count
+    delivered = sum(total.values())
+    return {"share": {name: _number(Fraction(count, delivered)) for name, count in total.items()}}
+
+
+def _standing(
+    stakes: list[Stake], ledger: list[Charge], now: int, window: int, length: int
+) -> list[Stake]:
+    used = usage.used_within(ledger, now, window)
+    held = dict.fromkeys(used, 0)
+    for charge in ledger:
+        if charge.start <= now < charge.end:
+            held[charge.campaign] += charge.amount // length
+    return [
+        replace(each, allocated=held.get(each.name, 0), usage=used.get(each.name, 0))
+        for each in stakes
+    ]
+
+
+# -- promised seats --------------------------------------------------------------------------------
+
+
+def _promises(given: Given) -> dict[str, promised.Promise]:
+    return {
+        name: _exact(promise) if isinstance(promise, float) else promise
+        for name, promise in given["sla"].items()
+    }
+
+
+def _sla(given: Given) -> Given:
+    """How the engines are divided among the groups."""
+    promises = _promises(given)
+    if "sessions" in given:
+        refused = {
+            session["id"]: promised.admit(session["id"], session.get("group"), promises)
+            for session in given["sessions"]
+        }
+        return {
+            "rejected": [name for name, no in refused.items() if no],
+            "accepted": [name for name, no in refused.items() if not no],
+        }
+    demand = {name: _amount(_of(given, "demand", name, None)) for name in promises}
+    order = given.get("usage_order") or sorted(
+        promises, key=lambda name: Fraction(_of(given, "usage", name, 0))
+    )
+    settled = promised.settle(given["engines"], promises, demand, order)
+    found = {
+        "targets": settled.targets,
+        "first_round": settled.first_round,
+        "remainder_numbers": settled.numbers,
+        "numbers": settled.numbers,
+        "total": settled.total,
+    }
+    listed = {key: {name: each[name] for name in promises} for key, each in found.items()}
+    return {**listed, "remainder": settled.remainder, "enough": settled.enough}
+
+
+def _lending(given: Given) -> Given:
+    """Step after step: what is held stays held unless it ends or is taken back."""
+    promises, engines = _promises(given), given["engines"]
+    held = dict.fromkeys(promises, 0)
+    steps = []
+    for step in given["steps"]:
+        both = {**given, **step}
+        demand = {name: _amount(_of(both, "demand", name, None)) for name in promises}
+        settled = promised.settle(both["engines"], promises, demand, both["usage_order"])
+        held = {
+            name: count if (most := demand[name]) is None else min(count, most)
+            for name, count in held.items()
+        }
+        if both.get("preemption", "preempt" in given["policy"]):
+            short = sum(max(0, _need(settled, demand, name) - held[name]) for name in promises) - (
+                engines - sum(held.values())
+            )
+            for name, count in groups.take_back(short, held, settled.targets).items():
+                held[name] -= count
+        free = Seats(engines - sum(held.values()))
+        for wanted in (
+            {name: _need(settled, demand, name) for name in promises},
+            settled.total,
+        ):
+            for name in both["usage_order"]:
+                held[name] += free.take(name, max(0, wanted[name] - held[name]))
+        steps.append({"total": dict(held)})
+    return {"steps": steps}
+
+
+def _need(settled: promised.Settlement, demand: Mapping[str, int | None], name: str) -> int:
+    most = demand[name]
+    return settled.targets[name] if most is None else min(settled.targets[name], most)
+
+
+# -- preemption, affinity, engines that fail -------------------------------------------------------
+
+
+def _scores(given: Given) -> Given:
+    """Who is worth what, and who gives way first."""
+    threshold = _duration(given, "preempt_threshold")
+    occupants = [
+        score.Occupant(each["id"], _level(each["priority"]), _duration(each, "running"))
+        for each in given["engines"]
+    ]
+    most = min(given.get("needed", 1), given.get("budget", len(occupants)))
+    chosen = [one.run for one in score.victims(occupants, threshold, most)]
+    return {
+        "scores": {
+            one.run: _number(score.score(one, threshold)) for one in occupants if one.level < URGENT
+        },
+        "victim": chosen[0] if chosen else None,
+        "victims": chosen,
+    }
+
+
+def _duration(given: Given, name: str) -> int:
+    """In the unit that the field's name ends in."""
+    units = {"ms": times.SECOND // 1000, "seconds": times.SECOND, "minutes": times.MINUTE}
+    [unit] = [unit for unit in units if f"{name}_{unit}" in given]
+    return round(float(given[f"{name}_{unit}"]) * units[unit])
+
+
+def _allowance(given: Given) -> Given:
+    """How many engines may be taken from others."""
+    urgency = score.Urgency(
+        _exact(given["preemptable_percent"]), _micros(given.get("delay_seconds", 0))
+    )
+    waited = _micros(given.get("waited_seconds", 0))
+    return {"max_preemptions": urgency.allowance(waited, given["engines"], given["urgent_running"])}
+
+
+def _affinity(given: Given) -> Given:
+    """Whether the affine engine is taken, and when."""
+    at = {
+        key: None if given[key] is None else _micros(given[key])
+        for key in ("affine_engine_free_at", "other_engine_free_at", "affinity_wait")
+    }
+    found = affinity.starts_at(
+        _micros(given.get("submit_at", 0)),
+        at["affine_engine_free_at"],
+        at["other_engine_free_at"],
+        at["affinity_wait"],
+    )
+    if found is None:
+        return {"engine": None, "at": None}
+    return {"engine": "affine" if found[0] else "other", "at": _seconds(found[1])}
+
+
+def _blacklist(given: Given) -> Given:
+    """Which engines a session may still use."""
+    failures: dict[tuple[str, str], int] = {}
+    for engine, session in given["failures"]:
+        failures = blacklist.failed(failures, engine, session)
+    for engine, session in given.get("cleared", ()):
+        failures = blacklist.cleared(failures, engine, session)
+    most = given.get("failures_before_blacklist", blacklist.FAILURES_MAX)
+    refused = [blacklist.admit(failures, engine, name, most) for engine, name in given["ask"]]
+    return {"allowed": [not no for no in refused]}
+
+
+_TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given], str | None], ...] = (
+    ({"failures", "ask"}, _blacklist, None),
+    ({"affine_engine_free_at"}, _affinity, None),
+    ({"preemptable_percent"}, _allowance, "max_preemptions"),
+    ({"preempt_threshold_minutes"}, _scores, None),
+    ({"preempt_threshold_ms"}, _scores, None),
+    ({"sla", "steps"}, _lending, None),
+    ({"sla"}, _sla, None),
+    ({"events", "window_seconds"}, _newcomers, None),
+    ({"rounds"}, _long_run, None),
+    ({"sessions", "steps"}, _creation, None),
+    ({"sessions", "free"}, _serial, None),
+    ({"engines", "levels"}, _sharing, None),
+    ({"engines", "weights"}, _sharing, None),
+)
+"""What a case must give, what then answers it, and the one figure that items are asked for."""

@@ -1,0 +1,104 @@
+"""Fairshare over windows: what each got of what was delivered, and the caps on that."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.policy.share.decayed_windows import (
+    Windows,
+    decayed_sum,
+    delta,
+    deltas,
+    in_windows,
+    relative_delta,
+    usage,
+    usages,
+)
+from lead.policy.throttle.delivered_cap import within_amount, within_part
+from lead.policy.view import Charge, Fairshare, FairshareKind
+
+WINDOWS = Windows(interval=10, depth=4, decay=Fraction(1, 2))
+HALF = Fraction(1, 2)
+charges = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 90), st.integers(1, 35), st.integers(1, 9)),
+    max_size=8,
+).map(lambda some: [Charge(c, at, at + n, n * seats) for c, at, n, seats in some])
+
+
+@given(charges, st.integers(0, 130))
+def test_windows_hold_what_counting_every_instant_gives(ledger: list[Charge], now: int) -> None:
+    """Charges over several windows are split by time, and nothing counts before it is over."""
+    own, delivered = in_windows(ledger, now, WINDOWS)
+    for name, amounts in own.items():
+        expected = [0] * WINDOWS.depth
+        for at in range(now):
+            back = now // WINDOWS.interval - at // WINDOWS.interval
+            if back < WINDOWS.depth:
+                expected[back] += sum(
+                    it.amount // (it.end - it.start)
+                    for it in ledger
+                    if it.campaign == name and it.start <= at < it.end
+                )
+        assert amounts == expected
+    assert delivered == [sum(some) for some in zip(*own.values(), strict=True)] or not own
+
+
+@given(charges, st.integers(0, 130))
+def test_usages_add_up_to_what_was_delivered(ledger: list[Charge], now: int) -> None:
+    """The parts of all campaigns are together one, or nothing if nothing was delivered."""
+    assert sum(usages(ledger, now, WINDOWS).values()) in {0, 1}
+
+
+@given(st.lists(st.integers(0, 99), max_size=6), st.fractions(0, 1))
+def test_a_decayed_sum_is_the_polynomial(amounts: list[int], decay: Fraction) -> None:
+    """Each window counts ``decay`` times as much as the one after it."""
+    assert decayed_sum(amounts, decay) == sum(
+        (amount * decay**age for age, amount in enumerate(amounts)), Fraction(0)
+    )
+
+
+def test_old_use_weighs_less() -> None:
+    """Two that got the same are not level when one got it long ago."""
+    assert usage([0, 8], [8, 8], HALF) == Fraction(1, 3)
+    assert usage([8, 0], [8, 8], HALF) == Fraction(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "below", "above"),
+    [
+        (FairshareKind.TARGET, 10, -10),
+        (FairshareKind.FLOOR, 10, 0),
+        (FairshareKind.CEILING, 0, -10),
+    ],
+)
+def test_floors_only_lift_and_ceilings_only_lower(
+    kind: FairshareKind, below: int, above: int
+) -> None:
+    """A delta is in percent, and which sign of it counts is a matter of the kind."""
+    share = Fairshare(Fraction(4, 10), kind)
+    assert delta(Fraction(3, 10), share) == below
+    assert delta(Fraction(5, 10), share) == above
+    assert relative_delta(Fraction(3, 10), share) == Fraction(below, 40)
+
+
+def test_who_was_never_charged_used_nothing() -> None:
+    """A newcomer is its whole share below it, and who has no fairshare has no delta."""
+    found = deltas({"new": Fairshare(HALF), "free": None}, {"free": HALF})
+    assert found == {"new": 50, "free": 0}
+    assert relative_delta(HALF, None) == 0
+
+
+def test_a_cap_counts_the_run_itself() -> None:
+    """Just the cap is allowed, the least more is refused, with figures."""
+    part, total = Fraction(2, 5), Fraction(1000)
+    assert within_part("ops", Fraction(350), Fraction(50), total, part) is None
+    no = within_part("ops", Fraction(350), Fraction(51), total, part)
+    assert no is not None
+    assert no.sentence == "ops would have 0.401 of what was delivered, of at most 0.4"
+    assert within_part("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
+    assert within_amount("ops", Fraction(350), Fraction(50), Fraction(400)) is None
+    assert within_amount("ops", Fraction(350), Fraction(51), Fraction(400)) is not None

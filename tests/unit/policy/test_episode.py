@@ -1,0 +1,494 @@
+"""One round over due tasks, by every named set."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.policy.asking import Ask, Outcome, Round
+from lead.policy.axes import fill, order, share, throttle
+from lead.policy.episode import Episode
+from lead.policy.sets import SETS, PolicySet
+from lead.policy.verdict import Axis
+from lead.policy.view import (
+    URGENT,
+    Backoff,
+    Campaign,
+    Candidate,
+    Charge,
+    Deferral,
+    Limit,
+    Node,
+    PostedRun,
+    Queue,
+    Reservation,
+    State,
+    View,
+)
+from node.model import times
+from node.model.classes import SchedulingClass
+from tests.pools import NOW, Driver, due, nodes_of, view_of
+
+HALF_AN_HOUR = 30 * times.MINUTE
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> View:
+    """Small pools in which everything occurs: scarcity, limits, levels, promises, refusals."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    nodes = {
+        name: replace(node, up=rng.random() < 0.9, resources={"mbps": 1000}, load=rng.random())
+        for name, node in nodes_of(rng.randrange(1, 7)).items()
+    }
+    campaigns = [Campaign("top", target=2, created_at=NOW - 5)]
+    campaigns += [
+        Campaign(
+            f"c{number}",
+            parent=rng.choice([None, "top"]),
+            weight=rng.randrange(1, 4),
+            level=rng.choice([0, 1, 5, 9, URGENT]),
+            created_at=NOW - rng.randrange(2 * times.HOUR),
+            seats_max=rng.choice([None, 1, 3]),
+            preemptor=rng.random() < 0.5,
+            preemptee=rng.random() < 0.5,
+            limits=rng.choice([{}, {"runs": Limit(1, 2), "due_runs": Limit(None, 3)}]),
+            quotas=rng.choice([{}, {"mbps": 1500}]),
+            queue=Queue(gap=rng.choice([1, 100]), price=rng.randrange(1, 5), passes=2),
+        )
+        for number in range(4)
+    ]
+    candidates = [_candidate(number, nodes, rng) for number in range(draw(st.integers(0, 20)))]
+    runs = [_run(number, nodes, rng) for number in range(rng.randrange(4))]
+    alone = {("c0", "n0", "exclusive"): Backoff(1, NOW + times.HOUR)}
+    state = State(backoffs=alone, failures={("n0", "c1"): 1}, deferrals={"t0": Deferral(held=True)})
+    return view_of(nodes, campaigns, candidates, runs=runs, state=state)
+
+
+def _candidate(number: int, nodes: dict[str, Node], rng: random.Random) -> Candidate:
+    k = rng.randrange(1, 4)
+    return due(
+        f"t{number}",
+        f"c{rng.randrange(5)}",
+        nodes,
+        next_run_at=NOW + rng.randrange(2) * times.HOUR,
+        duration=rng.choice([10, 40]) * times.MINUTE,
+        slip=rng.choice([0, 20]) * times.MINUTE,
+        added_at=number,
+        scheduling_class=rng.choice(list(SchedulingClass)),
+        priority=rng.randrange(3),
+        k=k,
+        k_min=rng.randrange(1, k + 1),
+        spare=rng.randrange(2),
+        together=rng.random() < 0.3,
+        named=rng.random() < 0.1,
+        spread=rng.choice([{}, {"site": 1}]),
+        prefer={("site", "s1"): 7},
+        needs=rng.choice([{}, {"mbps": 600}]),
+        affinity_wait=rng.choice([0, times.HOUR]),
+        waits_since=NOW - rng.randrange(times.HOUR),
+    )
+
+
+def _run(number: int, nodes: dict[str, Node], rng: random.Random) -> PostedRun:
+    start = NOW + rng.randrange(times.HOUR)
+    name = rng.choice(list(nodes))
+    campaign = f"c{rng.randrange(4)}"
+    return PostedRun(f"p{number}", f"o{number}", campaign, (name,), start, start + HALF_AN_HOUR)
+
+
+@settings(max_examples=60)
+@given(name=st.sampled_from(sorted(SETS)), view=pools(), workers=st.sampled_from([0, 3, 100]))
+def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -> None:
+    """Each due task is placed, or refused with reasons, or was not reached; never two of these."""
+    view = replace(view, workers=workers)
+    driver = Driver(view)
+    outcome = driver.drive(SETS[name])
+    placed = Counter(run.task for run in outcome.placed)
+    assert set(placed.values()) <= {1}
+    assert not placed.keys() & outcome.refused.keys()
+    assert len(placed) + len(outcome.refused) + outcome.unreached == len(view.candidates)
+    assert len(driver.asks) <= workers
+    for noes in outcome.refused.values():
+        assert noes
+        for no in noes:
+            assert no.as_data()["sentence"]
+            assert "{" not in no.sentence
+
+
+@settings(max_examples=60)
+@given(name=st.sampled_from(sorted(SETS)), view=pools())
+def test_what_is_asked_for_is_fit(name: str, view: View) -> None:
+    """Nodes that are asked are up, match, are enough, and are spread as wanted."""
+    driver = Driver(view)
+    driver.drive(SETS[name])
+    for ask in driver.asks:
+        candidate = ask.candidate
+        assert len(set(ask.nodes)) == len(ask.nodes) >= ask.least
+        assert ask.least <= ask.wanted <= len(ask.nodes)
+        assert set(ask.nodes) <= set(candidate.nodes)
+        assert all(view.nodes[node].up for node in ask.nodes)
+        assert view.campaigns[candidate.campaign].level
+        if candidate.spread and not candidate.named:
+            sites = Counter(view.nodes[node].attributes["site"] for node in ask.nodes)
+            assert max(sites.values()) == 1
+
+
+@settings(max_examples=60)
+@given(name=st.sampled_from(sorted(SETS)), view=pools())
+def test_an_episode_can_be_repeated(name: str, view: View) -> None:
+    """The same view and seed give the same questions and the same state."""
+    drivers = [Driver(view), Driver(view)]
+    outcomes = [driver.drive(SETS[name]) for driver in drivers]
+    assert drivers[0].asks == drivers[1].asks
+    assert outcomes[0].state == outcomes[1].state
+
+
+def _seats(outcome: Outcome) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for run in outcome.placed:
+        found[run.campaign] += len(run.nodes)
+    return found
+
+
+def _crowd(campaigns: list[Campaign], nodes: dict[str, Node], each: int) -> list[Candidate]:
+    """Whole hours, all due at once: twice as many as there is room for, or more."""
+    return [
+        due(f"{campaign.name}-{number}", campaign.name, nodes, duration=times.HOUR, slip=0)
+        for campaign in campaigns
+        for number in range(each)
+    ]
+
+
+@pytest.mark.parametrize("name", ["gridserver-usage", "campaign-default"])
+def test_scarce_seats_go_by_weight(name: str) -> None:
+    """Where all want everything, each gets its part of the hour, and hears so for the rest."""
+    nodes = nodes_of(12)
+    campaigns = [Campaign("a", weight=1), Campaign("b", weight=2), Campaign("c", weight=3)]
+    outcome = Driver(view_of(nodes, campaigns, _crowd(campaigns, nodes, 12))).drive(SETS[name])
+    assert _seats(outcome) == {"a": 2, "b": 4, "c": 6}
+    rules = {no.rule.name for noes in outcome.refused.values() for no in noes}
+    assert rules == {"no-seats"}
+
+
+def test_what_one_leaves_others_get() -> None:
+    """A campaign gets more than its ideal when the others want less than theirs."""
+    nodes = nodes_of(12)
+    campaigns = [Campaign("a"), Campaign("b")]
+    crowd = _crowd(campaigns, nodes, 12)
+    candidates = [it for it in crowd if it.campaign == "a" or it.task == "b-0"]
+    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["gridserver-usage"])
+    assert _seats(outcome) == {"a": 11, "b": 1}
+
+
+def test_splitting_a_campaign_buys_nothing() -> None:
+    """Ten campaigns under one parent get together what one beside it gets."""
+    nodes = nodes_of(20)
+    parts = [Campaign(f"part{number}", parent="big") for number in range(10)]
+    campaigns = [Campaign("big"), Campaign("small"), *parts]
+    candidates = _crowd([Campaign("small"), *parts], nodes, 20)
+    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["campaign-default"])
+    seats = _seats(outcome)
+    assert seats.pop("small") == 10
+    assert set(seats.values()) == {1}
+
+
+def test_who_used_less_is_served_first() -> None:
+    """Of the ideals that are rounded up, the one whose campaign used most goes short."""
+    nodes = nodes_of(3)
+    campaigns = [Campaign("a", created_at=1), Campaign("b", created_at=2)]
+    ledger = [Charge("a", NOW - times.HOUR, NOW, times.HOUR)]
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
+    assert _seats(Driver(view).drive(SETS["gridserver-usage"])) == {"a": 1, "b": 2}
+    view = replace(view, ledger=[replace(ledger[0], campaign="b")])
+    assert _seats(Driver(view).drive(SETS["gridserver-usage"])) == {"a": 2, "b": 1}
+
+
+def test_a_newcomer_does_not_flood() -> None:
+    """A campaign created a moment ago begins as if it had had its share, and that is remembered."""
+    nodes = nodes_of(3)
+    campaigns = [Campaign("a", created_at=1), Campaign("new", created_at=NOW)]
+    half = 3 * times.HOUR // 2
+    ledger = [Charge("a", NOW - times.HOUR, NOW, half - 1)]
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
+    outcome = Driver(view).drive(SETS["gridserver-usage"])
+    assert _seats(outcome) == {"a": 2, "new": 1}
+    assert outcome.state.newcomers == {"new": Charge("new", NOW - times.HOUR, NOW, half)}
+
+
+def test_levels_come_one_after_the_other() -> None:
+    """In serial mode the higher level has all it wants before the lower one has anything."""
+    nodes = nodes_of(4)
+    campaigns = [Campaign("low", level=3, weight=9), Campaign("high", level=6)]
+    candidates = _crowd(campaigns, nodes, 3)
+    for name in ("gridserver-serial-usage", "gridserver-serial-time"):
+        outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS[name])
+        assert _seats(outcome) == {"high": 3, "low": 1}
+
+
+def test_promised_seats_are_kept_and_lent() -> None:
+    """A group has what it was promised; what an idle one leaves is lent to the others."""
+    nodes = nodes_of(10)
+    campaigns = [Campaign("a", target=6), Campaign("b", target=2), Campaign("stranger")]
+    crowd = _crowd(campaigns, nodes, 10)
+    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS["gridserver-sla"])
+    # 2 are left over: 6/8 and 2/8 of them, rounded up, and b finds none, because a was first.
+    assert _seats(outcome) == {"a": 8, "b": 2}
+    assert outcome.refused["stranger-0"][0].rule.name == "no-group"
+    alone = [it for it in crowd if it.campaign == "b"]
+    outcome = Driver(view_of(nodes, campaigns, alone)).drive(SETS["gridserver-sla"])
+    assert _seats(outcome) == {"b": 10}
+
+
+def test_starts_go_by_price() -> None:
+    """Where shares are by starts, three starts in ten are of the one who pays seven for each."""
+    nodes = nodes_of(10)
+    campaigns = [
+        Campaign("a", queue=Queue(price=3)),
+        Campaign("b", queue=Queue(price=7)),
+    ]
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 10))
+    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    assert _seats(outcome) == {"a": 7, "b": 3}
+    assert outcome.state.starts == 10
+    priorities = {name: queue.priority for name, queue in outcome.state.queues.items()}
+    assert priorities == {"a": 0, "b": 0}
+
+
+def test_a_wide_task_is_passed_so_often_and_no_more() -> None:
+    """Tasks of the same campaign wait once a wide one was passed as often as it may be."""
+    nodes = nodes_of(4)
+    campaigns = [Campaign("a", queue=Queue(passes=2))]
+    wide = due("wide", "a", nodes, k=4, k_min=4, together=True, slip=0, added_at=-1)
+    small = [due(f"small{n}", "a", nodes, slip=0, added_at=n) for n in range(3)]
+    taken = PostedRun("x", "x", "a", ("n0",), NOW, NOW + times.MINUTE)
+    view = view_of(nodes, campaigns, [wide, *small], runs=[taken])
+    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    assert [run.task for run in outcome.placed] == ["small0", "small1"]
+    assert outcome.state.passes == {"wide": 2}
+    assert outcome.refused["small2"][0].rule.name == "passes"
+
+
+def test_a_blocked_task_has_its_slot() -> None:
+    """What comes later fills the time before the slot of a blocked one, and never reaches in."""
+    nodes = nodes_of(2)
+    campaigns = [Campaign("a")]
+    until = NOW + HALF_AN_HOUR
+    taken = PostedRun("x", "x", "a", ("n0",), NOW, until)
+    wide = due("wide", "a", nodes, k=2, together=True, waits_since=NOW - times.HOUR)
+    long = due("long", "a", {"n1": nodes["n1"]}, duration=40 * times.MINUTE, slip=0)
+    short = due("short", "a", {"n1": nodes["n1"]}, duration=20 * times.MINUTE, slip=0)
+    view = view_of(nodes, campaigns, [wide, long, short], runs=[taken])
+    driver = Driver(view, has_time=lambda ask: ask.candidate.task != "wide")
+    outcome = driver.drive(SETS["maui-backfill"])
+    assert [(it.start, sorted(it.nodes)) for it in outcome.reservations] == [(until, ["n0", "n1"])]
+    assert [run.task for run in outcome.placed] == ["short"]
+    assert outcome.refused["long"][0].rule.name == "protected slot"
+    assert outcome.state.passes == {"wide": 1}
+
+
+def test_slots_are_avoided_where_there_is_slip() -> None:
+    """A task that could start beside a slot is asked for with that time left out."""
+    nodes = nodes_of(1)
+    wide = due("wide", "a", nodes, waits_since=NOW - times.HOUR)
+    other = due("other", "a", nodes)
+    driver = Driver(view_of(nodes, [Campaign("a")], [wide, other]))
+    driver.has_time = lambda ask: ask.candidate.task != "wide"
+    outcome = driver.drive(replace(PolicySet(), order=order.Weighted(), fill=fill.Protected()))
+    assert driver.asks[1].avoid == {"n0": [(NOW, NOW + 10 * times.MINUTE)]}
+    assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
+
+
+def test_soft_limits_hold_in_the_first_round_only() -> None:
+    """Up to the soft limit first; up to the hard one with what nobody else wanted."""
+    nodes = nodes_of(8)
+    campaigns = [Campaign("a", limits={"runs": Limit(1, 3)}), Campaign("b")]
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
+    driver = Driver(view)
+    outcome = driver.drive(replace(PolicySet(), throttle=throttle.Throttled(limits=True)))
+    assert _seats(outcome) == {"a": 3, "b": 4}
+    assert [ask.candidate.campaign for ask in driver.asks if ask.round is Round.SECOND] == ["a"] * 2
+    assert outcome.refused["a-3"][0].axis is Axis.THROTTLE
+
+
+def test_named_participants_need_no_share() -> None:
+    """A task that names its participants is charged to its campaign, and not kept back."""
+    nodes = nodes_of(2)
+    campaigns = [Campaign("a"), Campaign("b")]
+    crowd = _crowd(campaigns, nodes, 2)
+    named = replace(crowd[0], task="named", nodes=("n1", "n0"), named=True)
+    view = view_of(nodes, campaigns, [named, *crowd])
+    driver = Driver(view)
+    outcome = driver.drive(replace(SETS["gridserver-usage"], order=order.NextRun()))
+    assert driver.asks[0].nodes == ("n1", "n0")
+    assert _seats(outcome) == {"a": 2}
+
+
+def test_who_refuses_is_left_alone() -> None:
+    """A node that had no time for a campaign is not asked again for a while, others are."""
+    nodes = nodes_of(2)
+    view = view_of(nodes, [Campaign("a"), Campaign("b")], [due("t", "a", nodes, spare=1)])
+    outcome = Driver(view, has_time=lambda _: False).drive(SETS["boinc-backoff"])
+    assert outcome.state.backoffs.keys() == {("a", name, "exclusive") for name in nodes}
+    after = replace(
+        view, state=outcome.state, candidates=[due("t", "a", nodes), due("u", "b", nodes)]
+    )
+    outcome = Driver(after).drive(SETS["boinc-backoff"])
+    assert [run.task for run in outcome.placed] == ["u"]
+    assert [no.rule.name for no in outcome.refused["t"]] == ["backoff", "backoff"]
+    later = replace(after, now=NOW + times.HOUR, candidates=[due("t", "a", nodes, slip=times.DAY)])
+    outcome = Driver(later).drive(SETS["boinc-backoff"])
+    assert [run.task for run in outcome.placed] == ["t"]
+    assert len(outcome.state.backoffs) == 1
+
+
+def test_a_node_that_failed_a_campaign_serves_others() -> None:
+    """With blacklisting, a node whose run failed gets no more of that campaign."""
+    nodes = nodes_of(1)
+    view = view_of(
+        nodes,
+        [Campaign("a"), Campaign("b")],
+        [due("t", "a", nodes), due("u", "b", nodes)],
+        state=State(failures={("n0", "a"): 1}),
+    )
+    outcome = Driver(view).drive(SETS["gridserver-blacklist"])
+    assert [run.task for run in outcome.placed] == ["u"]
+    assert outcome.refused["t"][0].sentence == (
+        "n0 failed 1 runs of a, of at most 1; an operator can clear that"
+    )
+
+
+def test_nodes_tied_to_campaigns() -> None:
+    """A node that names campaigns serves those and what is below them; the others serve all."""
+    nodes = nodes_of(3)
+    nodes["n0"] = replace(nodes["n0"], attributes={"campaigns": "top,other"})
+    campaigns = [Campaign("top"), Campaign("below", parent="top"), Campaign("far")]
+    candidates = [due(name, name, nodes, k=3, k_min=1) for name in ("below", "far")]
+    driver = Driver(view_of(nodes, campaigns, candidates))
+    driver.drive(SETS["fbsng-partition"])
+    assert {ask.candidate.task: set(ask.nodes) for ask in driver.asks} == {
+        "below": {"n0", "n1", "n2"},
+        "far": {"n1", "n2"},
+    }
+
+
+def test_what_found_no_time_is_put_off() -> None:
+    """With patience for it, a task that found no time is put off, and says until when."""
+    nodes = nodes_of(1)
+    view = view_of(nodes, [Campaign("a")], [due("t", "a", nodes)])
+    outcome = Driver(view, has_time=lambda _: False).drive(SETS["maui-defer"])
+    outcome = Driver(replace(view, state=outcome.state)).drive(SETS["maui-defer"])
+    [no] = outcome.refused["t"]
+    assert (no.axis, no.until) == (Axis.FEASIBLE, NOW + times.HOUR)
+
+
+def test_the_usual_node_comes_first() -> None:
+    """Who measured a target before measures it again, and may be waited for."""
+    nodes = nodes_of(4)
+    asked = due("t", "a", nodes, target="www", affinity_wait=times.MINUTE)
+    view = view_of(nodes, [Campaign("a")], [asked])
+    state = State(measured={("a", "n2", "www"): NOW - 5})
+    driver = Driver(replace(view, state=state))
+    outcome = driver.drive(SETS["gridserver-usage"])
+    [ask] = driver.asks
+    assert (ask.nodes, ask.usual, ask.patience) == (("n2",), frozenset({"n2"}), times.MINUTE)
+    assert outcome.state.measured == {("a", "n2", "www"): NOW}
+
+
+def _displacing(view: View, name: str) -> tuple[Ask, Outcome]:
+    driver = Driver(view, has_time=lambda _: False)
+    outcome = driver.drive(SETS[name])
+    [ask] = driver.asks
+    return ask, outcome
+
+
+def test_the_urgent_displace_within_their_budget() -> None:
+    """What is posted for lower levels gives way to the urgent, lowest first, up to a part."""
+    nodes = nodes_of(20)
+    campaigns = [Campaign("u", level=URGENT), Campaign("low", level=2), Campaign("high", level=7)]
+    runs = [
+        PostedRun(
+            f"{name}{n}", f"{name}{n}", name, (f"n{n}",), NOW + 60, NOW + times.DAY, priority=4
+        )
+        for n, name in enumerate(["high", "low", "low"])
+    ]
+    runs.append(replace(runs[1], run="busy", running=True))
+    full = {name: nodes[name] for name in ("n0", "n1", "n2")}
+    asked = due("t", "u", full, k=3, waits_since=NOW - times.MINUTE)
+    ask, _ = _displacing(view_of(nodes, campaigns, [asked], runs=runs), "gridserver-urgent")
+    assert ask.displacing is not None
+    assert ask.displacing.most == 2
+    assert ask.displacing.priority == 5
+    assert set(ask.displacing.runs or ()) <= {"low1", "low2", "high0"}
+
+
+def test_the_urgent_wait_before_they_displace() -> None:
+    """An urgent run that has not waited long enough displaces nothing, and says so."""
+    nodes = nodes_of(20)
+    view = view_of(nodes, [Campaign("u", level=URGENT)], [due("t", "u", nodes, waits_since=NOW)])
+    ask, outcome = _displacing(view, "gridserver-urgent")
+    assert ask.displacing is None
+    assert [no.rule.name for no in outcome.refused["t"]] == ["no-time", "preempt-delay"]
+
+
+def test_flags_say_who_displaces_whom() -> None:
+    """A preemptor displaces preemptees of lower priority; who is none hears so."""
+    nodes = nodes_of(1)
+    campaigns = [Campaign("p", preemptor=True), Campaign("v", preemptee=True), Campaign("x")]
+    runs = [
+        PostedRun(name, name, name, ("n0",), NOW + 60, NOW + times.HOUR, priority=1)
+        for name in ("v", "x")
+    ]
+    view = view_of(nodes, campaigns, [due("t", "p", nodes, priority=2)], runs=runs)
+    ask, _ = _displacing(view, "maui-preempt")
+    assert ask.displacing is not None
+    assert ask.displacing.runs == ("v",)
+    ask, outcome = _displacing(replace(view, candidates=[due("t", "x", nodes)]), "maui-preempt")
+    assert ask.displacing is None
+    assert outcome.refused["t"][1].rule.name == "no preemptor"
+
+
+def test_lent_seats_are_taken_back() -> None:
+    """A group below its promise displaces what another has posted beyond its own."""
+    nodes = nodes_of(2)
+    campaigns = [Campaign("a", target=1), Campaign("b", target=1)]
+    runs = [
+        PostedRun(name, name, "a", (name,), NOW, NOW + times.HOUR, priority=9) for name in nodes
+    ]
+    ledger = [Charge("a", NOW, NOW + times.HOUR, 2 * times.HOUR)]
+    asked = due("t", "b", nodes, duration=times.HOUR, slip=0)
+    view = view_of(nodes, campaigns, [asked], runs=runs, ledger=ledger)
+    ask, _ = _displacing(view, "gridserver-sla-preempt")
+    assert ask.displacing is not None
+    assert (ask.displacing.priority, ask.displacing.most) == (10, 1)
+    assert set(ask.displacing.runs or ()) == {ask.nodes[0]}
+    nothing, _ = _displacing(view, "gridserver-sla")
+    assert nothing.displacing is None
+
+
+def test_what_is_open_counts_as_placed() -> None:
+    """Seats that are being asked for are not given to others, and given back when refused."""
+    nodes = nodes_of(2)
+    campaigns = [Campaign("a"), Campaign("b", level=0)]
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
+    episode = Episode(view, SETS["gridserver-usage"], random.Random(1))
+    first, second = episode.next(), episode.next()
+    assert first is not None
+    assert second is not None
+    assert episode.next() is None
+    episode.refused(first)
+    assert len(episode.outcome().refused) == 7
+
+
+def test_reserved_time_is_not_shared() -> None:
+    """An hour in which nodes are reserved for others has fewer seats to share."""
+    nodes = nodes_of(6)
+    campaigns = [Campaign("a"), Campaign("b")]
+    kept = Reservation("demo", ("n0", "n1"), NOW, NOW + times.HOUR, frozenset({"x"}))
+    view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 6), reservations=[kept])
+    policy = replace(SETS["gridserver-usage"], share=share.ByUsage())
+    assert _seats(Driver(view).drive(policy)) == {"a": 2, "b": 2}

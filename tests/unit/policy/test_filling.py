@@ -1,0 +1,287 @@
+"""What is kept free for whom, and what may slip past: against counting every instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.policy.axes.fill import Protected
+from lead.policy.axes.order import Backfilled
+from lead.policy.fill.backfill import Choice, Worth, fill, windows
+from lead.policy.fill.reservations import may_fill, protect
+from lead.policy.sets import SETS, PolicySet
+from lead.policy.timetable import (
+    Place,
+    Request,
+    booked,
+    earliest,
+    free_for,
+    free_from,
+    timetable_for,
+)
+from lead.policy.view import Candidate, Pool, PostedRun, Reservation, View
+from node.model.classes import SchedulingClass
+from node.model.spans import normalise
+from tests.golden.maui_rounds import starting_now
+
+NODES = ("n1", "n2", "n3", "n4")
+END = 60
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 9)).map(lambda it: (it[0], it[0] + it[1])),
+    max_size=4,
+).map(normalise)
+timetables = st.fixed_dictionaries(dict.fromkeys(NODES, spans))
+requests = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 12)), max_size=7).map(
+    lambda some: [Request(f"t{at}", k, length, NODES) for at, (k, length) in enumerate(some)]
+)
+frees = st.fixed_dictionaries(dict.fromkeys(NODES, st.one_of(st.none(), st.integers(1, 15))))
+
+
+def is_free(table: dict[str, list[tuple[int, int]]], name: str, start: int, end: int) -> bool:
+    """Whether nothing overlaps ``[start, end)`` on a node."""
+    return all(b <= start or end <= a for a, b in table.get(name, ()))
+
+
+@given(timetables, st.integers(1, 4), st.integers(1, 12), st.integers(0, 20))
+def test_the_earliest_place_is_what_trying_every_instant_finds(
+    table: dict[str, list[tuple[int, int]]], k: int, length: int, now: int
+) -> None:
+    """No earlier start has enough nodes that are free throughout, and the chosen ones are."""
+    found = earliest(table, Request("t", k, length, NODES), now)
+    assert found is not None
+    assert len(set(found.nodes)) == k
+    assert all(is_free(table, name, found.start, found.start + length) for name in found.nodes)
+    assert found.start == next(
+        at
+        for at in range(now, END)
+        if sum(is_free(table, name, at, at + length) for name in NODES) >= k
+    )
+
+
+def test_slots_are_made_of_nodes_that_become_free_last() -> None:
+    """Nodes that are free already stay so for what slips past."""
+    table = {"a": [], "b": [(0, 5)], "c": [(0, 5)], "d": []}
+    assert earliest(table, Request("t", 3, 10, "abcd"), 0) == Place(5, ("b", "c", "a"))
+    assert earliest(table, Request("t", 5, 10, "abcd"), 0) is None
+
+
+@given(timetables, st.integers(0, 40))
+def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: int) -> None:
+    """A node that is free now stays so until its next span; others are not in the answer."""
+    found = free_for(table, at)
+    for name in NODES:
+        later = [start for start, _ in table[name] if start > at]
+        if is_free(table, name, at, at + 1):
+            assert found[name] == (min(later) - at if later else None)
+            assert free_from(table, at)[name] == at
+        else:
+            assert name not in found
+            assert free_from(table, at)[name] == next(
+                t for t in range(at, END) if is_free(table, name, t, t + 1)
+            )
+
+
+def posted(table: dict[str, list[tuple[int, int]]]) -> list[PostedRun]:
+    """A run for every span."""
+    return [
+        PostedRun(f"{name}-{start}", "x", "all", [name], start, end)
+        for name, some in table.items()
+        for start, end in some
+    ]
+
+
+def policy(choice: Choice, depth: int, worth: Worth = Worth.SEATS) -> PolicySet:
+    """Backfill of one kind with so many slots."""
+    order = Backfilled(choice, worth, depth=depth)
+    return replace(SETS["maui-backfill"], order=order, fill=Protected(depth))
+
+
+@settings(max_examples=30)
+@given(requests, timetables, st.integers(0, 3), st.sampled_from(Choice))
+def test_backfill_delays_no_slot_and_books_nothing_twice(
+    queue: list[Request], table: dict[str, list[tuple[int, int]]], depth: int, choice: Choice
+) -> None:
+    """Whatever is filled in, no node has two runs at once, slots of the blocked included."""
+    outcome = starting_now(queue, posted(table), 0, policy(choice, depth))
+    for name in NODES:
+        taken = [(it.start, it.end) for it in outcome.placed if name in it.nodes]
+        taken += [(it.start, it.end) for it in outcome.reservations if name in it.nodes]
+        assert all(b <= c for (_, b), (c, _) in pairwise(sorted([*table[name], *taken])))
+    assert len(outcome.reservations) <= depth
+    started = {run.task for run in outcome.placed}
+    assert started.isdisjoint(task for it in outcome.reservations for task in it.tasks)
+
+
+@settings(max_examples=30)
+@given(requests, timetables)
+def test_the_first_that_is_blocked_has_the_earliest_slot_there_is(
+    queue: list[Request], table: dict[str, list[tuple[int, int]]]
+) -> None:
+    """Its slot hangs only on what stood before it in the list."""
+    outcome = starting_now(queue, posted(table), 0, policy(Choice.FIRST, 1))
+    for slot in outcome.reservations:
+        [task] = slot.tasks
+        ahead = queue[: int(task[1:]) + 1]
+        alone = starting_now(ahead, posted(table), 0, policy(Choice.FIRST, 1))
+        assert alone.reservations == [slot]
+
+
+@settings(max_examples=30)
+@given(requests, timetables)
+def test_without_overtaking_nothing_starts_after_somebody_waits(
+    queue: list[Request], table: dict[str, list[tuple[int, int]]]
+) -> None:
+    """The started ones are a head of the list, and whoever else could start is told why not."""
+    strict = replace(SETS["maui-fifo"], fill=Protected(0, overtaking=False))
+    outcome = starting_now(queue, posted(table), 0, strict)
+    started = [run.task for run in outcome.placed]
+    assert [it.task for it in queue][: len(started)] == started
+    for request in queue[len(started) + 1 :]:
+        assert "no-overtaking" in {no.rule.name for no in outcome.refused[request.task]}
+
+
+@pytest.mark.parametrize(
+    ("choice", "worth", "started"),
+    [
+        (Choice.FIRST, Worth.SEATS, ["e", "g", "f"]),
+        (Choice.BEST, Worth.SEATS, ["d", "g"]),
+        (Choice.BEST, Worth.TIME, ["g", "h", "f"]),
+        (Choice.COMBINATION, Worth.SEAT_TIME, ["d", "g"]),
+    ],
+)
+def test_an_episode_fills_as_its_set_chooses(
+    choice: Choice, worth: Worth, started: list[str]
+) -> None:
+    """Once the blocked one has its slot, those go first that are chosen to fill."""
+    names = [f"n{at}" for at in range(8)]
+    running = [PostedRun("r", "x", "all", names[:4], 0, 3600)]
+    waiting = {"wide": (7, 7200), "e": (2, 1800), "d": (3, 3000), "g": (1, 3600)}
+    waiting |= {"f": (1, 10_000), "h": (2, 3600)}
+    queue = [Request(task, k, length, names) for task, (k, length) in waiting.items()]
+    outcome = starting_now(queue, running, 0, policy(choice, 1, worth))
+    assert [run.task for run in outcome.placed] == started
+    assert [(slot.tasks, slot.start) for slot in outcome.reservations] == [
+        (frozenset({"wide"}), 3600)
+    ]
+
+
+@given(frees)
+def test_windows_are_wider_the_shorter_they_are(free: dict[str, int | None]) -> None:
+    """Each window has all nodes that are free for its length, and each length occurs once."""
+    found = windows(free)
+    for window in found:
+        fits = {
+            n
+            for n, has in free.items()
+            if has is None or (window.length is not None and has >= window.length)
+        }
+        assert set(window.nodes) == fits
+    sizes = [len(window.nodes) for window in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len({window.length for window in found}) == len(set(free.values()))
+
+
+@given(requests, frees, st.sampled_from(Choice), st.sampled_from(Worth), st.integers(0, 3))
+def test_what_is_filled_in_fits(
+    queue: list[Request],
+    free: dict[str, int | None],
+    choice: Choice,
+    worth: Worth,
+    considered: int,
+) -> None:
+    """Each run has its nodes for its whole duration, no node has two, and only those looked at."""
+    started = fill(queue, free, choice, worth, considered)
+    taken = [name for nodes in started.values() for name in nodes]
+    assert len(taken) == len(set(taken))
+    for request in queue:
+        for name in started.get(request.task, ()):
+            has = free[name]
+            assert has is None or has >= request.duration
+    allowed = queue[:considered] if considered else queue
+    assert started.keys() <= {it.task for it in allowed}
+
+
+@given(requests, st.integers(1, 4), st.sampled_from([Worth.SEATS, Worth.SEAT_TIME]))
+def test_a_combination_is_worth_the_most(queue: list[Request], size: int, worth: Worth) -> None:
+    """In one window no other set of runs that fit is worth more."""
+    free = dict.fromkeys(NODES[:size], 10)
+
+    def value(some: list[Request]) -> int:
+        return sum(it.k * (it.duration if worth is Worth.SEAT_TIME else 1) for it in some)
+
+    chosen = fill(queue, free, Choice.COMBINATION, worth)
+    fitting = [it for it in queue if it.duration <= 10]
+    best = max(
+        value(list(some))
+        for count in range(len(fitting) + 1)
+        for some in combinations(fitting, count)
+        if sum(it.k for it in some) <= size
+    )
+    assert value([it for it in queue if it.task in chosen]) == best
+
+
+# -- what an episode asks --------------------------------------------------------------------------
+
+BLOCKED = Candidate("wide", "ops", 0, 10, NODES[:2], slip=20, k=2)
+RUN = PostedRun("r", "t", "net", ["n1"], 0, 15)
+
+
+def view(*runs: PostedRun, reservations: tuple[Reservation, ...] = ()) -> View:
+    """A pool at instant 0."""
+    return View(0, 1000, Pool("p", NODES), {}, {}, [], runs, (), reservations)
+
+
+def test_a_blocked_candidate_has_its_slot_kept() -> None:
+    """The slot begins when all its nodes are free, and is for that task alone."""
+    slot = protect(BLOCKED, view(RUN), booked([RUN]), [])
+    assert slot is not None
+    assert (slot.start, slot.end, set(slot.nodes)) == (15, 25, {"n1", "n2"})
+    other = replace(BLOCKED, task="other")
+    assert may_fill(BLOCKED, ["n2"], (10, 20), [slot]) is None
+    assert may_fill(other, ["n2"], (0, 15), [slot]) is None
+    assert may_fill(other, ["n3"], (0, 99), [slot]) is None
+    no = may_fill(other, ["n3", "n2"], (0, 16), [slot])
+    assert no is not None
+    assert dict(no.figures) == {"node": "n2", "holder": "wide", "start": 15, "end": 16}
+
+
+def test_a_slot_that_would_come_too_late_is_not_kept() -> None:
+    """Keeping nodes free for a run that may not start any more then is of no use."""
+    assert protect(replace(BLOCKED, slip=14), view(RUN), booked([RUN]), []) is None
+    assert protect(replace(BLOCKED, k=3), view(RUN), booked([RUN]), []) is None
+
+
+def test_slots_and_reservations_of_others_are_in_the_way() -> None:
+    """A second slot comes after the first, and a reservation only stops whom it does not admit."""
+    first = protect(BLOCKED, view(RUN), booked([RUN]), [])
+    assert first is not None
+    second = protect(replace(BLOCKED, task="second", slip=99), view(RUN), booked([RUN]), [first])
+    assert second is not None
+    assert second.start == 25
+    kept = Reservation("demo", ["n2"], 10, 90, campaigns=frozenset({"ops"}))
+    slot = protect(BLOCKED, view(RUN, reservations=(kept,)), booked([RUN]), [])
+    assert slot is not None
+    assert slot.start == 15
+    stranger = replace(BLOCKED, campaign="net")
+    assert protect(stranger, view(RUN, reservations=(kept,)), booked([RUN]), []) is None
+
+
+@pytest.mark.parametrize(
+    ("asking", "present", "busy"),
+    [
+        ("normal", "normal", False),
+        ("normal", "exclusive", True),
+        ("exclusive", "background", False),
+    ],
+)
+def test_only_conflicting_classes_are_in_the_way(asking: str, present: str, *, busy: bool) -> None:
+    """A timetable for a candidate has what its class may not overlap, and nothing else."""
+    run = replace(RUN, scheduling_class=SchedulingClass(present))
+    candidate = replace(BLOCKED, scheduling_class=SchedulingClass(asking))
+    expected = {"n1": [(0, 15)] if busy else [], "n2": []}
+    found = timetable_for(candidate, booked([run]), [])
+    assert {name: list(some) for name, some in found.items()} == expected

@@ -1,0 +1,223 @@
+"""Backing off, putting off, asking for work, and what nodes have to give."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.policy.feasible.availability import Counted, available, fits, seats_on
+from lead.policy.feasible.backoff import FIRST, MOST, answered, left_alone, pause, refused
+from lead.policy.feasible.deferral import Patience, failed, put_off
+from lead.policy.feasible.work_fetch import (
+    LOW_MIN,
+    Buffer,
+    adjusted,
+    amount_to_ask,
+    buffer_of,
+    seats_to_ask,
+    whom_to_ask,
+)
+from lead.policy.idleness import Outlook
+from lead.policy.select import last_available, least_loaded, linear_function, poorest
+from lead.policy.view import Backoff, Deferral, Node
+from node.model import times
+
+KEY = ("ops", "n1", "exclusive")
+OTHER = ("ops", "n1", "normal")
+
+
+def test_pauses_double_up_to_a_day() -> None:
+    """The first pause is ten minutes, and however many follow, none is longer than a day."""
+    assert [pause(n) // times.MINUTE for n in (0, 1, 2, 8, 9, 500)] == [0, 10, 20, 1280, 1440, 1440]
+
+
+@given(st.integers(0, 30), st.integers(0, 10**15), st.integers(0, 99))
+def test_a_refusal_lengthens_the_pause_within_its_jitter(
+    failures: int, now: int, seed: int
+) -> None:
+    """The next pause is drawn between half and one and a half of the doubled one."""
+    before = Backoff(failures, now) if failures else None
+    after = refused(before, now, random.Random(seed))
+    assert after.failures == failures + 1
+    drawn = after.until - now
+    assert pause(failures + 1) // 2 <= drawn <= pause(failures + 1) * 3 // 2 + 1
+
+
+def test_a_question_during_the_pause_changes_nothing() -> None:
+    """Only a question asked when the pause was over counts as one more refusal."""
+    before = Backoff(2, 100)
+    assert refused(before, 99, random.Random(0)) == before
+    assert refused(before, 100, random.Random(0)).failures == 3
+
+
+def test_an_answer_clears_what_it_gives_and_nothing_else() -> None:
+    """Each class of each node has its own pause."""
+    before = {KEY: Backoff(3, 0), OTHER: Backoff(1, 999)}
+    after = answered(before, [KEY, OTHER], [KEY], 5, random.Random(0))
+    assert after == {OTHER: Backoff(1, 999)}
+    after = answered(before, [KEY], [], 5, random.Random(0))
+    assert (after[KEY].failures, after[OTHER]) == (4, Backoff(1, 999))
+
+
+def test_who_is_left_alone_is_told_until_when() -> None:
+    """The no holds as long as the pause, and says how often it was refused."""
+    assert left_alone(None, "n1", "ops", 0) is None
+    assert left_alone(Backoff(2, 50), "n1", "ops", 50) is None
+    no = left_alone(Backoff(2, 50), "n1", "ops", 49)
+    assert no is not None
+    assert no.until == 50
+    assert no.sentence == "n1 refused ops 2 times in a row and is left alone for a while"
+    assert FIRST < MOST
+
+
+def test_a_task_is_put_off_and_then_held() -> None:
+    """So many failed starts put it off, so many times, and the next ones hold it for good."""
+    patience = Patience(pause=10, deferrals=2, starts=2)
+    state, seen = Deferral(), []
+    for now in range(0, 60, 10):
+        state = failed(state, now, patience)
+        seen.append((state.failed, state.count, state.until, state.held))
+    assert seen == [
+        (1, 0, 0, False),
+        (0, 1, 20, False),
+        (1, 1, 20, False),
+        (0, 2, 40, False),
+        (1, 2, 40, False),
+        (0, 2, 50, True),
+    ]
+
+
+def test_who_is_put_off_or_held_says_so() -> None:
+    """A task put off may be tried again from its instant on, one on hold never by itself."""
+    assert put_off("t", Deferral(), 0) is None
+    no = put_off("t", Deferral(0, 3, 50), 49)
+    assert no is not None
+    assert no.until == 50
+    assert put_off("t", Deferral(0, 3, 50), 50) is None
+    held = put_off("t", Deferral(0, 24, 50, held=True), 99)
+    assert held is not None
+    assert held.sentence == "t was put off 24 times and is on hold until somebody releases it"
+
+
+BUFFER = Buffer(5, 10)
+
+
+@pytest.mark.parametrize(
+    ("saturated", "on_contact", "highest", "asked"),
+    [
+        (4, False, True, 7),
+        (5, False, True, 0),
+        (5, True, True, 7),
+        (10, True, True, 0),
+        (4, True, False, 0),
+        (4, False, False, 0),
+    ],
+)
+def test_work_is_asked_for_below_the_mark(
+    saturated: int, asked: int, *, on_contact: bool, highest: bool
+) -> None:
+    """Of itself below the low mark, on the way below the high one, and only of the highest."""
+    outlook = Outlook(7, saturated, 0)
+    found = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
+    assert found == asked
+
+
+def test_whom_to_ask_counts_what_is_queued() -> None:
+    """A queue as long as the buffer on all seats is worth one share."""
+    assert adjusted(-1.0, 40, BUFFER, 4) == -2.0
+    assert whom_to_ask({"a": -1.0, "b": -1.0, "c": -0.5}, {"a", "b"}) == "a"
+    assert whom_to_ask({"a": -1.0}, set()) is None
+    assert seats_to_ask(0, 8, 0.25, 4) == 0
+    assert seats_to_ask(0, 8, 0.5, 1) == 3
+
+
+def test_a_buffer_is_never_shorter_than_three_minutes() -> None:
+    """What is configured is bounded, so that a node does not ask all the time."""
+    assert buffer_of(1, 2) == Buffer(LOW_MIN, LOW_MIN + 2)
+    assert buffer_of() == Buffer(times.DAY // 10, times.DAY // 10 + times.DAY // 2)
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_available_is_what_neither_was_promised_nor_is_used(
+    has: int, promised: int, used: int
+) -> None:
+    """The combined count is the stricter of the two, and none leaves less than nothing."""
+    left = {counted: available(has, promised, used, counted) for counted in Counted}
+    assert left[Counted.COMBINED] == min(left[Counted.DEDICATED], left[Counted.UTILISED])
+    assert left[Counted.DEDICATED] == max(0, has - promised)
+
+
+def test_seats_do_not_add_up_across_nodes() -> None:
+    """Each seat has all it needs on one node, and a node with too few of them gives none."""
+    assert seats_on({"cpu": 4, "gb": 5}, {"cpu": 1, "gb": 2}) == 2
+    assert seats_on({"cpu": 4, "gb": 5}, {"cpu": 1, "gb": 2}, least=3) == 0
+    assert seats_on({"cpu": 4}, {"cpu": 1, "gb": 2}) == 0
+    assert seats_on({}, {}) == 1
+    assert fits({"a": 2, "b": 1}, 3) is None
+    no = fits({"a": 2, "b": 1}, 4)
+    assert no is not None
+    assert no.sentence == "3 seats fit at once, 4 are wanted"
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 9))),
+    st.integers(1, 9),
+)
+def test_nodes_with_the_least_left_come_first(free: dict[str, int | None], duration: int) -> None:
+    """Only nodes that are free for long enough are ranked, those without an end last."""
+    ranked = last_available.rank(free, duration)
+    left = [free[name] for name in ranked]
+    assert left == sorted(left, key=lambda it: 99 if it is None else it)
+    assert set(ranked) == {name for name, has in free.items() if has is None or has >= duration}
+
+
+def test_the_rich_node_is_spared() -> None:
+    """The poorest node that has all that is needed comes first."""
+    configured = {
+        "big": {"mbps": 100_000, "lanes": 4},
+        "small": {"mbps": 1_000, "lanes": 2},
+        "odd": {"mbps": 10_000},
+    }
+    assert poorest.rank(configured, {"mbps": 500}) == ["odd", "small", "big"]
+    assert poorest.rank(configured, {"mbps": 500, "lanes": 1}) == ["small", "big"]
+    assert poorest.rank({}, {"mbps": 1}) == []
+
+
+def test_quiet_nodes_come_first() -> None:
+    """By load, then by how long ago they were used, then by name."""
+    nodes = [Node("d", load=0.5), Node("c", used_at=9), Node("b"), Node("a")]
+    assert [node.name for node in least_loaded.rank(nodes)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("SPEED + 0.01*AMEM - 10*JOBCOUNT", 110),
+        ("AMEM*.5-SPEED", 900),
+        ("-SPEED", -100),
+        ("7", 7),
+        ("SPEED + SPEED - 3", 197),
+        ("MISSING", 0),
+    ],
+)
+def test_an_operators_function_is_computed(text: str, value: int) -> None:
+    """Coefficients may stand before or after a figure, and a missing figure is nothing."""
+    figures = {"SPEED": 100, "AMEM": 2000, "JOBCOUNT": 1}
+    assert linear_function.value(linear_function.parse(text), figures) == value
+
+
+@pytest.mark.parametrize("text", ["", "SPEED SPEED", "SPEED *", "2*3*SPEED", "(SPEED)", "SPEED/2"])
+def test_what_is_not_linear_is_refused_with_its_place(text: str) -> None:
+    """The message quotes the text from where it cannot be read."""
+    with pytest.raises(ValueError, match="not a sum of figures with coefficients from"):
+        linear_function.parse(text)
+
+
+def test_nodes_are_ranked_by_the_function() -> None:
+    """The highest value comes first, of two alike the one listed first."""
+    function = linear_function.parse("x")
+    ranked = linear_function.rank(function, {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 1}})
+    assert [name for name, _ in ranked] == ["b", "a", "c"]

@@ -1,0 +1,171 @@
+"""Limits on what is under way and on what is due, for everybody a run counts for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.policy.preempt.flagged import may_displace
+from lead.policy.throttle.active_limits import (
+    NODES,
+    RUNS,
+    SEAT_TIME,
+    SEATS,
+    TIME,
+    Holder,
+    Level,
+    UnderWay,
+    limit_at,
+    outstanding,
+    request_of,
+    within_limits,
+)
+from lead.policy.throttle.due_limits import Due, ageing_since, considered
+from lead.policy.view import Campaign, Candidate, Limit, PostedRun
+
+CAMPAIGNS = {
+    "probe": Campaign("probe", parent="ops", limits={RUNS: Limit(2, 4)}),
+    "ops": Campaign("ops", limits={NODES: Limit(None, 10)}),
+    "free": Campaign("free"),
+}
+RUN = PostedRun("r", "t", "probe", ["n1", "n2"], 10, 30)
+
+
+@pytest.mark.parametrize(
+    ("limit", "soft", "hard"),
+    [
+        (Limit(2, 8), 2, 8),
+        (Limit(None, 8), 8, 8),
+        (Limit(9, 8), 8, 8),
+        (Limit(2, None), 2, None),
+        (Limit(None, None), None, None),
+    ],
+)
+def test_a_missing_or_looser_soft_limit_is_the_hard_one(
+    limit: Limit, soft: int | None, hard: int | None
+) -> None:
+    """The soft limit is never looser than the hard one."""
+    assert (limit_at(limit, Level.SOFT), limit_at(limit, Level.HARD)) == (soft, hard)
+
+
+def test_every_limit_of_every_holder_counts() -> None:
+    """The first limit that would be exceeded is named, with what was wanted and allowed."""
+    holders = [Holder("probe", {RUNS: Limit(1, 2)}, {RUNS: 1}), Holder("ops", {NODES: Limit(5, 5)})]
+    assert within_limits({RUNS: 1, NODES: 5}, holders, Level.HARD) is None
+    no = within_limits({RUNS: 1, NODES: 5}, holders, Level.SOFT)
+    assert no is not None
+    assert no.sentence == "probe would have 2 runs at once, of at most 1 (soft)"
+    no = within_limits({RUNS: 1, NODES: 6}, holders, Level.HARD)
+    assert no is not None
+    assert dict(no.figures)["holder"] == "ops"
+
+
+def test_an_override_takes_the_place_of_others_but_not_of_their_runs() -> None:
+    """Overridden nodes may be more than others allow, overridden runs may not."""
+    holders = [Holder("probe", {RUNS: Limit(2, 2), NODES: Limit(3, 3)}, {RUNS: 1, NODES: 3})]
+    overrides = {RUNS: Limit(9, 9), NODES: Limit(9, 9)}
+    assert within_limits({RUNS: 1, NODES: 6}, holders, Level.HARD, overrides) is None
+    assert within_limits({RUNS: 1, NODES: 7}, holders, Level.HARD, overrides) is not None
+    assert within_limits({RUNS: 2, NODES: 1}, holders, Level.HARD, overrides) is not None
+
+
+def test_outstanding_time_shrinks_as_runs_go_on() -> None:
+    """What is left of each run counts for each of its seats, and never less than nothing."""
+    assert [outstanding([(4, 3), (2, 6)], after) for after in (0, 3, 9)] == [24, 6, 0]
+
+
+def test_parents_count_what_their_children_have() -> None:
+    """A campaign's runs count for it and its parents, those beside the span only."""
+    under_way = UnderWay([RUN], CAMPAIGNS, 0)
+    assert [(it.name, it.in_use[RUNS]) for it in under_way.holders("probe", (0, 11))] == [
+        ("probe", 1),
+        ("ops", 1),
+    ]
+    [ops] = under_way.holders("ops", (30, 40))
+    assert ops.in_use == {RUNS: 0, NODES: 0, SEATS: 0, SEAT_TIME: 40, TIME: 20}
+    assert under_way.holders("free", (0, 99)) == []
+
+
+booked = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 4)), max_size=12
+).map(
+    lambda some: [
+        PostedRun(str(at), "t", "ops", [f"n{i}" for i in range(k)], start, start + length)
+        for at, (start, length, k) in enumerate(some)
+    ]
+)
+
+
+@given(booked, st.integers(0, 60), st.integers(1, 20), st.integers(0, 40))
+def test_what_is_under_way_is_what_looking_at_every_run_finds(
+    runs: list[PostedRun], start: int, length: int, now: int
+) -> None:
+    """Runs, nodes and outstanding time agree with a plain search, however runs were added."""
+    under_way = UnderWay(runs[:5], CAMPAIGNS, now)
+    for run in runs[5:]:
+        if run.end > now:
+            under_way.add(run)
+    live = [run for run in runs if run.end > now]
+    beside = [run for run in live if run.start < start + length and run.end > start]
+    [found] = under_way.holders("ops", (start, start + length))
+    left = [(len(run.nodes), run.end - max(run.start, now)) for run in live]
+    assert found.in_use == {
+        RUNS: len(beside),
+        NODES: sum(len(run.nodes) for run in beside),
+        SEATS: sum(len(run.nodes) for run in beside),
+        SEAT_TIME: sum(nodes * time for nodes, time in left),
+        TIME: sum(time for _, time in left),
+    }
+
+
+def test_a_candidate_asks_for_one_run_of_all_its_nodes() -> None:
+    """What a candidate takes is counted by kind."""
+    candidate = Candidate("t", "ops", 0, 7, ("a", "b", "c"), k=3)
+    assert request_of(candidate) == {RUNS: 1, NODES: 3, SEATS: 3, SEAT_TIME: 21, TIME: 7}
+
+
+def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
+    """A wide task that does not fit under a limit leaves it to narrower ones behind it."""
+    due = [Due(f"t{k}", ("ops",), {RUNS: 1, NODES: k}) for k in (3, 4, 2)]
+    tasks, refused = considered([*due, Due("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
+    assert tasks == ["t3", "t2", "x"]
+    [no] = refused.values()
+    assert no.sentence == "ops would have 7 nodes due at once, of at most 5; it does not age so"
+
+
+@given(st.lists(st.sampled_from("uvw"), max_size=20), st.integers(0, 4))
+def test_each_holder_has_its_first_due_tasks_considered(names: list[str], most: int) -> None:
+    """With a limit on runs, everybody's first so many are considered and no others."""
+    due = [Due(f"{name}{at}", (name,), {RUNS: 1}) for at, name in enumerate(names)]
+    tasks, refused = considered(due, {name: {RUNS: most} for name in "uvw"})
+    for name in "uvw":
+        mine = [it.task for it in due if it.holders == (name,)]
+        assert [task for task in tasks if task in mine] == mine[:most]
+        assert [task for task in refused if task in mine] == mine[most:]
+
+
+def test_waiting_counts_from_when_a_task_is_considered() -> None:
+    """Who was considered before keeps its age, who was not in between begins anew."""
+    assert ageing_since({"a": 3, "gone": 4}, ["a", "b"], 9) == {"a": 3, "b": 9}
+
+
+def test_each_reason_not_to_displace_is_told_apart() -> None:
+    """A run gives way only to a preemptor of higher priority, and only if it is a preemptee."""
+
+    def rule(new: int, old: int, *, preemptor: bool = True, preemptee: bool = True) -> str | None:
+        no = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
+        return None if no is None else no.rule.name
+
+    assert rule(9, 5) is None
+    assert rule(5, 5) == "not higher"
+    assert rule(9, 5, preemptor=False) == "no preemptor"
+    assert rule(9, 5, preemptee=False) == "no preemptee"
+
+
+def test_a_run_that_is_over_is_not_under_way() -> None:
+    """What ended before now counts for nothing."""
+    [_, ops] = UnderWay([replace(RUN, end=20)], CAMPAIGNS, 20).holders("probe", (0, 99))
+    assert set(ops.in_use.values()) == {0}

@@ -1,0 +1,188 @@
+"""Shares by starts, gaps between queues and tasks, pacing, quotas, placement, and blacklists."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.policy.feasible import blacklist
+from lead.policy.gaps import Entry, attempt
+from lead.policy.order import pacing, queues
+from lead.policy.select import affinity, attributes, placement
+from lead.policy.share import start_counts
+from lead.policy.throttle import quota
+from lead.policy.view import Exact, Queue
+
+PRICES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
+
+
+def _starts(rules: dict[str, Queue], count: int) -> dict[str, int]:
+    """How often each starts while all contend and all fit."""
+    priorities: dict[str, Exact] = start_counts.starting(rules.items())
+    started = dict.fromkeys(rules, -1)
+    counts = dict.fromkeys(rules, 0)
+    for number in range(count):
+        contenders = [
+            queues.Contender(name, priorities[name], rule.gap, started[name])
+            for name, rule in rules.items()
+        ]
+        entry = queues.turn(contenders, lambda _: True).entry
+        assert entry is not None
+        priorities |= start_counts.after_start(entry.name, priorities, rules)
+        started[entry.name] = number
+        counts[entry.name] += 1
+    return counts
+
+
+@given(PRICES, st.integers(1, 4))
+def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: int) -> None:
+    """The counts follow the solution of ``f · price - gain = const``, whatever the prices."""
+    rules = {
+        str(n): Queue(gap=10**9, ceiling=10**9, price=price, gain=gain)
+        for n, price in enumerate(prices)
+    }
+    frequencies = start_counts.frequencies(rules)
+    assert sum(frequencies.values()) == 1
+    count = 400
+    for name, found in _starts(rules, count).items():
+        assert abs(found - float(frequencies[name]) * count) <= 2 * len(prices)
+
+
+@given(PRICES)
+def test_unequal_gains_move_the_frequencies(prices: list[int]) -> None:
+    """Differences of gain shift the constant, and the parts still add up to one."""
+    rules = {str(n): Queue(price=price, gain=Fraction(n, 100)) for n, price in enumerate(prices)}
+    found = start_counts.frequencies(rules)
+    constants = {found[name] * rule.price - rule.gain for name, rule in rules.items()}
+    assert len(constants) == 1
+    assert sum(found.values()) == 1
+
+
+def test_prices_for_wanted_parts() -> None:
+    """The largest part pays the scale, and the parts come out as wanted."""
+    wanted = {"a": Fraction(1, 2), "b": Fraction(3, 10), "c": Fraction(1, 5)}
+    prices = start_counts.prices(wanted, Fraction(6))
+    assert prices == {"a": 6, "b": 10, "c": 15}
+    rules = {name: Queue(price=price) for name, price in prices.items()}
+    assert start_counts.frequencies(rules) == wanted
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 9), st.booleans()), max_size=7)
+)
+def test_nobody_is_held_but_by_a_gap(wanted: list[tuple[int, int | None, bool]]) -> None:
+    """Who is held lies a gap or more below somebody stuck; who was tried lies below nobody so."""
+    listed = sorted(wanted, key=lambda it: -it[0])
+    entries = [Entry(str(n), priority, gap) for n, (priority, gap, _) in enumerate(listed)]
+    fits = {str(n) for n, (_, _, fit) in enumerate(listed) if fit}
+    tried = attempt(entries, lambda name: name if name in fits else None)
+    reached = [*tried.stuck, *([tried.entry] if tried.entry else [])]
+    assert [entry.name for entry in (*reached, *tried.held)] == [
+        str(n) for n in range(len(reached) + len(tried.held))
+    ]
+
+    def holds(high: Entry, low: Entry) -> bool:
+        return high.gap is not None and low.priority <= high.priority - high.gap
+
+    for number, entry in enumerate(reached):
+        assert not any(holds(high, entry) for high in tried.stuck[:number])
+    assert all(any(holds(high, low) for high in tried.stuck) for low in tried.held)
+    assert {entry.name for entry in tried.stuck}.isdisjoint(fits)
+
+
+def test_a_held_queue_says_who_holds_it() -> None:
+    """The sentence names the stuck queue, both priorities and the gap."""
+    contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
+    no = queues.held(queues.turn(contenders, lambda _: None))["low"]
+    assert no.sentence == "low is held at priority 3.5: high is stuck at 9, 5 or more above it"
+
+
+@given(st.lists(st.integers(0, 100)), st.integers(1, 9))
+def test_every_event_is_served_and_passes_lie_apart(events: list[int], apart: int) -> None:
+    """Passes are the given time apart, and each event is served no later than that."""
+    begun = pacing.passes(events, apart)
+    assert all(later - earlier >= apart for earlier, later in pairwise(begun))
+    assert all(any(event <= at <= event + apart for at in begun) for event in events)
+    assert bool(begun) == bool(events)
+
+
+ROOMS = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 4), min_size=1)
+
+
+@given(ROOMS, st.integers(1, 12))
+def test_placements_fit_or_are_none(free: dict[str, int], count: int) -> None:
+    """Every way places all or nothing, and never more on a node than it has room for."""
+    ways = {
+        placement.round_robin: sum(free.values()),
+        placement.pack: sum(free.values()),
+        placement.spread: sum(1 for room in free.values() if room),
+    }
+    for lay, most in ways.items():
+        placed = lay(free, count)
+        assert (placed is None) == (count > most)
+        if placed is not None:
+            assert sum(placed.values()) == count
+            assert all(placed[name] <= room for name, room in free.items())
+
+
+def test_ways_of_placement_differ_as_they_should() -> None:
+    """Round robin evens out, packing uses the fewest nodes, names are taken at their word."""
+    free = {"a": 2, "b": 4, "c": 2}
+    assert placement.round_robin(free, 5) == {"a": 2, "b": 2, "c": 1}
+    assert placement.pack(free, 5) == {"a": 1, "b": 4, "c": 0}
+    assert placement.as_named(free, ["c", "c"]) == {"a": 0, "b": 0, "c": 2}
+    assert placement.as_named(free, ["c", "c", "c"]) is None
+
+
+def test_attributes_must_all_be_there() -> None:
+    """A node is eligible that carries all that is wanted, whatever else it carries."""
+    nodes = {"x": ["a", "b"], "y": ["b"], "z": []}
+    assert attributes.eligible(nodes, ["a", "b"]) == ["x"]
+    assert attributes.eligible(nodes, []) == ["x", "y", "z"]
+
+
+def test_quota_before_capacity() -> None:
+    """A request over both is refused by its own quota, with the figures."""
+    no = quota.admit("a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    assert no is not None
+    assert no.sentence == "a uses 5 mbps and wants 6 more, of at most 10"
+    no = quota.admit("a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    assert no is not None
+    assert no.rule.name == "capacity"
+    assert quota.admit("a", {"mbps": 3, "other": 9}, {}, {}, {"mbps": (9, 12)}) is None
+
+
+def test_failures_are_counted_and_cleared() -> None:
+    """A node is out for one campaign after so many failures, until somebody clears it."""
+    failures = blacklist.failed({}, "n", "a")
+    assert blacklist.admit(failures, "n", "a", 2) is None
+    failures = blacklist.failed(failures, "n", "a")
+    assert blacklist.admit(failures, "n", "a", 2) is not None
+    assert blacklist.admit(failures, "n", "b", 2) is None
+    assert blacklist.admit(blacklist.cleared(failures, "n", "a"), "n", "a", 2) is None
+
+
+FREE_AT = st.none() | st.integers(0, 20)
+
+
+@given(st.integers(0, 9), FREE_AT, FREE_AT, st.none() | st.integers(0, 9))
+def test_waiting_for_the_usual_node_has_an_end(
+    submitted: int, affine: int | None, other: int | None, wait: int | None
+) -> None:
+    """Another node is only taken after the wait and before the usual one, and not for ever."""
+    found = affinity.starts_at(submitted, affine, other, wait)
+    if affine is None and other is None:
+        assert found is None
+    elif found is None:
+        assert affine is None
+        assert wait is None
+    else:
+        usual, at = found
+        free = affine if usual else other
+        assert free is not None
+        first = max(submitted, free)
+        assert at == (first if usual else max(first, submitted + (wait or 0)))
+        assert usual or affine is None or at < max(submitted, affine)

@@ -1,0 +1,106 @@
+"""Shares by recent work: standings, choices of one instant, and turns over a long time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.policy.feasible.round_robin_simulation import Seats, turns_taken
+from lead.policy.share.recent_work import (
+    Turns,
+    Work,
+    by_standing,
+    choose,
+    decayed,
+    recent_of,
+    standings,
+)
+from lead.policy.view import Charge
+from node.model import times
+
+NAMES = ("a", "b", "c", "d")
+amounts = st.floats(0, 1000).map(lambda it: round(it, 3))
+shares_of_all = st.fixed_dictionaries({name: st.integers(1, 9) for name in NAMES})
+recents = st.fixed_dictionaries(dict.fromkeys(NAMES, amounts))
+
+
+def test_who_had_nothing_stands_highest() -> None:
+    """Less work per share stands higher, and a campaign without a share stands lowest."""
+    found = standings({"a": 3, "b": 1, "z": 0}, {"a": 1, "b": 1, "c": 2, "z": 0})
+    assert found == {"a": -3.0, "b": -1.0, "c": 0.0, "z": -1000.0}
+    assert by_standing(found) == ["c", "b", "a", "z"]
+
+
+def test_campaigns_that_are_level_go_by_name() -> None:
+    """While nothing was done nobody is ahead, and names decide."""
+    assert by_standing(standings({}, {"b": 1, "a": 5})) == ["a", "b"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5 * times.DAY), st.integers(1, times.DAY), st.integers(1, 9)),
+        max_size=8,
+    )
+)
+def test_the_ledger_gives_what_decaying_step_by_step_gives(
+    charges: list[tuple[int, int, int]],
+) -> None:
+    """Reading all charges at once is the same as decaying from each change to the next."""
+    now = 6 * times.DAY
+    ledger = [Charge("a", at, at + length, seats * length) for at, length, seats in charges]
+    instants = sorted({0, now, *(it.start for it in ledger), *(it.end for it in ledger)})
+    recent = 0.0
+    for start, end in pairwise(instants):
+        rate = sum(it.amount / (it.end - it.start) for it in ledger if it.start <= start < it.end)
+        recent = decayed(recent, rate, end - start)
+    assert recent_of(ledger, now).get("a", 0.0) == pytest.approx(recent, abs=1e-9)
+
+
+def test_what_is_yet_to_come_does_not_count() -> None:
+    """Only the part of a charge that is over is recent work."""
+    whole = Charge("a", 0, 2 * times.HOUR, 2 * times.HOUR)
+    half = Charge("a", 0, times.HOUR, times.HOUR)
+    assert recent_of([whole], times.HOUR) == pytest.approx(recent_of([half], times.HOUR))
+    assert recent_of([Charge("a", 10, 20, 10)], 5) == {}
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.lists(st.integers(1, 3), max_size=6)),
+    recents,
+    shares_of_all,
+    st.integers(1, 8),
+)
+def test_each_choice_is_of_whoever_stands_highest(
+    needs: dict[str, list[int]], recent: dict[str, float], shares: dict[str, int], seats: int
+) -> None:
+    """The heap chooses what sorting anew before every choice would."""
+    waiting = {
+        name: [Work(f"{name}{at}", name, 1, need) for at, need in enumerate(some)]
+        for name, some in needs.items()
+    }
+    turns, used, expected = Turns(recent, shares, seats), 0.0, []
+    left = {name: list(some) for name, some in waiting.items() if some}
+    while left and used < seats:
+        name = min(left, key=lambda it: (-turns.standing(it), it))
+        work = left[name].pop(0)
+        if not left[name]:
+            del left[name]
+        expected.append(work)
+        turns.chosen(work)
+        used += work.seats
+    assert choose(waiting, Turns(recent, shares, seats), seats) == expected
+
+
+@settings(max_examples=25)
+@given(shares_of_all, st.integers(1, 3))
+def test_turns_follow_the_shares(shares: dict[str, int], seats: int) -> None:
+    """Over six hundred slices everybody gets its share, within two in a hundred of all."""
+    rounds = 600
+    served = turns_taken(Seats(seats, shares, {}, half_life=10 * times.DAY), rounds)
+    total = sum(shares.values())
+    for name, share in shares.items():
+        got = sum(names.count(name) for names in served) / (rounds * seats)
+        assert got == pytest.approx(share / total, abs=0.02)

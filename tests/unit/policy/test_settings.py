@@ -1,0 +1,172 @@
+"""The named sets, what overrides change in them, and what is wrong with others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lead.policy.asking import Ask, Round
+from lead.policy.axes import fill, order, preempt, select, share
+from lead.policy.feasible.deferral import Patience
+from lead.policy.placing import place
+from lead.policy.sets import DEFAULT, SETS
+from lead.policy.settings import RULES, configured
+from lead.policy.verdict import Axis, Rule
+from node.model import times
+from node.model.errors import InvalidDocument
+from tests.pools import NOW, due, nodes_of
+
+MINUTE = times.MINUTE
+
+
+def test_every_set_is_there() -> None:
+    """All sets that were promised have their names, and a recommended one is among them."""
+    assert DEFAULT == "campaign-default"
+    assert set(SETS) == {
+        "campaign-default",
+        "pscheduler",
+        *(f"gridserver-{it}" for it in ("usage", "usage-aggregated", "time", "serial-usage")),
+        *(f"gridserver-{it}" for it in ("serial-time", "urgent", "sla", "sla-preempt")),
+        "gridserver-blacklist",
+        *(f"fbsng-{it}" for it in ("dynamic", "quota", "partition", "placement")),
+        *(f"maui-{it}" for it in ("fifo", "priority", "fairshare", "throttle", "backfill")),
+        *(f"maui-{it}" for it in ("nodes", "availability", "preempt", "defer", "reservations")),
+        *(f"boinc-{it}" for it in ("rrsim", "wrr", "edf", "fetch", "backoff")),
+    }
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_rule_of_a_set_can_be_written_down(name: str) -> None:
+    """Naming no parameter on every axis leaves a set as it is."""
+    assert configured(name) == SETS[name]
+    assert configured(name, {axis: {} for axis in RULES}) == SETS[name]
+
+
+def test_overrides_change_what_they_name() -> None:
+    """Parameters change the set's own rule, a rule replaces it, all else stays."""
+    policy = configured(
+        "campaign-default",
+        {
+            "order": {"rule": "weighted", "weights": {"size": {"nodes": 2}}},
+            "share": {"window": "PT30M", "together": "level"},
+            "select": {"rule": "function", "function": "speed - 2*load"},
+            "preempt": {"urgency": {"percent": 12.5, "delay": "PT1M"}, "others": "never"},
+            "fill": {"depth": 3, "passes": None},
+            "feasible": {"patience": {"pause": "PT5M", "deferrals": 2}, "failures_max": 4},
+            "throttle": {"quotas": False, "windows": {"interval": "PT1H", "decay": 0.5}},
+        },
+    )
+    usual = SETS["campaign-default"]
+    assert isinstance(policy.order, order.Weighted)
+    assert policy.order.weights.terms == {"size": {"nodes": 2}}
+    assert policy.share == share.ByUsage(30 * MINUTE, share.Together.LEVEL, entitled=True)
+    assert isinstance(policy.select, select.ByFunction)
+    assert isinstance(policy.preempt, preempt.UrgentByScore)
+    assert policy.preempt.urgency.allowance(MINUTE, 80, 0) == 10
+    assert policy.preempt.others == preempt.Never()
+    assert policy.fill == fill.Protected(3, None)
+    assert policy.feasible.patience == Patience(5 * MINUTE, 2)  # type: ignore[attr-defined]
+    assert policy.feasible.alone is True  # type: ignore[attr-defined]
+    assert policy.throttle != usual.throttle
+
+
+@pytest.mark.parametrize(
+    ("overrides", "pointer", "remedy"),
+    [
+        ({"colour": {}}, "/overrides/colour", "there is no axis 'colour'"),
+        ({"share": 3}, "/overrides/share", "as an object"),
+        ({"share": {"rule": "usge"}}, "/overrides/share/rule", "there is: usage"),
+        ({"share": {"windw": "PT1H"}}, "/overrides/share/windw", "window, together"),
+        ({"share": {"window": "an hour"}}, "/overrides/share/window", "write PT30S"),
+        ({"share": {"window": "PT0S"}}, "/overrides/share/window", "more than 0"),
+        ({"share": {"window": 3}}, "/overrides/share/window", "string"),
+        ({"share": {"serial": "yes"}}, "/overrides/share/serial", "true or false"),
+        ({"share": {"together": "all"}}, "/overrides/share/together", "none, level, parent"),
+        ({"fill": {"depth": -1}}, "/overrides/fill/depth", "at least 0"),
+        ({"fill": {"depth": True}}, "/overrides/fill/depth", "whole number"),
+        ({"order": {"others": {"age": {}}}}, "/overrides/order/others", "credential"),
+        ({"order": {"others": {"size": 2}}}, "/overrides/order/others", "numbers by name"),
+        ({"preempt": {"urgency": {"part": 1}}}, "/overrides/preempt/urgency", "percent, delay"),
+        ({"preempt": {"others": "always"}}, "/overrides/preempt/others", "never, lower-priority"),
+        (
+            {"select": {"rule": "function", "function": "2x"}},
+            "/overrides/select/function",
+            "not a sum",
+        ),
+        ({"feasible": {"patience": 3}}, "/overrides/feasible/patience", "pause, deferrals"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_remedy(
+    overrides: dict[str, Any], pointer: str, remedy: str
+) -> None:
+    """Each wrong field has its pointer and a sentence that helps."""
+    with pytest.raises(InvalidDocument) as refused:
+        configured("campaign-default", overrides)
+    [fault] = refused.value.faults
+    assert fault.pointer == pointer
+    assert remedy in fault.detail
+
+
+def test_an_unknown_set_has_near_names() -> None:
+    """A mistyped set is refused with those it may have meant."""
+    with pytest.raises(InvalidDocument) as refused:
+        configured("maui-fairshares")
+    assert "maui-fairshare" in refused.value.faults[0].detail
+
+
+def test_a_no_carries_its_figures() -> None:
+    """A refusal gives axis, rule, figures and the sentence made of them, as plain data."""
+    rule = Rule(Axis.SHARE, "some", "{name} has {part} of {all}")
+    no = rule.says_no(until=5, name="a", part=1 / 3, all=2)
+    assert no.as_data() == {
+        "axis": "share",
+        "rule": "some",
+        "figures": {"name": "a", "part": 1 / 3, "all": 2},
+        "sentence": "a has 0.333 of 2",
+        "until": 5,
+    }
+
+
+def _ask(**figures: Any) -> Ask:
+    nodes = nodes_of(3)
+    wanted = {
+        "k": 2,
+        "k_min": 2,
+        **{k: figures.pop(k) for k in list(figures) if k in {"k", "k_min", "together", "slip"}},
+    }
+    candidate = due("t", "a", nodes, **wanted)
+    usual = {"wanted": candidate.k, "least": candidate.least}
+    return Ask(0, Round.FIRST, candidate, tuple(nodes), **{**usual, **figures})
+
+
+def _free(*minutes: tuple[int, int]) -> list[tuple[int, int]]:
+    return [(NOW + begin * MINUTE, NOW + end * MINUTE) for begin, end in minutes]
+
+
+def test_each_on_its_own_takes_the_best_that_have_time() -> None:
+    """Nodes that act apart start when they can; the best ranked of those free earliest go first."""
+    free = {"n0": _free((5, 9), (20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
+    assert place(_ask(), free) == {"n1": NOW, "n2": NOW}
+    assert place(_ask(k=3, k_min=1), free) == {"n1": NOW, "n2": NOW, "n0": NOW + 20 * MINUTE}
+    assert place(_ask(), {"n0": free["n0"]}) == {}
+    assert place(_ask(slip=0), {**free, "n2": _free((1, 60))}) == {}
+
+
+def test_the_usual_node_is_waited_for_so_long() -> None:
+    """A usual node is taken as long as it is free within the patience, and no longer."""
+    free = {"n0": _free((20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
+    usual = frozenset({"n0"})
+    waited = place(_ask(k=1, k_min=1, usual=usual, patience=20 * MINUTE), free)
+    assert waited == {"n0": NOW + 20 * MINUTE}
+    assert place(_ask(k=1, k_min=1, usual=usual, patience=19 * MINUTE), free) == {"n1": NOW}
+
+
+def test_together_means_one_start() -> None:
+    """Nodes that act together start at the first instant at which enough of them are free."""
+    free = {"n0": _free((0, 12), (30, 60)), "n1": _free((5, 16), (25, 60)), "n2": _free((0, 5))}
+    assert place(_ask(together=True), free) == dict.fromkeys(("n0", "n1"), NOW + 30 * MINUTE)
+    kept = {"n1": _free((0, 35))}
+    later = place(_ask(together=True, avoid=kept), free)
+    assert later == dict.fromkeys(("n0", "n1"), NOW + 35 * MINUTE)
+    assert place(_ask(together=True, k=3), free) == {}

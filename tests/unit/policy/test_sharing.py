@@ -1,0 +1,200 @@
+"""Seats by weight and usage, by order, by level, and by promise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.policy.preempt import groups, score
+from lead.policy.seats import NamedSeats, Seats, Stake
+from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
+from lead.policy.view import URGENT, Charge
+
+NAMES = "abcdef"
+
+
+@st.composite
+def stakes_of(draw: st.DrawFn) -> list[Stake]:
+    """Campaigns that hold something, want more, and may be limited."""
+    return [
+        Stake(
+            name,
+            weight=draw(st.integers(1, 9)),
+            level=draw(st.integers(1, URGENT)),
+            allocated=draw(st.integers(0, 5)),
+            waiting=draw(st.none() | st.integers(0, 20)),
+            most=draw(st.none() | st.integers(0, 12)),
+            usage=draw(st.integers(0, 1000)),
+            created_at=draw(st.integers(0, 3)),
+        )
+        for name in NAMES[: draw(st.integers(1, len(NAMES)))]
+    ]
+
+
+def _by_hand(order: list[Stake], ideal: dict[str, int], free: int) -> dict[str, int]:
+    """The ideal in order, then one after the other in turn, a seat at a time."""
+    given_ = {stake.name: 0 for stake in order}
+
+    def may_add(stake: Stake) -> bool:
+        more = given_[stake.name] + 1
+        waits = stake.waiting is None or more <= stake.waiting
+        return waits and (stake.most is None or stake.allocated + more <= stake.most)
+
+    for stake in order:
+        while free and may_add(stake) and stake.allocated + given_[stake.name] < ideal[stake.name]:
+            given_[stake.name] += 1
+            free -= 1
+    while free and any(may_add(stake) for stake in order):
+        for stake in order:
+            if free and may_add(stake):
+                given_[stake.name] += 1
+                free -= 1
+    return given_
+
+
+@given(stakes_of(), st.integers(0, 60))
+def test_seats_are_handed_out_one_by_one(stakes: list[Stake], free: int) -> None:
+    """What each adds is what handing out single seats by hand gives, in serving order."""
+    order = usage.serving_order(stakes)
+    ideal = usage.ideals(free + sum(stake.allocated for stake in stakes), stakes)
+    allotted = usage.allot(order, ideal, Seats(free))
+    assert [name for name, _ in allotted] == [stake.name for stake in order]
+    assert dict(allotted) == _by_hand(order, ideal, free)
+
+
+@given(stakes_of(), st.integers(0, 60))
+def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[Stake], free: int) -> None:
+    """However seats are shared, none stays free that somebody may add, and none is invented."""
+
+    def inner(seats: int, level: list[Stake], left: Seats) -> list[tuple[str, int]]:
+        return usage.allot(usage.serving_order(level), usage.ideals(seats, level), left)
+
+    seats = Seats(free)
+    first, others = urgent.serve(stakes, seats)
+    shared = urgent.left_to_share(free + sum(it.allocated for it in stakes), stakes, first)
+    for allotted in (
+        [*first, *inner(shared, others, seats)],
+        levels.allot(stakes, Seats(free), inner),
+        creation.allot(stakes, Seats(free)),
+    ):
+        added = dict(allotted)
+        wanted = [stake.addable for stake in stakes]
+        known = [each for each in wanted if each is not None]
+        most = free if None in wanted else min(free, sum(known))
+        assert sum(added.values()) == most
+        assert all(stake.addable is None or added[stake.name] <= stake.addable for stake in stakes)
+
+
+@given(stakes_of(), st.integers(0, 60))
+def test_higher_levels_are_satisfied_first(stakes: list[Stake], free: int) -> None:
+    """A level gets something only when nobody above it could add any more."""
+    allotted = dict(
+        levels.allot(stakes, Seats(free), lambda _, some, left: creation.allot(some, left))
+    )
+    for stake in stakes:
+        if allotted[stake.name]:
+            above = [it for it in stakes if it.level > stake.level]
+            assert all(allotted[it.name] == it.addable for it in above)
+
+
+@given(
+    st.integers(0, 120),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 30), min_size=1),
+    st.dictionaries(st.sampled_from("abcd"), st.none() | st.integers(0, 60)),
+)
+def test_promises_are_kept_when_they_can_be(
+    seats: int, promises: dict[str, int], demand: dict[str, int | None]
+) -> None:
+    """With enough seats each group has its target or its demand, and nothing wanted stays free."""
+    order = sorted(promises)
+    settled = promised.settle(seats, promises, demand, order)
+    wants = {name: demand.get(name) for name in order}
+    need = {
+        name: promises[name] if (want := wants[name]) is None else min(promises[name], want)
+        for name in order
+    }
+    assert settled.enough == (sum(need.values()) <= seats)
+    if settled.enough:
+        assert all(settled.total[name] >= need[name] for name in order)
+    known = [each for each in wants.values() if each is not None]
+    most = seats if None in wants.values() else min(seats, sum(known))
+    assert sum(settled.total.values()) == most
+    assert all(each is None or settled.total[name] <= each for name, each in wants.items())
+
+
+def test_groups_take_turns_inside() -> None:
+    """A group's seats go one by one to its campaigns, from the one that used least."""
+    order = [Stake("x", waiting=1), Stake("y"), Stake("z", waiting=9)]
+    assert promised.inside(order, Seats(6)) == [("x", 1), ("y", 3), ("z", 2)]
+
+
+def test_promises_that_do_not_go_together() -> None:
+    """Seats and parts are not promised together, and a part lies between 0 and 1."""
+    assert promised.faults({"a": 3, "b": 4}) == []
+    assert promised.faults({"a": Fraction(1, 4), "b": Fraction(3, 4)}) == []
+    assert [name for name, _ in promised.faults({"a": 3, "b": Fraction(1, 2)})] == ["a", "b"]
+    assert [name for name, _ in promised.faults({"a": -1})] == ["a"]
+    assert [name for name, _ in promised.faults({"a": Fraction(3, 2)})] == ["a"]
+
+
+def test_seats_that_not_all_may_use() -> None:
+    """Named seats go to those that may use them, in the order of their names."""
+    seats = NamedSeats.of(["e3", "e1", "e2"], {"x": frozenset({"e1", "e9"})})
+    assert (seats.take("x", 5), seats.take("y", 1), seats.names) == (1, 1, ["e3"])
+    assert (seats.take("y", None), seats.free) == (1, 0)
+
+
+def test_usage_slides_out_of_the_window() -> None:
+    """Only what lies in the window counts, what runs up to now, a newcomer's as if it had run."""
+    ledger = [Charge("a", 0, 100, 100), Charge("a", 90, 130, 80), Charge("b", 0, 10, 10)]
+    assert usage.used_within(ledger, 100, 50) == {"a": 50 + 20}
+    begun = usage.newcomer("n", Fraction(5, 2), 100, 50)
+    assert begun.amount == 125
+    assert usage.used_within([begun], 120, 50) == {"n": 75}
+
+
+def test_inherited_parts_follow_the_tree() -> None:
+    """A parent's part is split among children with work, its own tasks being one more of these."""
+    parents = {"p": None, "a": "p", "b": "p", "c": "b", "idle": "p", "q": None}
+    weights = {"p": 5, "a": 1, "b": 2, "c": 7, "idle": 9, "q": 1}
+    assert aggregation.inherited(["a", "c", "q"], parents, weights) == {
+        "a": ("p", Fraction(1, 3)),
+        "c": ("p", Fraction(2, 3)),
+        "q": ("q", 1),
+    }
+    assert aggregation.inherited(["p", "a"], parents, weights)["p"] == ("p", Fraction(1, 2))
+
+
+@given(
+    st.integers(0, 40),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 20), min_size=1),
+    st.integers(0, 10),
+)
+def test_only_what_was_lent_is_taken_back(short: int, held: dict[str, int], target: int) -> None:
+    """No group falls below its target, and whoever is left is no further above than the taken."""
+    targets = dict.fromkeys(held, target)
+    taken = groups.take_back(short, held, targets)
+    left = {name: held[name] - taken.get(name, 0) for name in held}
+    lent = sum(max(0, count - target) for count in held.values())
+    assert sum(taken.values()) == min(short, lent)
+    assert all(left[name] >= target for name in taken)
+    furthest = max(left.values())
+    assert all(left[name] >= furthest - 1 for name in taken) or sum(taken.values()) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, URGENT), st.integers(0, 10**6)), max_size=8),
+    st.integers(0, 8),
+)
+def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) -> None:
+    """Victims are those of the lowest score, none of them urgent, and no more than asked for."""
+    occupants = [score.Occupant(f"r{n}", *it) for n, it in enumerate(running)]
+    victims = score.victims(occupants, 1000, most)
+    kept = [it for it in occupants if it not in victims and it.level < URGENT]
+    assert all(victim.level < URGENT for victim in victims)
+    assert len(victims) == min(most, len(victims) + len(kept))
+    if victims and kept:
+        worst = max(score.score(it, 1000) for it in victims)
+        assert worst <= min(score.score(it, 1000) for it in kept)
