@@ -59,6 +59,7 @@ from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
 from node.prospect import Prospect
+from node.reservations import Reservations
 from node.settings import Settings
 from node.store import nodes, runs
 from node.store.bookings import HeldTask
@@ -139,6 +140,9 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
+        self.reservations = Reservations(
+            database, clock, settings, self.directory, self.ending, means.new_id
+        )
         self.admission = self._admission(means.new_id)
         self.changing = Changing(
             database, clock, self.admission, key.identity, settings.name, settings.start_margin
@@ -209,6 +213,7 @@ class Node:
             await self._first_token(connection)
         await self.directory.refresh()
         await self.launcher.recover()
+        await self.reservations.tend()
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
@@ -241,6 +246,7 @@ class Node:
         )
         every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
+        every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
 

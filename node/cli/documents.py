@@ -100,7 +100,7 @@ def document_options(command: AnyCommand) -> AnyCommand:
 
 async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
     """The document of ``task create``'s options."""
-    document = _from_file(given["file"]) if given["file"] else {}
+    document = from_file(given["file"]) if given["file"] else {}
     choice = _part(document, "test")
     if given["test"]:
         choice["type"] = given["test"]
@@ -108,7 +108,7 @@ async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
         msg = "say what to measure: parley task create TEST, or --file; see: parley test list"
         raise click.UsageError(msg)
     spec = _part(choice, "spec")
-    spec.update(_object(given["spec_json"], "--spec-json"))
+    spec.update(json_object(given["spec_json"], "--spec-json"))
     spec.update(await _typed(session, choice["type"], dict(map(_field, given["spec"]))))
     if given["participants"]:
         document["participants"] = list(given["participants"])
@@ -139,8 +139,8 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
 
     An interval takes the place of cron fields and the other way round.
     """
-    patch = _from_file(given["file"]) if given["file"] else {}
-    spec = _object(given["spec_json"], "--spec-json")
+    patch = from_file(given["file"]) if given["file"] else {}
+    spec = json_object(given["spec_json"], "--spec-json")
     spec.update(await _typed(session, test, dict(map(_field, given["spec"]))))
     if spec:
         _part(_part(patch, "test"), "spec").update(spec)
@@ -172,13 +172,14 @@ def scheduled(given: Mapping[str, Any], now: int) -> Document:
     return schedule
 
 
-def _from_file(name: str) -> Document:
+def from_file(name: str) -> Document:
+    """The JSON object in a file, or (``-``) on standard input."""
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{name} cannot be read: {error}"
         raise click.BadParameter(msg, param_hint="--file") from error
-    return _object(text, "--file")
+    return json_object(text, "--file")
 
 
 def _read(name: str) -> str:
@@ -202,7 +203,8 @@ def _json(text: str, option: str) -> Any:
         raise click.BadParameter(msg, param_hint=option) from error
 
 
-def _object(text: str | None, option: str) -> Document:
+def json_object(text: str | None, option: str) -> Document:
+    """A JSON object given as text; an empty one for none."""
     document = _json(text, option) if text is not None else {}
     if not isinstance(document, dict):
         msg = "not a JSON object"

@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.simulate:simulate",
         "Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.",
     ),
+    "reservation": (
+        "node.cli.reservations:reservation_group",
+        "Set time of the node apart: for maintenance, a demo, or quiet.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
         "List, show, add and remove the nodes that this node knows.",
