@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import aiohttp
@@ -133,7 +134,7 @@ async def test_a_key_makes_one(node: Served) -> None:
     ],
 )
 async def test_wrong_fields_are_pointed_at(
-    node: Served, fields: dict[str, object], pointer: str
+    node: Served, fields: dict[str, Any], pointer: str
 ) -> None:
     """Each is refused with its place in the document, and nothing is reserved."""
     async with client(node) as owner:
