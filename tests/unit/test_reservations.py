@@ -144,10 +144,7 @@ def test_no_start_is_offered_in_closed_time_and_no_other_is_lost(
     drawn: list[tuple[int, Span]],
     booked: list[tuple[Span, SchedulingClass, int, bool]],
 ) -> None:
-    """In both passes, for every class: the starts without the reservations, but for those in them.
-
-    A window with nothing left has something in its way that really lies in it.
-    """
+    """In both passes, for every class; and what stands in a full window's way lies in it."""
     bookings = [
         Booking(UUID(int=n), TASKS[1], "idle", one, priority, *span, fixed)
         for n, (span, one, priority, fixed) in enumerate(booked)
