@@ -44,6 +44,17 @@ CREATE TYPE reservation_kind AS ENUM ('maintenance', 'demo', 'quiet');
 CREATE TYPE exchange_state AS ENUM ('held', 'committed', 'released');
 CREATE TYPE negotiation_state AS ENUM ('open', 'committed', 'aborted');
 
+CREATE TYPE campaign_state AS ENUM (
+    'active',     -- takes tasks
+    'closed'      -- takes no new ones; those it has go on
+);
+
+CREATE TYPE charge_cause AS ENUM (
+    'booked',     -- a run was committed
+    'unused',     -- it ended early, was cancelled, displaced or missed: what was left of its time is given back
+    'moved'       -- its task was given to another campaign: taken from the one, charged to the other
+);
+
 ---------------------------------------------------------------------------------------------------
 -- Nodes and access
 ---------------------------------------------------------------------------------------------------
@@ -59,7 +70,10 @@ CREATE TABLE node (
     unreachable_since timestamptz,
     last_error text,
     busy_until timestamptz,
-    shortfall interval
+    shortfall interval,
+    attributes jsonb NOT NULL DEFAULT '{}',
+    set_attributes jsonb NOT NULL DEFAULT '{}',
+    lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000)
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
@@ -67,6 +81,9 @@ COMMENT ON COLUMN node.url IS 'Where its API listens; null if nobody reaches it 
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
 COMMENT ON COLUMN node.busy_until IS '(Of one that fetches its work) no exclusive run can begin earlier there, by its own word.';
 COMMENT ON COLUMN node.shortfall IS '(Of the same) how much of its horizon it could still give to exclusive runs.';
+COMMENT ON COLUMN node.attributes IS 'What it says of itself, by name: text, numbers, true or false. Pools are predicates over these.';
+COMMENT ON COLUMN node.set_attributes IS 'Of this node itself: those of them that were set with "parley node set".';
+COMMENT ON COLUMN node.lanes IS 'So many normal runs side by side are charged like one exclusive run.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
 CREATE TABLE access_token (
@@ -84,6 +101,148 @@ CREATE TABLE idempotency (
 );
 COMMENT ON TABLE idempotency IS 'POSTs already served, by Idempotency-Key; kept for a day.';
 COMMENT ON COLUMN idempotency.made IS 'The task or reservation that was made.';
+
+---------------------------------------------------------------------------------------------------
+-- Campaigns and pools: whom the tasks led here are for, and which nodes they share
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE campaign (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    parent_id integer,
+    parent_depth smallint,
+    depth smallint GENERATED ALWAYS AS (coalesce(parent_depth, 0) + 1) STORED,
+    weight numeric(12, 6) NOT NULL DEFAULT 1 CHECK (weight >= 0),
+    level smallint NOT NULL DEFAULT 5 CHECK (level BETWEEN 0 AND 10),
+    priority integer NOT NULL DEFAULT 0,
+    preemptor boolean NOT NULL DEFAULT false,
+    preemptee boolean NOT NULL DEFAULT false,
+    seats_max integer CHECK (seats_max > 0),
+    target_seats integer CHECK (target_seats > 0),
+    target_share numeric(7, 6) CHECK (target_share > 0 AND target_share <= 1),
+    target_kind int4range GENERATED ALWAYS AS (
+        CASE WHEN target_seats IS NOT NULL THEN int4range(0, 1) WHEN target_share IS NOT NULL THEN int4range(1, 2) END
+    ) STORED,
+    fairshare jsonb,
+    limits jsonb NOT NULL DEFAULT '{}',
+    quotas jsonb NOT NULL DEFAULT '{}',
+    queue jsonb,
+    owner text,
+    contact text,
+    description text,
+    state campaign_state NOT NULL DEFAULT 'active',
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    UNIQUE (id, depth),
+    FOREIGN KEY (parent_id, parent_depth) REFERENCES campaign (id, depth) ON UPDATE CASCADE,
+    CHECK ((parent_id IS NULL) = (parent_depth IS NULL)),
+    CHECK (num_nonnulls(target_seats, target_share) <= 1),
+    CONSTRAINT campaign_depth CHECK (depth <= 8),
+    CONSTRAINT campaign_targets_alike EXCLUDE USING gist (target_kind WITH -|-)
+);
+COMMENT ON TABLE campaign IS 'Whom tasks led here are for; each task belongs to one. They share by weight, and have levels, limits and promises.';
+COMMENT ON COLUMN campaign.depth IS 'One more than its parent''s.';
+COMMENT ON COLUMN campaign.level IS '0 is suspended, 9 the highest, 10 urgent: served before all others.';
+COMMENT ON COLUMN campaign.preemptor IS 'Its runs may displace those of campaigns that are preemptee.';
+COMMENT ON COLUMN campaign.seats_max IS 'Most seats it may hold at once.';
+COMMENT ON COLUMN campaign.target_seats IS 'It is promised so many seats.';
+COMMENT ON COLUMN campaign.target_share IS 'It is promised this part of a pool''s seats.';
+COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: which part of what is delivered it should get, as a target, floor or ceiling.';
+COMMENT ON COLUMN campaign.limits IS 'By what is limited: {soft, hard}; the soft one holds while others want the pool.';
+COMMENT ON COLUMN campaign.quotas IS 'By counted resource, such as mbps: the most it may use at once.';
+COMMENT ON COLUMN campaign.queue IS '{floor, ceiling, gap, gain, price, passes}: how its priority moves where shares are by starts.';
+COMMENT ON COLUMN campaign.revision IS 'Counts its changes.';
+COMMENT ON CONSTRAINT campaign_depth ON campaign IS
+'A parent''s depth is kept beside its id and follows it: in a circle depths would grow for ever, and stop here.';
+COMMENT ON CONSTRAINT campaign_targets_alike ON campaign IS
+'Promises are all in seats or all in parts. The two kinds are neighbouring ranges, and no two rows may be neighbours.';
+CREATE INDEX campaign_parent ON campaign (parent_id) WHERE parent_id IS NOT NULL;
+INSERT INTO campaign (name, description, created_at, changed_at)
+VALUES ('default', 'Tasks that name no campaign belong to this one.', '2000-01-01Z', '2000-01-01Z');
+
+CREATE TABLE pool (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    match jsonb NOT NULL,
+    policy_set text NOT NULL,
+    overrides jsonb NOT NULL DEFAULT '{}',
+    choice text NOT NULL DEFAULT 'sticky' CHECK (choice IN ('sticky', 'rotating')),
+    term interval NOT NULL DEFAULT interval '6 hours' CHECK (term > interval '0'),
+    patience interval NOT NULL DEFAULT interval '10 minutes' CHECK (patience > interval '0'),
+    description text,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL
+);
+COMMENT ON TABLE pool IS 'Named sets of nodes that this node plans: a node belongs to a pool while its attributes meet the predicate.';
+COMMENT ON COLUMN pool.match IS 'The predicate over node attributes: {"country": "DE", "cpu_mbps": {">=": 1000}}.';
+COMMENT ON COLUMN pool.policy_set IS 'Name of the policies by which its seats are given out.';
+COMMENT ON COLUMN pool.overrides IS 'By axis: where it differs from the set.';
+COMMENT ON COLUMN pool.term IS 'For so long nodes are chosen at a time.';
+COMMENT ON COLUMN pool.patience IS 'A node that has not answered for so long loses its seats.';
+COMMENT ON COLUMN pool.choice IS 'sticky: who measured a target before measures it again; rotating: others take their turn.';
+
+CREATE TABLE charge (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    campaign_id integer NOT NULL,
+    run_id uuid NOT NULL,
+    participant smallint NOT NULL,
+    node text NOT NULL,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    weight integer NOT NULL CHECK (weight <> 0),
+    cause charge_cause NOT NULL,
+    made_at timestamptz NOT NULL,
+    PRIMARY KEY (starts_at, run_id, id),
+    CHECK (starts_at < ends_at)
+);
+COMMENT ON TABLE charge IS
+'The ledger (at the lead): seats that campaigns were charged for. It is only added to: what was charged too much is charged again, negatively.';
+COMMENT ON COLUMN charge.node IS 'Identity of the node.';
+COMMENT ON COLUMN charge.weight IS 'Thousandths of a seat: an exclusive run takes 1000, a normal one a lane; those that take nothing are not here.';
+
+CREATE TABLE charge_hour (
+    hour timestamptz NOT NULL,
+    campaign_id integer NOT NULL,
+    node text NOT NULL,
+    amount bigint NOT NULL,
+    PRIMARY KEY (hour, campaign_id, node)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE charge_hour IS 'The ledger summed up by hours, always: kept by whatever adds to it.';
+COMMENT ON COLUMN charge_hour.amount IS 'Thousandths of a seat times microseconds; 1000 million are a seat-second.';
+
+CREATE FUNCTION sum_up_charges() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO charge_hour (hour, campaign_id, node, amount)
+    SELECT
+        begun.hour, made.campaign_id, made.node,
+        sum(
+            made.weight * extract(
+                EPOCH FROM least(made.ends_at, begun.hour + interval '1 hour') - greatest(made.starts_at, begun.hour)
+            ) * 1000000
+        )
+    FROM made
+    CROSS JOIN LATERAL generate_series(
+        date_bin('1 hour', made.starts_at, 'epoch'), made.ends_at - interval '1 microsecond', interval '1 hour'
+    ) AS begun (hour)
+    GROUP BY begun.hour, made.campaign_id, made.node
+    ORDER BY begun.hour, made.campaign_id, made.node -- all lock in one order
+    ON CONFLICT (hour, campaign_id, node) DO UPDATE SET amount = charge_hour.amount + excluded.amount;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sum_up_charges() IS 'Adds what is charged to the sums of the hours it lies in.';
+CREATE TRIGGER charge_summed_up AFTER INSERT ON charge REFERENCING NEW TABLE AS made
+FOR EACH STATEMENT EXECUTE FUNCTION sum_up_charges();
+
+CREATE FUNCTION keep_charge() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the ledger is only added to' USING ERRCODE = 'integrity_constraint_violation';
+END
+$$;
+COMMENT ON FUNCTION keep_charge() IS 'Nobody changes what was charged.';
+CREATE TRIGGER charge_kept BEFORE UPDATE ON charge FOR EACH STATEMENT EXECUTE FUNCTION keep_charge();
 
 ---------------------------------------------------------------------------------------------------
 -- Tasks
@@ -113,6 +272,7 @@ CREATE TABLE task (
     paused_at timestamptz,
     created_at timestamptz NOT NULL,
     ended_at timestamptz,
+    parent uuid REFERENCES task ON DELETE CASCADE,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -127,10 +287,13 @@ COMMENT ON COLUMN task.revision IS 'Counts its changes at the lead: edits, pause
 COMMENT ON COLUMN task.freeing IS
 '(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
 COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
+COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
+CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 
 CREATE TABLE planning (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
+    campaign_id integer NOT NULL REFERENCES campaign,
     next_run_at timestamptz,
     plan_at timestamptz,
     planned_to timestamptz,
@@ -152,9 +315,87 @@ COMMENT ON COLUMN planning.added_at IS 'When the task was created: of tasks due 
 COMMENT ON COLUMN planning.failures IS 'Attempts in a row that placed nothing; sets the pause.';
 COMMENT ON COLUMN planning.waits_for IS 'Identity of the participant that does not answer, or has too many questions.';
 COMMENT ON COLUMN planning.waits_until IS 'It is planned then even if that participant is still silent.';
+CREATE INDEX planning_campaign ON planning (campaign_id);
 CREATE INDEX planning_next ON planning (next_run_at, added_at, plan_at, lease_until) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_due ON planning (greatest(plan_at, lease_until)) WHERE plan_at IS NOT NULL;
 CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
+
+---------------------------------------------------------------------------------------------------
+-- Pool tasks (at the lead): so many nodes of a pool, chosen for some slots at a time
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE pool_task (
+    task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
+    pool_id integer NOT NULL REFERENCES pool,
+    request jsonb NOT NULL,
+    next_slot timestamptz,
+    due_at timestamptz,
+    rounds_left integer,
+    reason text
+);
+COMMENT ON TABLE pool_task IS
+'What a task asks of a pool instead of naming its nodes. It has no runs of its own: they are those of its seats.';
+COMMENT ON COLUMN pool_task.request IS '{pool, k, min_k, match, prefer, spread, together, choice, field}.';
+COMMENT ON COLUMN pool_task.next_slot IS 'The first slot that is in no term yet; null when there are no more terms.';
+COMMENT ON COLUMN pool_task.due_at IS 'When the term that begins with it is given to nodes.';
+COMMENT ON COLUMN pool_task.rounds_left IS 'How many slots of its max_runs are in no term yet.';
+COMMENT ON COLUMN pool_task.reason IS 'What the pool lacks for it; null if nothing.';
+CREATE INDEX pool_task_pool ON pool_task (pool_id);
+CREATE INDEX pool_task_due ON pool_task (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE term (
+    pool_task uuid NOT NULL REFERENCES pool_task ON DELETE CASCADE,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    over_at timestamptz NOT NULL,
+    seats smallint NOT NULL,
+    tries integer NOT NULL DEFAULT 0,
+    try_at timestamptz,
+    reason text,
+    PRIMARY KEY (pool_task, starts_at),
+    CHECK (starts_at < ends_at)
+);
+COMMENT ON TABLE term IS 'Slots of a pool task in a row for which the same nodes have its seats.';
+COMMENT ON COLUMN term.starts_at IS 'Its first slot.';
+COMMENT ON COLUMN term.ends_at IS 'None of its slots lies then or later.';
+COMMENT ON COLUMN term.over_at IS 'None of its runs can start then or later.';
+COMMENT ON COLUMN term.tries IS 'How often in a row nobody was found for its empty seats; sets the pause.';
+COMMENT ON COLUMN term.try_at IS 'When nodes are looked for next; null when no seat is empty, or it is over.';
+COMMENT ON COLUMN term.reason IS 'Why there are empty seats.';
+CREATE INDEX term_due ON term (try_at) WHERE try_at IS NOT NULL;
+
+CREATE TABLE seat (
+    task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
+    place smallint NOT NULL,
+    pool_task uuid NOT NULL,
+    term timestamptz NOT NULL,
+    node text NOT NULL,
+    taken_at timestamptz NOT NULL,
+    lost_at timestamptz,
+    reason text,
+    PRIMARY KEY (task_id, place),
+    FOREIGN KEY (pool_task, term) REFERENCES term (pool_task, starts_at) ON DELETE CASCADE,
+    CHECK ((lost_at IS NULL) = (reason IS NULL))
+);
+COMMENT ON TABLE seat IS 'Who has, or had, which seat of a pool task in a term.';
+COMMENT ON COLUMN seat.task_id IS 'The ordinary task that books and measures its runs; one task for all seats if they are taken together.';
+COMMENT ON COLUMN seat.place IS 'From 1 to the number of seats.';
+COMMENT ON COLUMN seat.node IS 'Identity of the node.';
+COMMENT ON COLUMN seat.lost_at IS 'Since when the node has it no more; another one takes it.';
+CREATE UNIQUE INDEX seat_taken ON seat (pool_task, term, place) WHERE lost_at IS NULL;
+CREATE UNIQUE INDEX seat_of_node ON seat (pool_task, term, node) WHERE lost_at IS NULL;
+CREATE INDEX seat_term ON seat (pool_task, term);
+COMMENT ON INDEX seat_taken IS 'A seat is had by one node at a time.';
+COMMENT ON INDEX seat_of_node IS 'A node has one seat of a term.';
+
+CREATE TABLE policy_state (
+    pool_id integer PRIMARY KEY REFERENCES pool ON DELETE CASCADE,
+    state jsonb NOT NULL,
+    revision bigint NOT NULL,
+    changed_at timestamptz NOT NULL
+);
+COMMENT ON TABLE policy_state IS
+'What the policies of a pool remember from one episode to the next; changed with what they decide.';
 
 ---------------------------------------------------------------------------------------------------
 -- Bookings and runs
@@ -442,6 +683,41 @@ COMMENT ON TABLE part IS
 'What each participant measured: a result or a reason. The lead has all parts, the others their own.';
 COMMENT ON COLUMN part.output IS 'What the program printed, size-limited; kept where it ran.';
 
+CREATE FUNCTION give_back_unused() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+    SELECT
+        charged.campaign_id, charged.run_id, charged.participant, charged.node, unused.starts_at, OLD.ends_at,
+        -charged.weight, 'unused', NEW.changed_at
+    FROM (
+        SELECT charge.campaign_id, charge.run_id, charge.participant, charge.node, sum(charge.weight) AS weight
+        FROM charge
+        WHERE charge.starts_at = OLD.starts_at AND charge.run_id = OLD.id AND charge.ends_at = OLD.ends_at
+        GROUP BY charge.campaign_id, charge.run_id, charge.participant, charge.node
+        HAVING sum(charge.weight) > 0
+    ) AS charged
+    LEFT JOIN part ON charged.run_id = part.run_id AND charged.participant = part.participant
+    CROSS JOIN LATERAL (
+        SELECT
+            CASE
+                WHEN NEW.state IN ('finished', 'failed', 'cancelled')
+                    THEN greatest(OLD.starts_at, coalesce(part.finished_at, NEW.finished_at, NEW.changed_at))
+                ELSE OLD.starts_at
+            END AS starts_at
+    ) AS unused
+    WHERE unused.starts_at < OLD.ends_at;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION give_back_unused() IS
+'A run that is over before its booked end, or never was, gives the rest of its time back to its campaign.';
+CREATE TRIGGER run_unused AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.state IN ('booked', 'set-aside', 'running', 'merging')
+    AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+)
+EXECUTE FUNCTION give_back_unused();
+
 ---------------------------------------------------------------------------------------------------
 -- Why, and what still has to be told
 ---------------------------------------------------------------------------------------------------
@@ -600,6 +876,28 @@ FROM reserved
 INNER JOIN reservation ON reserved.reservation_id = reservation.id;
 COMMENT ON VIEW reserved_time IS 'When this node is set apart, for what, by whom, and for whom.';
 
+CREATE VIEW campaign_usage AS
+SELECT
+    used.hour AS starts_at,
+    campaign.name AS campaign,
+    parent.name AS parent,
+    campaign.weight,
+    campaign.level,
+    used.nodes,
+    (used.amount / 1000000000)::double precision AS seat_seconds,
+    coalesce(used.amount / nullif(sum(used.amount) OVER (PARTITION BY used.hour), 0), 0)::double precision AS share
+FROM (
+    SELECT hour, campaign_id, count(DISTINCT node) AS nodes, sum(amount) AS amount
+    FROM charge_hour
+    WHERE amount <> 0
+    GROUP BY hour, campaign_id
+) AS used
+INNER JOIN campaign ON used.campaign_id = campaign.id
+LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id;
+COMMENT ON VIEW campaign_usage IS
+'Who uses the nodes (at the lead): for each hour with runs, past or booked, and each campaign the seats it was charged for,
+and its share of all that were. One exclusive run over the whole hour on one node is 3600 seat-seconds.';
+
 CREATE VIEW decision_trace AS
 SELECT
     decision.id AS decision_id,
@@ -633,7 +931,7 @@ BEGIN
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
-        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, reserved_time, decision_trace
+        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, reserved_time, decision_trace
         TO parley_reader;
     END IF;
 END

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from lead.delivery import Delivery, Letter, Told
-from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
+from lead.model import Claim, Decision, Following, SeatWeights, UnplacedSlot, WaitingSlot
 from lead.negotiation import Exchange
 from lead.participants import Participant
 from lead.planning.agenda import (
@@ -23,7 +23,7 @@ from lead.planning.agenda import (
     try_again_at,
 )
 from lead.planning.silence import Silence
-from lead.store import planning
+from lead.store import ledger, planning
 from node.clock import Clock
 from node.gathering import Gathering
 from node.model.ids import TaskId, run_id
@@ -56,10 +56,16 @@ class Conclusions:
     """Concludes planning attempts."""
 
     def __init__(
-        self, database: Database, clock: Clock, delivery: Delivery, rng: random.Random
+        self,
+        database: Database,
+        clock: Clock,
+        delivery: Delivery,
+        rng: random.Random,
+        weights: SeatWeights,
     ) -> None:
-        """``rng`` draws the pauses."""
+        """``rng`` draws the pauses; ``weights`` are what runs are charged for."""
         self._database = database
+        self._weights = weights
         self._clock = clock
         self._delivery = delivery
         self._rng = rng
@@ -85,7 +91,7 @@ class Conclusions:
     ) -> list[list[Letter]]:
         now = self._clock.now()
         attempts = [attempt for attempt, _ in concluded]
-        await self._commit(connection, [a for a in attempts if a.exchange.commit], now)
+        await self._commit(connection, attempts, now)
         aborted = [a.exchange.id for a in attempts if a.exchange.id and not a.exchange.commit]
         if aborted:
             await planning.decide_abort(connection, aborted, now)
@@ -103,9 +109,12 @@ class Conclusions:
 
     async def _commit(self, connection: Connection, attempts: Sequence[Attempt], now: int) -> None:
         """The decision on what all hold; what may not be committed any more is so no longer."""
-        if not attempts:
+        if not any(attempt.exchange.commit for attempt in attempts):
             return
+        # All tasks, also those of which nothing is committed: whoever ends a run locks its task
+        # first and the sums of what is charged last, and so does this.
         await planning.lock_tasks(connection, [attempt.claimed.task for attempt in attempts])
+        attempts = [attempt for attempt in attempts if attempt.exchange.commit]
         # All hold them by now: what ends from here on is told to participants that know the run.
         runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
         ended = await planning.ended(connection, runs)
@@ -117,6 +126,7 @@ class Conclusions:
             if attempt.exchange.id and attempt.exchange.commit
         }
         decided = await planning.decide_commit(connection, commits, now)
+        await self._charge(connection, [a for a in attempts if a.exchange.id in decided], now)
         for attempt in attempts:
             exchange, claimed = attempt.exchange, attempt.claimed
             if exchange.commit is None or exchange.id is None:
@@ -129,6 +139,15 @@ class Conclusions:
                 await planning.keep_led(
                     connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
                 )
+
+    async def _charge(self, connection: Connection, attempts: Sequence[Attempt], now: int) -> None:
+        runs = {
+            attempt.claimed.task: attempt.exchange.runs
+            for attempt in attempts
+            if self._weights.charges(attempt.claimed.scheduling_class)
+        }
+        if runs:
+            await ledger.charge(connection, runs, self._weights, now)
 
     async def _keep(self, connection: Connection, attempts: Sequence[Attempt], now: int) -> None:
         """Store the traces, the slots that wait, and what is planned next."""

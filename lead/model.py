@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
+from node.model.seating import Term
+
+
+@dataclass(frozen=True)
+class SeatWeights:
+    """What a run is charged for on each of its nodes, in thousandths of a seat.
+
+    ``normal`` None: a lane, which is the part of an exclusive run's that the node says.
+    """
+
+    exclusive: int = 1000
+    normal: int | None = None
+    background: int = 0
+
+    def charges(self, scheduling_class: SchedulingClass) -> bool:
+        """Whether runs of this class are charged for at all."""
+        match scheduling_class:
+            case SchedulingClass.EXCLUSIVE:
+                return self.exclusive > 0
+            case SchedulingClass.NORMAL:
+                return self.normal != 0
+            case SchedulingClass.BACKGROUND | SchedulingClass.BACKGROUND_MULTI:
+                return self.background > 0
 
 
 @dataclass(frozen=True)
@@ -85,3 +109,127 @@ class Following:
     failures: int
     waits_for: str | None = None
     waits_until: int | None = None
+
+
+Key = tuple[UUID, int]
+"""A term: its pool task and its first slot."""
+
+
+@dataclass(frozen=True)
+class PoolTask:
+    """A pool task with something to do for it."""
+
+    id: UUID
+    test: str
+    spec: dict[str, Any]
+    tools: list[str]
+    scheduling_class: str
+    duration: int
+    priority: int
+    schedule: dict[str, Any]
+    campaign: str
+    reference: Any
+    created_at: int
+    revision: int
+    pool: str
+    request: dict[str, Any]
+    next_slot: int | None
+    due_at: int | None
+    rounds_left: int | None
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """With which slot the next term begins, when it is due, and how many rounds are left.
+
+    No ``next_slot``: there are no more terms. No ``rounds_left``: as many as there are slots.
+    """
+
+    next_slot: int | None
+    due_at: int | None
+    rounds_left: int | None
+
+
+@dataclass(frozen=True)
+class OpenTerm:
+    """A term; no run of it can start later than ``over_at``.
+
+    Nodes were looked for ``tries`` times in a row and not found, for this ``reason``.
+    """
+
+    task: UUID
+    term: Term
+    over_at: int
+    seats: int
+    tries: int = 0
+    reason: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.task, self.term.starts_at
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A pool task as far as it says who could have its seats, and what its pool lacks."""
+
+    task: UUID
+    test: str
+    spec: dict[str, Any]
+    tools: list[str]
+    pool: str
+    request: dict[str, Any]
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """A seat that is held: of which pool task, by whom (its identity), and its ordinary task."""
+
+    task: UUID
+    node: str
+    seat_task: UUID
+
+
+@dataclass(frozen=True)
+class LostSeat:
+    """A seat that somebody (by name) has lost, and why."""
+
+    task: UUID
+    term: int
+    number: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A run that is booked; nodes by identity."""
+
+    id: UUID
+    task_id: UUID
+    campaign: str
+    starts_at: int
+    ends_at: int
+    scheduling_class: str
+    priority: int
+    running: bool
+    nodes: list[str]
+
+
+@dataclass(frozen=True)
+class GivenSeat:
+    """A seat that is given to a node (its identity), and the ordinary task for its runs."""
+
+    number: int
+    node: str
+    task: UUID
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the policies of a pool remember, and how often that was changed."""
+
+    state: Mapping[str, Any]
+    revision: int

@@ -14,6 +14,8 @@ from uuid import UUID
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
+from lead.episodes import Episodes, SeatPowers
+from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import ChooseTool, Planner
@@ -37,6 +39,7 @@ class Powers:
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     drop_run: Callable[[str, UUID, str], Awaitable[None]]
+    seats: SeatPowers
 
 
 class Lead:
@@ -54,10 +57,11 @@ class Lead:
         workers: int,
         lease: int,
         rng: random.Random,
+        weights: SeatWeights | None = None,
         poll_s: float = POLL_S,
         compare_every_s: float = EVERY_S,
     ) -> None:
-        """Nothing runs before :meth:`start`."""
+        """Nothing runs before :meth:`start`; runs are charged for by ``weights``."""
         self._database = database
         self._clock = clock
         delivery = Delivery(database, clock, powers.participant_of, powers.lose_run)
@@ -69,7 +73,7 @@ class Lead:
             negotiator=Negotiator(database, clock, terms),
             reach=reach,
             delivery=delivery,
-            conclusions=Conclusions(database, clock, delivery, rng),
+            conclusions=Conclusions(database, clock, delivery, rng, weights or SeatWeights()),
             participant_of=powers.participant_of,
             choose_tool=powers.choose_tool,
             refuse_task=powers.refuse_task,
@@ -84,6 +88,15 @@ class Lead:
             size=workers,
             lease=lease,
             horizon=limits.horizon,
+            poll_s=poll_s,
+        )
+        self._episodes = Episodes(
+            database=database,
+            clock=clock,
+            limits=limits,
+            clock_limit=terms.clock_limit,
+            powers=powers.seats,
+            rng=rng,
             poll_s=poll_s,
         )
         kinds = (Kind.COMMIT, Kind.RELEASE)
@@ -102,12 +115,14 @@ class Lead:
     def heard(self, notice: Notice) -> None:
         """A notification of the database."""
         self._workers.heard(notice)
+        self._episodes.heard(notice)
         self._outbox.heard(notice)
 
     async def start(self) -> None:
         """Start to plan."""
         self._loops = [
             asyncio.create_task(self._workers.run(), name="workers"),
+            asyncio.create_task(self._episodes.run(), name="episodes"),
             asyncio.create_task(self._outbox.run(), name="lead outbox"),
             asyncio.create_task(self._reconciler.run(), name="reconciler"),
         ]

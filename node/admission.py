@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
+from node.campaigns import Campaigns
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.consent import stored
@@ -30,10 +31,13 @@ from node.model.errors import (
 from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.times import format_instant
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
+from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
 from node.plugins.contracts import Test, Tool
+from node.seating import Seating, Sought
 from node.store import bookings, outbox, tasks
 from node.store.database import Database
 from node.store.nodes import KnownNode
@@ -65,6 +69,8 @@ class Admission:
         database: Database,
         clock: Clock,
         capabilities: Capabilities,
+        campaigns: Campaigns,
+        seating: Seating,
         directory: Directory,
         introduce: Introduce,
         consider: Introduce,
@@ -76,6 +82,8 @@ class Admission:
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
+        self._campaigns = campaigns
+        self._seating = seating
         self._directory = directory
         self._introduce = introduce
         self._consider = consider
@@ -91,6 +99,9 @@ class Admission:
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
+        await self._campaigns.look_up(document.campaign)
+        if document.seats is not None:
+            return await self._create_seated(document, document.seats, key, digest)
         draft = self.draft(document)
         introduction = await self._ask_all(draft.introduction, self._introduce)
         try:
@@ -102,6 +113,18 @@ class Admission:
             return introduction.task, True
         # The same key came twice at the same time, and the other one was faster.
         await self._withdraw(introduction, "its Idempotency-Key was used for another task")
+        made = None if key is None else await self._made_before(key, digest)
+        return made or introduction.task, False
+
+    async def _create_seated(
+        self, document: TaskDocument, request: SeatRequest, key: str | None, digest: str
+    ) -> tuple[UUID, bool]:
+        """Create a pool task; which nodes have its seats is decided by the lead."""
+        sought = await self._seating.seek(document, request)
+        draft = self.draft_whole(document, sought)
+        introduction = draft.introduction
+        if await self._keep(introduction, draft.first_slot, key, digest, sought):
+            return introduction.task, True
         made = None if key is None else await self._made_before(key, digest)
         return made or introduction.task, False
 
@@ -124,6 +147,7 @@ class Admission:
         :raises RefusedByParticipant: somebody would not take part any more; says who and why.
         :raises ToolUnavailable: there is no tool that all have.
         """
+        await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
         tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
         listed = tuple(
@@ -137,9 +161,52 @@ class Admission:
 
         ``known``: the document is an edit of this task, and is refused if others would take part.
         """
+        if document.seats is not None:
+            said = "who would be chosen is not known before; name the nodes you want to ask"
+            raise InvalidDocument([FieldFault("/participants/pool", said)])
+        draft = self._drafted(document, known)
+        if known is not None:
+            _check_participants(document, draft.introduction, known)
+        return draft
+
+    def draft_whole(
+        self, document: TaskDocument, sought: Sought, known: StoredTask | None = None
+    ) -> Draft:
+        """Check a pool task as it would be for the first nodes that could have its seats.
+
+        ``known``: the document is an edit of this task.
+
+        :raises InvalidDocument: a field is wrong.
+        """
+        request = sought.request
+        names = sought.able[: request.k if request.together else 1]
+        draft = self._drafted(self._seating.filled(document, request, names), known)
+        if names[0] not in {p.name for p in draft.introduction.participants}:
+            said = f"would not make the node take part in {draft.test.name}; name another field"
+            raise InvalidDocument([FieldFault("/participants/field", said)])
+        spec = self._capabilities.spec(draft.test, document.test.spec)
+        bare = {"spec": spec.model_dump(mode="json", by_alias=True), "participants": ()}
+        introduction = draft.introduction.model_copy(update={**bare, "addresses": {}})
+        return replace(draft, introduction=introduction)
+
+    def seat_task(
+        self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
+    ) -> StoredTask:
+        """The ordinary task in which these nodes have seats of a pool task; not kept yet.
+
+        :raises InvalidDocument: a field does not fit (any more): a host is not known, say.
+        """
+        document = self._seating.document_for(whole, request, names, schedule)
+        made = self._own(self._drafted(document, None, whole).introduction)
+        return replace(made, parent=whole.id)
+
+    def _drafted(
+        self, document: TaskDocument, known: StoredTask | None, whole: StoredTask | None = None
+    ) -> Draft:
         now = self._clock.now()
         created_at = now if known is None else known.created_at
         test = self._capabilities.test(document.test.type)
+        campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
         tool = self._tool(document)
@@ -166,19 +233,24 @@ class Admission:
             participant=0,
             addresses={host: self._directory.address_of(host) for host in test.hosts(spec)},
             schedule=schedule,
-            campaign=document.campaign,
+            campaign=campaign,
             reference=document.reference,
             created_at=created_at,
             revision=1 if known is None else known.revision + 1,
         )
-        if known is not None:
-            _check_participants(document, introduction, known)
         return Draft(test, tool, introduction, now if slot is None else slot)
+
+    def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
+        """Whom it is for; a task keeps a campaign that takes no new ones."""
+        campaign = document.campaign or DEFAULT
+        if known is None or campaign != (known.campaign or DEFAULT):
+            self._campaigns.check(campaign)
+        return campaign
 
     def _spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
         try:
-            return test.with_participants(spec, document.participants)
+            return test.with_participants(spec, document.named)
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
@@ -268,14 +340,23 @@ class Admission:
         )
         return introduction.model_copy(update={"tool": tool, "duration": duration})
 
-    async def _keep(
-        self, introduction: Introduction, slot: int, key: str | None, digest: str
-    ) -> bool:
-        """Keep the task; False if its key was used meanwhile."""
+    def _own(self, introduction: Introduction) -> StoredTask:
+        """A task as it is kept by its lead, which is this node."""
         own = self._directory.self.identity
         places = [p.node for p in introduction.participants]
         task = stored(introduction, own)
-        task = replace(task, participant=places.index(own) if own in places else None)
+        return replace(task, participant=places.index(own) if own in places else None)
+
+    async def _keep(
+        self,
+        introduction: Introduction,
+        slot: int,
+        key: str | None,
+        digest: str,
+        sought: Sought | None = None,
+    ) -> bool:
+        """Keep the task; False if its key was used meanwhile."""
+        task = self._own(introduction)
         now = self._clock.now()
         async with self._database.transaction() as connection:
             if key is not None and not await tasks.keep_idempotency(
@@ -284,7 +365,12 @@ class Admission:
                 return False
             await tasks.keep(connection, task)
             plan_at = max(now, slot - self._horizon + introduction.duration)
-            await tasks.open_planning(connection, task.id, slot, plan_at)
+            if not await tasks.open_planning(connection, task.id, slot, plan_at):
+                msg = f"the campaign {task.campaign} was removed a moment ago; name another one"
+                raise Conflict(msg)
+            if sought is not None:
+                await self._seating.keep(connection, task, sought, slot, now)
+                await bookings.notify(connection, "seats", task.id, "wanted")
             await bookings.notify(connection, "task", task.id, "active")
         return True
 
@@ -319,8 +405,8 @@ def _participant(node: KnownNode) -> Participant:
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:
     """Where the document names this host."""
-    if word in document.participants:
-        return f"/participants/{document.participants.index(word)}"
+    if word in document.named:
+        return f"/participants/{document.named.index(word)}"
     for field, value in document.test.spec.items():
         if value == word:
             return f"/test/spec/{field}"

@@ -28,8 +28,10 @@ from node.model.scheduling import default_slip, recurrence_of
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import Freeing, Introduction
 from node.model.wire.problems import faults_of
+from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
-from node.store import bookings, changes, outbox, tasks
+from node.reseating import Edited, Reseating
+from node.store import bookings, campaigns, changes, outbox, seats, tasks
 from node.store.changes import Change
 from node.store.database import Connection, Database
 from node.store.outbox import Kind
@@ -45,11 +47,12 @@ _PASSED_MAX = 100_000
 class Changing:
     """Changes the tasks that this node leads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a change touches
         self,
         database: Database,
         clock: Clock,
         admission: Admission,
+        reseating: Reseating,
         identity: str,
         name: str,
         margin: int,
@@ -58,6 +61,7 @@ class Changing:
         self._database = database
         self._clock = clock
         self._admission = admission
+        self._reseating = reseating
         self._identity = identity
         self._name = name
         self._margin = margin
@@ -71,8 +75,8 @@ class Changing:
         """
         await self._database.settle(lambda connection: self._pause(connection, task))
 
-    async def _pause(self, connection: Connection, task: UUID) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task))
+    async def _pause(self, connection: Connection, task: UUID, whole: UUID | None = None) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task), whole)
         if found.state == "paused":
             return
         now = self._clock.now()
@@ -84,6 +88,8 @@ class Changing:
         await changes.keep_change(connection, task, Change("paused", sentence, freed), now)
         await self._tell(connection, task, now)
         await bookings.notify(connection, "task", task, "paused")
+        for part in await seats.tasks_of(connection, task):
+            await self._pause(connection, part, task)
 
     async def resume(self, task: UUID) -> None:
         """Plan again, from now on; what passed during the pause is not made up for.
@@ -94,8 +100,8 @@ class Changing:
         """
         await self._database.settle(lambda connection: self._resume(connection, task))
 
-    async def _resume(self, connection: Connection, task: UUID) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task))
+    async def _resume(self, connection: Connection, task: UUID, whole: UUID | None = None) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task), whole)
         if found.paused_at is None:
             return
         now = self._clock.now()
@@ -103,7 +109,9 @@ class Changing:
         following = changed.first_open(recurrence, found.duration, now + self._margin)
         passed = await self._passed(connection, found, recurrence, following, now)
         await changes.stand(connection, task, found.revision + 1, None)
-        if following is not None:
+        if await seats.go_on(connection, task, following, now):
+            await bookings.notify(connection, "seats", task, "wanted")
+        elif following is not None:
             standing = Standing(following - 1, following)
             await changes.plan_on(connection, task, standing, now + HEAR_FIRST)
         sentence = f"resumed on {self._name}"
@@ -113,6 +121,8 @@ class Changing:
         await changes.keep_change(connection, task, Change("resumed", sentence, passed), now)
         await self._tell(connection, task, now)
         await bookings.notify(connection, "task", task, "active")
+        for part in await seats.tasks_of(connection, task):
+            await self._resume(connection, part, task)
 
     async def _passed(
         self,
@@ -146,7 +156,17 @@ class Changing:
         """
         async with self._database.connection() as connection:
             found = self._changeable(task, await tasks.fetch(connection, task))
+            request = await seats.request_of(connection, task)
         _check_revision(found, patch.revision)
+        if request is not None:
+            before = SeatRequest.model_validate(request)
+            document = _edited(found, patch, before)
+            edited = await self._reseating.prepare(found, before, document)
+            if not dry_run:
+                await self._database.settle(
+                    lambda connection: self._edit_whole(connection, found.revision, edited)
+                )
+            return edited.task if dry_run else None
         asked = await self._admission.ask(_edited(found, patch), found)
         new = stored(asked, self._identity)
         if dry_run:
@@ -157,8 +177,46 @@ class Changing:
             )
         return None
 
-    async def _edit(self, connection: Connection, revision: int, asked: Introduction) -> None:
-        found = self._changeable(asked.task, await tasks.lock(connection, asked.task))
+    async def _edit_whole(self, connection: Connection, revision: int, edited: Edited) -> None:
+        task = edited.task.id
+        found = self._changeable(task, await tasks.lock(connection, task))
+        _check_revision(found, revision)
+        now = self._clock.now()
+        request = await seats.request_of(connection, task)
+        before = document_of(
+            found, None if request is None else SeatRequest.model_validate(request)
+        )
+        after = document_of(edited.task, edited.sought.request)
+        differences = changed.differences(before, after)
+        if not differences:
+            return
+        await tasks.keep(connection, edited.task)
+        if edited.task.campaign != found.campaign:
+            await campaigns.assign(connection, task, now)
+        await self._reseating.apply(connection, edited, now, self._edit_part)
+        sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
+        trace = {"before": before, "after": after}
+        await changes.keep_change(connection, task, Change("edited", sentence, [], trace), now)
+        await bookings.notify(connection, "task", task, "edited")
+        await bookings.notify(connection, "seats", task, "wanted")
+
+    async def _edit_part(
+        self, connection: Connection, revision: int, asked: Introduction, whole: UUID
+    ) -> None:
+        """Edit the ordinary task of some seats, if that changes anything."""
+        found = await tasks.fetch(connection, asked.task)
+        new = document_of(stored(asked, self._identity))
+        if found is not None and changed.differences(document_of(found), new):
+            await self._edit(connection, revision, asked, whole)
+
+    async def _edit(
+        self,
+        connection: Connection,
+        revision: int,
+        asked: Introduction,
+        whole: UUID | None = None,
+    ) -> None:
+        found = self._changeable(asked.task, await tasks.lock(connection, asked.task), whole)
         _check_revision(found, revision)
         now = self._clock.now()
         new = stored(asked, self._identity)
@@ -166,6 +224,8 @@ class Changing:
         said = "; ".join(changed.differences(document_of(found), document_of(new)))[:_SAID_MAX]
         freed = await self._free(connection, found, slots_from, f"edited: {said}", now)
         await keep(connection, new, found, now)
+        if new.campaign != found.campaign:
+            await campaigns.assign(connection, found.id, now)
         if found.state == "active":
             standing = await changes.standing(connection, found.id)
             anew = slots_from == changed.EVERY_SLOT
@@ -223,7 +283,9 @@ class Changing:
                     await tasks.wake_planning(connection, task, now, standing.next_slot)
                     await bookings.notify(connection, "task", task, "plan")
 
-    def _changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
+    def _changeable(
+        self, task: UUID, found: StoredTask | None, whole: UUID | None = None
+    ) -> StoredTask:
         if found is None:
             msg = f"there is no task {task} on this node"
             raise NotFound(msg)
@@ -233,6 +295,12 @@ class Changing:
                 "it can only be cancelled, which withdraws this host from it"
             )
             raise NotAllowed(msg)
+        if found.parent != whole:
+            msg = (
+                f"task {task} has seats of pool task {found.parent}; change that one. Cancelled, "
+                "its seats are given to others"
+            )
+            raise Conflict(msg)
         if found.state not in {"active", "paused"}:
             msg = f"task {task} is {found.state} and cannot be changed any more; create another one"
             raise Conflict(msg)
@@ -248,7 +316,7 @@ def _check_revision(found: StoredTask, read: int | None) -> None:
         raise Conflict(msg)
 
 
-def document_of(task: StoredTask) -> dict[str, Any]:
+def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:
     """A task as it would be posted; a slip that it has by default only is left to the default."""
     schedule = Schedule.model_validate(task.schedule)
     without = schedule.model_copy(update={"slip": None})
@@ -261,10 +329,11 @@ def document_of(task: StoredTask) -> dict[str, Any]:
         "priority": task.priority,
         "campaign": task.campaign,
         "reference": task.reference,
+        **({} if request is None else {"participants": request.model_dump(mode="json")}),
     }
 
 
-def _edited(task: StoredTask, patch: TaskPatch) -> TaskDocument:
+def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:
     """The task's document with a patch applied.
 
     :raises InvalidDocument: it is none any more, or would measure something else.
@@ -273,7 +342,7 @@ def _edited(task: StoredTask, patch: TaskPatch) -> TaskDocument:
     _check_type(task, wanted)
     try:
         return TaskDocument.model_validate(
-            changed.merged(document_of(task), wanted), context=FROM_OUTSIDE
+            changed.merged(document_of(task, request), wanted), context=FROM_OUTSIDE
         )
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from None

@@ -17,7 +17,7 @@ from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
 from node.model.wire.participants import RunEnd, TaskEnd
-from node.store import bookings, outbox, runs, tasks
+from node.store import bookings, outbox, runs, seats, tasks
 from node.store.database import Connection, Database
 from node.store.runs import LockedRun
 from node.store.tasks import StoredTask
@@ -170,6 +170,16 @@ class Ending:
         if found is not None:
             await self._end_task(connection, found, "refused", reason)
 
+    async def take_back(self, task: UUID, reason: str) -> None:
+        """A task led here is not to go on: the node whose seat it is has lost it, say."""
+        await self._database.settle(lambda connection: self.take_back_in(connection, task, reason))
+
+    async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> None:
+        """The same, as part of a transaction."""
+        found = await tasks.fetch(connection, task)
+        if found is not None:
+            await self._end_task(connection, found, "cancelled", reason)
+
     async def lose_run(self, run: UUID, reason: str) -> None:
         """A run led here has lost its time somewhere: free it everywhere, place it again."""
         await self._database.settle(lambda connection: self._lose_run(connection, run, reason))
@@ -189,6 +199,8 @@ class Ending:
         """Tasks led here whose schedule and runs are over are finished, here and elsewhere."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
+            for whole in await seats.finish(connection, now):
+                await bookings.notify(connection, "task", whole, "finished")
             for task, participants in await tasks.finish(connection, now):
                 await bookings.notify(connection, "task", task, "finished")
                 others = _identities(participants) - {self._identity}
@@ -217,6 +229,8 @@ class Ending:
             await bookings.tell_leads(connection, lost, now)
         leased_until = await tasks.stop_planning(connection, task.id)
         await bookings.notify(connection, "task", task.id, state)
+        if task.parent is not None:
+            await bookings.notify(connection, "seats", task.parent, "lost")
         others = _identities(task.participants) - {self._identity, sender}
         told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
         body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
@@ -225,6 +239,8 @@ class Ending:
             # A worker may be making it known at this moment, to nodes that have it not ended yet.
             again = max(0, leased_until - now) + _ON_ITS_WAY
             await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now, again)
+        for part in await seats.tasks_of(connection, task.id):
+            await self.take_back_in(connection, part, f"its pool task was {state}: {reason}")
 
 
 def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:

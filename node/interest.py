@@ -21,7 +21,7 @@ from node.model.errors import ParleyError
 from node.model.refusals import Refusals
 from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, Freed, Proposal, ProposalRequest
-from node.store import tasks
+from node.store import seats, tasks
 from node.store.bookings import notify
 from node.store.database import Database, Notice
 
@@ -121,3 +121,5 @@ class Interest:
         async with self._database.transaction() as connection:
             for task in await tasks.wake_refused(connection, message.tasks, sender, now):
                 await notify(connection, "task", task, "plan")
+            for task in await seats.wake(connection, message.tasks, now):
+                await notify(connection, "seats", task, "wanted")

@@ -1,14 +1,16 @@
 """Looks after the other nodes now and then: who answers, and with the key that is pinned.
 
 What it finds is shown to people (the page, ``/v1/nodes``, ``/metrics``), and letters to a node that
-answers do not wait out their pauses. Nothing else is decided by it: whether a node can take part is
-found out by asking it. A node that fetches its work is not looked for: it comes, or it is away.
+answers do not wait out their pauses. What a node says of itself may be something else than before:
+then it belongs to other pools. Nothing else is decided here: whether a node can take part is found
+out by asking it. A node that fetches its work is not looked for: it comes, or it is away.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
@@ -48,7 +50,8 @@ class Lookout:
         others = [
             known for known in self._directory.all if not known.is_self and not _unseen(known)
         ]
-        faults = await asyncio.gather(*(self._fault(known) for known in others))
+        looks = await asyncio.gather(*(self._look(known) for known in others))
+        faults = [fault for fault, _ in looks]
         now = self._clock.now()
         async with self._database.transaction() as connection:
             answered = [
@@ -64,6 +67,8 @@ class Lookout:
                 figures = self._mailboxes.of(known.identity).figures
                 if known.url is None and figures is not None:
                     await nodes.keep_figures(connection, known.identity, figures)
+            for known, (_, card) in zip(others, looks, strict=True):
+                await _learn(connection, known, card)
 
     async def came(self, identity: str, card: NodeCard) -> None:
         """A node asks for its work: write down that it is back, and at first what it is called.
@@ -78,12 +83,14 @@ class Lookout:
                 f"fetch its work, its key is added without a URL: parley node add {identity}"
             )
             raise NotAllowed(msg)
-        if self._mailboxes.of(identity).attended and not _unseen(known):
+        new = _said(card) != (known.attributes, known.lanes)
+        if self._mailboxes.of(identity).attended and not _unseen(known) and not new:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
             if _unseen(known):
                 await self._keep(connection, card)
+            await _learn(connection, known, card)
             await nodes.reached(connection, [identity], now)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", card.name, "reached")
@@ -98,17 +105,29 @@ class Lookout:
             raise Conflict(msg)
         await nodes.keep(connection, card.model_copy(update={"url": None}), self._clock.now())
 
-    async def _fault(self, known: KnownNode) -> str | None:
+    async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
+        """What is wrong with it, and its card where it can be had."""
         if known.url is None:
             box = self._mailboxes.of(known.identity)
-            return None if box.attended else box.absence(known.name)
+            return None if box.attended else box.absence(known.name), None
         try:
             card = await self._peers.card(known.url)
         except (PeerError, RequestError) as error:
-            return error.detail
+            return error.detail, None
         if card.identity != known.identity:
-            return f"another key answers at {known.url}: {card.identity}"
-        return self._fetch_fault(known.identity)
+            return f"another key answers at {known.url}: {card.identity}", None
+        return self._fetch_fault(known.identity), card
+
+
+async def _learn(connection: Connection, known: KnownNode, card: NodeCard | None) -> None:
+    """A node may say something else of itself than before."""
+    if card is not None and _said(card) != (known.attributes, known.lanes):
+        await nodes.learn(connection, known.identity, *_said(card))
+        await notify(connection, "node", known.name, "changed")
+
+
+def _said(card: NodeCard) -> tuple[dict[str, Any], int]:
+    return card.attributes, card.lanes
 
 
 def _unseen(known: KnownNode) -> bool:

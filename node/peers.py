@@ -27,6 +27,11 @@ class Directory:
         async with self._database.connection() as connection:
             self.fill(await nodes.listed(connection))
 
+    async def known(self) -> Sequence[KnownNode]:
+        """Everybody, as of now."""
+        await self.refresh()
+        return self.all
+
     def fill(self, known: Sequence[KnownNode]) -> None:
         """Replace what is known."""
         self._nodes = {node.identity: node for node in known}

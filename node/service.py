@@ -20,9 +20,12 @@ import aiohttp
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from node.accounts import Accounts
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
+from node.campaigns import Campaigns
 from node.capabilities import Capabilities
+from node.card import OwnCard
 from node.changing import Changing
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, Sign, by_own_node
@@ -58,10 +61,13 @@ from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peers import Directory
+from node.pools import Pools
 from node.prospect import Prospect
+from node.reseating import Reseating
 from node.reservations import Reservations
+from node.seating import Seating
 from node.settings import Settings
-from node.store import nodes, runs
+from node.store import campaigns, nodes, runs
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
@@ -72,6 +78,8 @@ from node.trust.tokens import digest, new_token, write_token
 
 KEEP_FINISHED = 30 * times.DAY
 KEEP_FAILED = 90 * times.DAY
+KEEP_CHARGES = 30 * times.DAY
+KEEP_HOURS = 400 * times.DAY
 LOOKOUT_S = 15
 _OWNER = "owner"
 
@@ -119,10 +127,14 @@ class Node:
         self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
-        self.card = _card(settings, key)
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
+        self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
+        self.campaigns = Campaigns(database, clock)
+        self.accounts = Accounts(database, clock)
+        self.pools = Pools(database, clock, self.directory)
+        self.seating = Seating(database, self.directory, self.capabilities)
         self.hub = Hub(clock)
         self.peers = means.peers
         self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
@@ -145,7 +157,13 @@ class Node:
         )
         self.admission = self._admission(means.new_id)
         self.changing = Changing(
-            database, clock, self.admission, key.identity, settings.name, settings.start_margin
+            database,
+            clock,
+            self.admission,
+            Reseating(database, self.admission, self.seating, self.directory, self.ending),
+            key.identity,
+            settings.name,
+            settings.start_margin,
         )
         self.launcher = means.launcher(
             database, clock, self.capabilities, self.collector, poll_s=means.poll_s
@@ -183,12 +201,19 @@ class Node:
             database=self.database,
             clock=self.clock,
             capabilities=self.capabilities,
+            campaigns=self.campaigns,
+            seating=self.seating,
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
             new_id=new_id,
             horizon=self.settings.horizon,
         )
+
+    @property
+    def card(self) -> NodeCard:
+        """What this node says of itself."""
+        return self.own_card.current
 
     def _needs_port(self, task: HeldTask, tool: str) -> bool:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
@@ -209,9 +234,10 @@ class Node:
                     "with, or an empty database"
                 )
                 raise HostError(msg)
-            await nodes.keep_self(connection, self.card, self.clock.now())
+            await self.own_card.write(connection)
             await self._first_token(connection)
         await self.directory.refresh()
+        await self.campaigns.refresh()
         await self.launcher.recover()
         await self.reservations.tend()
         self._loops = [
@@ -245,6 +271,12 @@ class Node:
             coalesce=True,
         )
         every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
+        every(
+            self._quietly(self.own_card.look_again),
+            "interval",
+            seconds=LOOKOUT_S,
+            max_instances=1,
+        )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
         every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
@@ -269,6 +301,7 @@ class Node:
         now = self.clock.now()
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
+            await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)
@@ -278,9 +311,14 @@ class Node:
     def _refresh_directory(self, notice: Notice) -> None:
         """Read it again when it has changed, or may have while notifications were lost."""
         if notice.kind in {"node", "wake"}:
-            reading = asyncio.create_task(self._quietly(self.directory.refresh)())
-            self._readings.add(reading)
-            reading.add_done_callback(self._readings.discard)
+            self._read(self.directory.refresh)
+        if notice.kind in {"campaign", "wake"}:
+            self._read(self.campaigns.refresh)
+
+    def _read(self, refresh: Callable[[], Any]) -> None:
+        reading = asyncio.create_task(self._quietly(refresh)())
+        self._readings.add(reading)
+        reading.add_done_callback(self._readings.discard)
 
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Where the node's own loops run in another process: hear notifications until cancelled."""

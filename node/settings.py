@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from node.model import times
 from node.model.wire.fields import Duration
-from node.model.wire.nodes import NodeName, Url
+from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
 
 
@@ -67,6 +67,20 @@ class Settings(BaseSettings):
     part_grace: Duration = Field(
         15 * times.SECOND, description="How long after its end a run waits for parts."
     )
+    attributes: Attributes = Field(
+        default_factory=dict,
+        description='What pools may ask for, as JSON: {"country": "DE", "cpu_mbps": 1000}.',
+    )
+    lanes: Lanes = Field(
+        LANES, description="So many normal runs side by side are charged like an exclusive one."
+    )
+    weight_exclusive: int = Field(
+        1000, ge=0, le=100_000, description="Charge of an exclusive run, thousandths of a seat."
+    )
+    weight_normal: int | None = Field(
+        None, ge=0, le=100_000, description="The same of a normal run; a lane unless said."
+    )
+    weight_background: int = Field(0, ge=0, le=100_000, description="The same of a background run.")
     port_first: int = Field(8760, ge=1024, le=65000, description="First port given out to tools.")
     port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
 

@@ -36,10 +36,18 @@ _TEMPLATE = "parley_template"
 _ROLLED_BACK = "parley_rolled_back"
 _NUMBERS = count(1)
 
+CLEAR_CAMPAIGNS = """
+DELETE FROM charge; DELETE FROM charge_hour; DELETE FROM pool; DELETE FROM campaign WHERE id > 1;
+UPDATE campaign SET parent_id = NULL, parent_depth = NULL, weight = 1, level = 5, revision = 1,
+    target_seats = NULL, target_share = NULL, limits = '{}', owner = NULL, changed_at = created_at;
+ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
+"""
+"""Only the campaign is left that is always there, as it was made."""
+
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation;
-DELETE FROM outbox; UPDATE schema_version SET version = {SCHEMA_VERSION};
+DELETE FROM outbox; {CLEAR_CAMPAIGNS} UPDATE schema_version SET version = {SCHEMA_VERSION};
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from inspect import signature
 from random import Random
 from typing import Any
@@ -37,7 +38,16 @@ SMALL = {
     **dict.fromkeys(("duration", "lives", "delay"), (times.MINUTE, 2 * times.MINUTE)),
     **dict.fromkeys(("letter", "ids"), range(1, 20)),
     **dict.fromkeys(("process_id", "ticks"), (7,)),
+    **dict.fromkeys(("exclusive", "normal"), (1000, 125)),
+    "background": (0, 0, 10),
+    "lanes": (1, 3, 8),
+    "level": (0, 5, 10),
+    "seats_max": (1, 2),
+    "target_seats": (1, 2),
+    "campaign": (1, 2, 3),
     "limit": (50,),
+    **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
+    **dict.fromkeys(("rounds_left", "patience"), (1, 5)),
 }
 WORDS = {
     **dict.fromkeys(
@@ -48,7 +58,11 @@ WORDS = {
     **dict.fromkeys(("tool", "tools", "test", "name", "key", "digest"), ("x", "y")),
     **dict.fromkeys(("outcomes", "sentences", "outcome", "sentence"), ("so", "so", "else")),
     **dict.fromkeys(("reason", "reasons", "error", "words", "label", "summary"), ("this", "that")),
-    **dict.fromkeys(("url", "address", "owner", "campaign", "output", "said", "payload"), ("z",)),
+    **dict.fromkeys(("url", "address", "owner", "output", "said", "payload"), ("z",)),
+    **dict.fromkeys(("contact", "description"), ("z",)),
+    **dict.fromkeys(("campaign", "parent"), ("default", "ops", "ops-lab")),
+    **dict.fromkeys(("pool", "policy_set"), ("europe", "asia")),
+    "choice": ("sticky", "rotating"),
     "states": ("waiting", "unplaced"),
     "purpose": ("demo", "quiet"),
     "task": tuple(str(task) for task in TASKS),
@@ -61,12 +75,18 @@ DOCUMENTS: dict[str, list[Any]] = {
         *({}, {"tasks": [str(TASKS[0])]}, {"campaigns": ["z"]}, {"campaigns": ["default"]}),
         *({"leads": ["a", "b"]}, {"tests": ["x"]}, {"classes": ["background"]}, {"priority": 1}),
     ],
+    "weight": [Decimal(1), Decimal("0.25")],
+    "target_share": [Decimal(1), Decimal("0.25")],
     "messages": [{"task": str(task)} for task in TASKS],
 }
-STATE_OF = {
-    "tasks.end_task": ["cancelled", "refused"],
-    "runs.conclude": ["finished", "failed"],
-    "runs.move": STATES,
+OF_QUERY = {
+    ("tasks.end_task", "state"): ["cancelled", "refused"],
+    ("runs.conclude", "state"): ["finished", "failed"],
+    ("runs.move", "state"): STATES,
+    ("campaigns.keep_campaign", "state"): ["active", "closed"],
+    ("pools.keep_pool", "name"): ["europe", "asia"],
+    ("episodes.notify", "said"): ["task x booked", "task y planned"],
+    ("campaigns.keep_campaign", "name"): ["default", "ops", "ops-lab"],
 }
 ELSEWHERE = {"keepers", "keep", "starts", "ends", "numbers", "slots", "attempts"}
 """Lists that are made to fit the others."""
@@ -75,6 +95,9 @@ OFTEN = {
     *("tasks.upsert_task", "tasks.open_planning", "bookings.open_exchanges", "bookings.book"),
     *("bookings.set_aside", "bookings.decide_exchanges", "planning.keep_waiting", "runs.begin"),
     *("bookings.restore_set_aside", "planning.claim", "planning.open_negotiations"),
+    *("ledger.charge", "runs.move", "runs.conclude", "campaigns.keep_campaign"),
+    *("pools.keep_pool", "seats.keep_pool_task", "episodes.open_terms", "episodes.take"),
+    *("episodes.adopt",),
 }
 SELDOM = {
     *(
@@ -83,6 +106,7 @@ SELDOM = {
         "runs.purge",
         "runs.purge_exchanges",
         "runs.purge_decisions",
+        "campaigns.purge_charges",
     ),
     *("bookings.take_waiting", "changes.free_led", "tasks.finish_tasks"),
 }
@@ -102,7 +126,7 @@ class Monkey:
     def transactions(self, many: int) -> list[Transaction]:
         """So many, the first of which makes this node known to itself."""
         named = {statement.name: statement.text for statement in self._statements}
-        first = Transaction([(named["nodes.keep_self"], ("a", "a", "z", "z", START))])
+        first = Transaction([(named["nodes.keep_self"], ("a", "a", "z", "z", START, {}, 8))])
         return [first, *(self._transaction() for _ in range(many))]
 
     def _transaction(self) -> Transaction:
@@ -154,7 +178,7 @@ class Monkey:
         if kind.startswith("int"):
             return list(SMALL.get(name, INSTANTS))
         if kind.startswith("str"):
-            return list(STATE_OF[query] if name == "state" else WORDS.get(name, NODES))
+            return list(OF_QUERY.get((query, name)) or WORDS.get(name, NODES))
         return DOCUMENTS.get(name, [{}, {"x": 1}])
 
     def _fit(self, made: dict[str, Any], names: set[str]) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 
 from node.model import ids, times
 from node.model.classes import SchedulingClass
+from node.model.wire.campaigns import Campaign, Used, Waiting
 from node.model.wire.runs import Decision, Explanation, PartView, Run
 from node.model.wire.tasks import Participant, Schedule, Task, TestChoice
 from tests.page_stand_in import NAMESPACE, NOW, StandIn, identity_of
@@ -128,6 +129,7 @@ def ordinary_day(stand_in: StandIn) -> None:
     stand_in.tasks = dict(day.tasks)
     stand_in.runs = dict(day.runs)
     stand_in.explanations = dict(day.explanations)
+    stand_in.campaigns = list(day.campaigns)
 
 
 @cache
@@ -148,10 +150,45 @@ def _ordinary_day() -> StandIn:
         state = "running" if task is latency else "merging"
         run = run_of(task, NOW - ago * times.SECOND, state)
         stand_in.runs[run.id] = run
+    stand_in.campaigns = _campaigns()
     reason = "c.example has no tool for throughput: install the package iperf3 there"
     refused = task_of("throughput", "a.example", "c.example", state="refused", reason=reason)
     stand_in.tasks[refused.id] = refused
     return stand_in
+
+
+def campaign_of(name: str, promised: float | None, *shares: float, **fields: Any) -> Campaign:
+    """A campaign that has had and has booked these shares."""
+    delivered, booked = shares
+    base: dict[str, Any] = {
+        "name": name,
+        "revision": 1,
+        "created_at": NOW - times.DAY,
+        "changed_at": NOW - times.DAY,
+        "tasks": {"active": 3},
+        "waiting": Waiting(runs=0, tasks=0, reason=None),
+        "used": Used(
+            promised=promised,
+            delivered=delivered,
+            booked=booked,
+            delivered_seat_seconds=86_400 * delivered,
+            booked_seat_seconds=86_400 * booked,
+        ),
+    }
+    return Campaign(**(base | fields))
+
+
+def _campaigns() -> list[Campaign]:
+    waiting = Waiting(
+        runs=4, tasks=1, reason="b.example is busy with exclusive runs until 12:14:00"
+    )
+    return [
+        campaign_of("default", 0.2, 0.31, 0.2, waiting=waiting),
+        campaign_of("ops", 0.6, 0.55, 0.62, weight=3, target={"seats": 20}),
+        campaign_of("ops-lab", 0.2, 0.11, 0.25, parent="ops"),
+        campaign_of("outage", None, 0.02, 0.0, level="urgent"),
+        campaign_of("thesis", 0.2, 0.12, 0.18, state="closed", tasks={"finished": 9}),
+    ]
 
 
 def _throughput_task() -> Task:

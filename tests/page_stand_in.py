@@ -22,6 +22,7 @@ from node.web.routes import routes
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from node.model.wire.campaigns import Campaign
     from node.model.wire.fields import Document
     from node.model.wire.tasks import Task
 
@@ -43,6 +44,7 @@ class StandIn:
         self.runs: dict[UUID, Run] = {}
         self.explanations: dict[UUID, Explanation] = {}
         self.reserved: list[ReservedSpan] = []
+        self.campaigns: list[Campaign] = []
         self.nodes = [self.node("a.example", is_self=True)]
         self.token: str | None = None
         self.fault: Problem | None = None
@@ -81,6 +83,7 @@ class StandIn:
                 web.get("/v1/schedule", self._schedule),
                 web.get("/v1/tasks", self._list_tasks),
                 web.get("/v1/tasks/{id}", self._one_task),
+                web.get("/v1/campaigns", self._list_campaigns),
                 web.get("/v1/nodes", self._list_nodes),
                 web.get("/v1/nodes/self", self._card),
                 web.get("/v1/clock", self._clock),
@@ -167,6 +170,9 @@ class StandIn:
 
     async def _one_task(self, request: web.Request) -> web.Response:
         return _found(self.tasks.get(UUID(request.match_info["id"])))
+
+    async def _list_campaigns(self, _request: web.Request) -> web.Response:
+        return _listed(self.campaigns)
 
     async def _list_nodes(self, _request: web.Request) -> web.Response:
         return _listed(self.nodes)

@@ -159,6 +159,9 @@ def contents(tables: Tables) -> dict[str, list[str]]:
     """Everything in the tables of a database in memory, by the names of the schema."""
     named: dict[str, Table[Any, Any]] = {
         "access_token": tables.access_tokens,
+        "campaign": tables.campaigns,
+        "charge": tables.charges,
+        "charge_hour": tables.charge_hours,
         "decision": tables.decisions,
         "exchange": tables.exchanges,
         "idempotency": tables.idempotencies,
@@ -169,8 +172,13 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "planning": tables.plannings,
         "reservation": tables.reservations,
         "reserved": tables.reserved,
+        "policy_state": tables.policy_states,
+        "pool": tables.pools,
+        "pool_task": tables.pool_tasks,
         "run": tables.runs,
+        "seat": tables.seats,
         "task": tables.tasks,
+        "term": tables.terms,
     }
     return {
         name: _compared(name, [_columns(row) for row in table.rows.values()])
@@ -179,10 +187,16 @@ def contents(tables: Tables) -> dict[str, list[str]]:
 
 
 def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
-    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not."""
+    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not.
+
+    Charges of one statement have no order among them.
+    """
     if table == "decision":
         for number, row in enumerate(sorted(contents, key=lambda row: int(row["id"]))):
             row["id"] = number
+    if table == "charge":
+        for row in contents:
+            del row["id"]
     return sorted(as_text(row) for row in contents)
 
 
@@ -208,7 +222,8 @@ async def stored(real: PostgresConnection) -> dict[str, list[str]]:
 
 
 def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
-    row.pop("during", None)
+    for generated in ("during", "depth", "target_kind"):
+        row.pop(generated, None)
     if row.get("lane") is not None:
         row["lane"] = "exclusive" if row["lane"].lower is None else "normal"
     return row
@@ -216,6 +231,9 @@ def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
 
 ROWS: dict[str, type[Row]] = {
     "access_token": rows.AccessToken,
+    "campaign": rows.Campaign,
+    "charge": rows.Charge,
+    "charge_hour": rows.ChargeHour,
     "decision": rows.Decision,
     "exchange": rows.Exchange,
     "idempotency": rows.Idempotency,
@@ -226,7 +244,12 @@ ROWS: dict[str, type[Row]] = {
     "planning": rows.Planning,
     "reservation": rows.Reservation,
     "reserved": rows.Reserved,
+    "policy_state": rows.PolicyState,
+    "pool": rows.Pool,
+    "pool_task": rows.PoolTask,
     "run": rows.Run,
+    "seat": rows.Seat,
     "task": rows.Task,
+    "term": rows.Term,
 }
 TABLES = tuple(ROWS)

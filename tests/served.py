@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -20,6 +22,8 @@ from node.settings import Settings
 from node.store import nodes
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
+from node.trust.tokens import digest
+from tests.clocks import ManualClock
 
 
 class Served(Node):
@@ -75,3 +79,36 @@ async def know(node: Node, *others: Node) -> None:
         for other in others:
             await nodes.keep(connection, other.card, node.clock.now())
     await node.directory.refresh()
+
+
+@dataclass
+class Asker:
+    """Somebody with a token, who asks a node."""
+
+    node: Served
+    session: aiohttp.ClientSession
+
+    async def ask(self, method: str, path: str, document: object = None) -> tuple[int, Any]:
+        """Status and document of the answer; None where it is empty."""
+        url = f"{self.node.card.url}{path}"
+        async with self.session.request(method, url, json=document) as response:
+            body = await response.read()
+            return response.status, await response.json(content_type=None) if body else None
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """What is in the node's tables; or put something there."""
+        async with self.node.database.connection() as connection:
+            return list(await connection.fetch(query, *values))
+
+
+@contextlib.asynccontextmanager
+async def asker(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Asker]:
+    """A node that is served, and somebody who may ask everything of it."""
+    headers = {"Authorization": "Bearer secret"}
+    async with (
+        served(name, dsn, clock, directory) as node,
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        async with node.database.transaction() as connection:
+            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        yield Asker(node, session)

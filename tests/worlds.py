@@ -20,6 +20,7 @@ import pytest
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
+from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
 from lead.planner import Planner
@@ -185,7 +186,9 @@ class Site:
             ),
             reach=self.reach,
             delivery=self.delivery,
-            conclusions=Conclusions(node.database, clock, self.delivery, random.Random(1)),
+            conclusions=Conclusions(
+                node.database, clock, self.delivery, random.Random(1), SeatWeights()
+            ),
             participant_of=self._participant,
             choose_tool=node.capabilities.agree,
             refuse_task=node.ending.refuse_task,

@@ -18,6 +18,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from lead.episodes import SeatPowers
 from lead.negotiation import Terms
 from lead.planning.agenda import Limits
 from lead.service import Lead, Powers
@@ -34,7 +35,7 @@ from node.model.wire.nodes import NodeCard
 from node.own import OwnNode
 from node.service import Means
 from node.settings import Settings
-from node.store import nodes, runs
+from node.store import campaigns, nodes, runs
 from node.trust.keys import NodeKey
 
 _LOOKS_AGAIN = times.SECOND
@@ -109,6 +110,7 @@ class SimulatedNode(Service):
         self._host.harvest(before)
         async with self.database.transaction() as connection:
             await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
+            await campaigns.purge(connection, before, before)
 
 
 class _Own(OwnNode):
@@ -216,6 +218,13 @@ class Host:
                 refuse_task=node.ending.refuse_task,
                 lose_run=node.ending.lose_run,
                 drop_run=node.ending.drop_run,
+                seats=SeatPowers(
+                    known=node.directory.known,
+                    wanted_of=node.seating.wanted,
+                    participant_of=node.participant,
+                    seat_task=node.admission.seat_task,
+                    take_back=node.ending.take_back,
+                ),
             ),
             owner=f"{self.name} {self.starts}",
             workers=settings.workers,

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import events, nodes, operations, participant, plans, reservations, runs, tasks
+from node.api import (
+    campaigns,
+    events,
+    nodes,
+    operations,
+    participant,
+    plans,
+    pools,
+    reservations,
+    runs,
+    tasks,
+)
 from node.api.middleware import PEER_BODY_MAX, guarded, problems
 from node.api.routing import NODE
 from node.service import Node
@@ -14,6 +25,8 @@ ROUTES = (
     *runs.ROUTES,
     *plans.ROUTES,
     *reservations.ROUTES,
+    *campaigns.ROUTES,
+    *pools.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

@@ -5,14 +5,16 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Route
+from node.api.routing import NODE, Access, Query, Route
 from node.clock import synchronisation
-from node.model.errors import NotFound
+from node.model import predicates
+from node.model.errors import NotAllowed, NotFound
 from node.model.times import MILLISECOND
 from node.model.wire.nodes import (
     ClockState,
     NodeAddition,
     NodeCard,
+    NodePatch,
     TestDescription,
     ToolDescription,
 )
@@ -32,10 +34,29 @@ async def self_(request: web.Request) -> web.StreamResponse:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: every known node, this one first."""
+    """GET: every known node, this one first; with ``match`` those that meet a predicate."""
     node = request.app[NODE]
+    reading.only(request, "match")
+    predicate = predicates.parse(reading.json(request, "match", {}), "?match")
     await node.directory.refresh()
-    return replies.many([_document(known) for known in node.directory.all])
+    every = node.directory.all
+    found = [known for known in every if predicate.met_by(known.facts)]
+    return replies.many([_document(known) for known in found])
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: attributes of this node are set, or (null) taken back."""
+    node, name = request.app[NODE], request.match_info["name"]
+    patch = reading.document(request, NodePatch)
+    if name not in {"self", node.card.name}:
+        if node.directory.find(name) is None:
+            msg = f"no node named {name} is known here"
+            raise NotFound(msg)
+        msg = f"what {name} is, its own owner says; ask there: parley --server URL node set"
+        raise NotAllowed(msg)
+    await node.own_card.set(patch.attributes)
+    await node.directory.refresh()
+    return replies.one(_document(node.directory.self))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
@@ -105,9 +126,23 @@ async def tools(request: web.Request) -> web.StreamResponse:
     return replies.many(described)
 
 
+MATCH = Query(
+    "match",
+    'Only nodes whose attributes meet this predicate, as JSON: {"country": "DE"}.',
+    {"type": "string"},
+)
+
 ROUTES = (
     Route("GET", "/v1/nodes/self", self_, "This node's card", Access.OPEN, answer=NodeCard),
-    Route("GET", "/v1/nodes", list_, "List known nodes", answer=NodeDocument, listed=True),
+    Route(
+        "GET",
+        "/v1/nodes",
+        list_,
+        "List known nodes",
+        answer=NodeDocument,
+        listed=True,
+        query=(MATCH,),
+    ),
     Route(
         "POST",
         "/v1/nodes",
@@ -117,6 +152,15 @@ ROUTES = (
         NodeAddition,
         NodeDocument,
         status=201,
+    ),
+    Route(
+        "PATCH",
+        "/v1/nodes/{name}",
+        edit,
+        "Set attributes of this node",
+        Access.WRITE,
+        NodePatch,
+        NodeDocument,
     ),
     Route("DELETE", "/v1/nodes/{name}", remove, "Forget a node", Access.WRITE, status=204),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import orjson
@@ -22,6 +24,7 @@ WAIT_MAX_S = 300.0
 PAGE = 50
 PAGE_MAX = 500
 _DIGITS = 9
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 def document(request: web.Request, kind: type[T]) -> T:
@@ -89,6 +92,15 @@ def identifier(request: web.Request, name: str = "id") -> UUID:
         raise NotFound(msg) from None
 
 
+def name(request: web.Request, what: str) -> str:
+    """A name in the path; what cannot be one names nothing."""
+    text = request.match_info["name"]
+    if _NAME.fullmatch(text) is None:
+        msg = f"there is no {what} {text!r}: names are small letters, digits and '-'"
+        raise NotFound(msg)
+    return text
+
+
 def instant(request: web.Request, name: str) -> int | None:
     """An RFC 3339 query parameter in microseconds."""
     text = request.query.get(name)
@@ -143,6 +155,19 @@ def word(request: web.Request, name: str) -> str | None:
     return text.lower()
 
 
+def json(request: web.Request, name: str, otherwise: Any) -> Any:
+    """A query parameter that is JSON."""
+    text = request.query.get(name)
+    if text is None:
+        return otherwise
+    try:
+        parsed = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise _query_fault(name, f"is not JSON: {error}") from None
+    _check(parsed)
+    return parsed
+
+
 def uuid(request: web.Request, name: str) -> UUID | None:
     """A UUID query parameter."""
     text = request.query.get(name)
@@ -172,6 +197,37 @@ def cursor(request: web.Request) -> tuple[int, UUID] | None:
 def cursor_after(at: int, identifier_: UUID) -> str:
     """The cursor of the page behind this entry."""
     return f"{at}_{identifier_}"
+
+
+def named_cursor(request: web.Request) -> tuple[int, str] | None:
+    """The same for entries that have an instant and a name."""
+    text = request.query.get("cursor")
+    if text is None:
+        return None
+    at, _, name = text.partition("_")
+    known = at.isascii() and at[:20].isdecimal() and _NAME.fullmatch(name)
+    if not known or int(at[:20]) >= times.LATEST:
+        raise _query_fault("cursor", "is not one that a list has returned as next")
+    return int(at[:20]), name
+
+
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def name(self) -> str:
+        """By which lists are in order."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+def page_of_names(request: web.Request, every: Sequence[N]) -> tuple[Sequence[N], str | None]:
+    """The page asked for of a list in the order of names, and the cursor of the next one."""
+    after, size = request.query.get("cursor", ""), limit(request)
+    left = [one for one in every if one.name > after]
+    return left[:size], left[size - 1].name if len(left) > size else None
 
 
 def only(request: web.Request, *names: str) -> None:

@@ -12,6 +12,7 @@ from node.api.waiting import until
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
+from node.model.wire.seats import Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.tasks import (
     Participant,
     Schedule,
@@ -21,7 +22,7 @@ from node.model.wire.tasks import (
     TestChoice,
 )
 from node.service import Node
-from node.store import tasks
+from node.store import seats, tasks
 from node.store.database import Record
 from node.store.tasks import StoredTask
 
@@ -56,6 +57,9 @@ def task_of(row: Record) -> Task:
         planned=row["planned"],
         plan_at=row["plan_at"],
         runs=row["runs"],
+        pool=None if row["pool"] is None else SeatRequest.model_validate(row["pool"]),
+        seats=None if row["seats"] is None else SeatCount.model_validate(row["seats"]),
+        parent=row["parent"],
     )
 
 
@@ -93,7 +97,7 @@ def idempotency_key(request: web.Request) -> str | None:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
-    reading.only(request, "state", "test", "prefix", "limit", "cursor")
+    reading.only(request, "state", "test", "prefix", "seats", "parent", "limit", "cursor")
     at = reading.cursor(request)
     wanted = tasks.Filter(
         states=reading.choices(request, "state", STATES),
@@ -101,6 +105,8 @@ async def list_(request: web.Request) -> web.StreamResponse:
         prefix=reading.word(request, "prefix"),
         before_created=at[0] if at else None,
         before_task=at[1] if at else None,
+        seats=reading.choices(request, "seats", frozenset({"true", "false"})) == ["true"],
+        parent=reading.uuid(request, "parent"),
         limit=reading.limit(request),
     )
     async with node.database.connection() as connection:
@@ -119,8 +125,10 @@ async def show(request: web.Request) -> web.StreamResponse:
     async def planned() -> tuple[Task, bool]:
         found = await fetch(node, task)
         later = found.plan_at is not None and found.plan_at > node.clock.now() + _SOON
-        # What is decided is "held" for a moment until it is committed here, too.
-        settled = found.planned and not found.runs.get("held")
+        # What is decided is "held" for a moment until it is committed here, too; and seats that
+        # are given are planned next.
+        seated = found.seats is not None and found.seats.taken > 0
+        settled = found.planned and not found.runs.get("held") and not (seated and not found.runs)
         return found, settled or later or found.state != "active" or not found.led_here
 
     return replies.one(await until(node, planned, reading.seconds(request)))
@@ -180,6 +188,37 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     return replies.one(await fetch(node, task))
 
 
+async def seats_of(request: web.Request) -> web.StreamResponse:
+    """GET: the seats of a pool task in the terms that are not over, in order."""
+    node = request.app[NODE]
+    reading.only(request, "from")
+    task = await fetch(node, reading.identifier(request))
+    since = reading.instant(request, "from") or node.clock.now()
+    async with node.database.connection() as connection:
+        rows = await seats.listed(connection, task.id, since)
+    return replies.many([_seat_of(row, node.clock.now()) for row in rows], None)
+
+
+def _seat_of(row: Record, now: int) -> Seat:
+    state: SeatState
+    if row["task"] is None:
+        state = "empty"
+    elif row["lost_at"] is not None:
+        state = "lost"
+    else:
+        state = "over" if row["over_at"] <= now else "taken"
+    return Seat(
+        term=row["term"],
+        until=row["until"],
+        number=row["number"],
+        state=state,
+        node=row["name"] or row["node"],
+        task=row["task"],
+        reason=row["reason"] if state in {"empty", "lost"} else None,
+        runs=row["runs"],
+    )
+
+
 async def runs_of(request: web.Request) -> web.StreamResponse:
     """GET: a page of the task's runs."""
     task = reading.identifier(request)
@@ -220,6 +259,12 @@ def _not_planned(node: Node, task: Task) -> str:
 
 
 _PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
+_SEATS = Query(
+    "seats",
+    "Also the ordinary tasks that have seats of pool tasks.",
+    {"type": "boolean", "default": False},
+)
+_PARENT = Query("parent", "Only those of this pool task.", {"type": "string", "format": "uuid"})
 LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
 )
@@ -263,6 +308,8 @@ ROUTES = (
             Query("state", "Comma-separated states.", {"type": "string"}),
             Query("test", "Only this test.", {"type": "string"}),
             _PREFIX,
+            _SEATS,
+            _PARENT,
             LIMIT,
             CURSOR,
         ),
@@ -291,6 +338,21 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/v1/tasks/{id}", cancel, "Cancel a task and its runs", Access.WRITE, answer=Task
+    ),
+    Route(
+        "GET",
+        "/v1/tasks/{id}/seats",
+        seats_of,
+        "List the seats of a pool task, term by term",
+        answer=Seat,
+        listed=True,
+        query=(
+            Query(
+                "from",
+                "Of terms that end after this instant; now unless said.",
+                {"type": "string", "format": "date-time"},
+            ),
+        ),
     ),
     Route(
         "GET",

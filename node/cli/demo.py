@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
 
+CAMPAIGN = "demo"
 _NODES = 3
 _CHECK_S = 120
 """The check gives up after this; a round takes a quarter of it."""
@@ -115,6 +116,8 @@ async def show(
 async def _create(session: Session, lab: Lab) -> list[tuple[Task, str]]:
     """The tasks, each with the nodes it is between."""
     tools = (await session.client.tools()).items
+    described = {"name": CAMPAIGN, "description": "the demonstration's tasks"}
+    await session.client.add_campaign(described)
     asked = []
     for wish in WISHES:
         source, dest = lab.nodes[wish.source].name, lab.nodes[wish.dest].name
@@ -137,7 +140,7 @@ def document_of(wish: Wish, source: str, dest: str) -> dict[str, Any]:
     return {
         "test": {"type": wish.test, "spec": {"source": source, "dest": dest, **wish.spec}},
         "schedule": {"repeat": wish.repeat},
-        "campaign": "demo",
+        "campaign": CAMPAIGN,
     }
 
 

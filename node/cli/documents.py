@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from node.cli.jsontext import json_object, json_value
+from node.cli.seats import seat_options, seat_request
 from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
 from node.model import times
 
@@ -60,14 +62,14 @@ def label_options(command: AnyCommand) -> AnyCommand:
         click.option(
             "--tool", "tools", multiple=True, help="Tool to use; repeat in order of choice."
         ),
-        click.option("--campaign", help="A label to group tasks by."),
+        click.option("--campaign", help="Whom it is for: parley campaign list."),
         click.option("--reference", metavar="JSON", help="Anything of yours, kept with the task."),
     )
 
 
 def patch_options(command: AnyCommand) -> AnyCommand:
     """All that can be edited of a task."""
-    command = label_options(command)
+    command = seat_options(label_options(command))
     command = schedule_options(command)
     return _apply(
         command,
@@ -83,7 +85,7 @@ def patch_options(command: AnyCommand) -> AnyCommand:
 
 def document_options(command: AnyCommand) -> AnyCommand:
     """All that a whole task document takes."""
-    command = label_options(command)
+    command = seat_options(label_options(command))
     command = schedule_options(command)
     return _apply(
         command,
@@ -126,7 +128,10 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
         if given[name] is not None:
             document[name] = given[name]
     if given["reference"] is not None:
-        document["reference"] = _json(given["reference"], "--reference")
+        document["reference"] = json_value(given["reference"], "--reference")
+    if request := seat_request(given):
+        there = document.get("participants")
+        document["participants"] = {**there, **request} if isinstance(there, dict) else request
     return document
 
 
@@ -193,23 +198,6 @@ def _part(document: Document, name: str) -> Document:
         msg = f"{name!r} is not a JSON object"
         raise click.BadParameter(msg, param_hint="--file")
     return part
-
-
-def _json(text: str, option: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        msg = f"not JSON: {error}"
-        raise click.BadParameter(msg, param_hint=option) from error
-
-
-def json_object(text: str | None, option: str) -> Document:
-    """A JSON object given as text; an empty one for none."""
-    document = _json(text, option) if text is not None else {}
-    if not isinstance(document, dict):
-        msg = "not a JSON object"
-        raise click.BadParameter(msg, param_hint=option)
-    return document
 
 
 def _field(written: str) -> tuple[str, Any]:

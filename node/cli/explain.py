@@ -73,7 +73,8 @@ def explanation_view(explanation: Record, shown: int) -> str:
 def decision_lines(decision: Record) -> list[str]:
     """One planning attempt: what was asked, offered, in the way, and chosen."""
     trace = decision["trace"]
-    count = f"{decision['placed']} of {decision['asked']} runs placed"
+    what = "seats given" if "pool" in trace else "runs placed"
+    count = f"{decision['placed']} of {decision['asked']} {what}"
     often = ""
     if decision["times"] > 1:
         often = f", {decision['times']} times since {local(decision['first_at'])}"
@@ -88,10 +89,25 @@ def decision_lines(decision: Record) -> list[str]:
         lines += _offer_lines(offer)
     if choices := [_choice(choice) for choice in _items(trace.get("choices"))]:
         lines.append(f"  chosen   {_some(choices, _SPANS_SHOWN)}")
+    lines += _seat_lines(trace)
     refusals = trace.get("refusals")
     if isinstance(refusals, Mapping):
         lines += [f"  refused  {name}: {printable(why)}" for name, why in refusals.items()]
     return [harmless(line) for line in lines]
+
+
+def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
+    """What an episode decided on the seats of a pool task, and why not more."""
+    lines: list[str] = []
+    if isinstance(seats := trace.get("seats"), Mapping) and seats:
+        given = [f"{number} {printable(name)}" for number, name in seats.items()]
+        lines.append(f"  seats    {', '.join(given)}")
+    if "policies" in trace:
+        lines.append(f"  by       {printable(trace['policies'])}, pool {printable(trace['pool'])}")
+    for verdict in _objects(trace.get("verdicts")):
+        rule = f"{verdict.get('axis', '?')}/{verdict.get('rule', '?')}"
+        lines.append(f"  no       {printable(verdict.get('sentence', ''))} ({printable(rule)})")
+    return lines
 
 
 def _offer_lines(offer: Mapping[str, Any]) -> list[str]:

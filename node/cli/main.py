@@ -54,9 +54,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.reservations:reservation_group",
         "Set time of the node apart: for maintenance, a demo, or quiet.",
     ),
+    "campaign": (
+        "node.cli.campaigns:campaign_group",
+        "Add, list, show, edit and remove campaigns, and see what they use.",
+    ),
+    "pool": (
+        "node.cli.pools:pool_group",
+        "Add, list, show, edit and remove pools, and choose their policies.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add and remove the nodes that this node knows.",
+        "List, show, add and remove the nodes that this node knows, and say what this one is.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import local
@@ -24,12 +25,19 @@ def _reached(node: Record) -> str:
     return local(node["seen_at"]) or ("has not asked yet" if node["url"] is None else "not yet")
 
 
+def _attributes(node: Record) -> str:
+    """What was said of it; the tools it has are on its own page."""
+    said = sorted(node["attributes"].items())
+    return " ".join(f"{name}={flat(value)}" for name, value in said if ":" not in name)
+
+
 NODE = Kind(
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
         Column("address", lambda node: node["address"]),
         Column("url", lambda node: node["url"] or "pull"),
         Column("seen", _reached),
+        Column("attributes", _attributes),
         Column("version", lambda node: node["version"]),
     ),
     fields=(
@@ -42,10 +50,12 @@ NODE = Kind(
         "unreachable_since",
         "busy_until",
         "shortfall",
+        "lanes",
+        "attributes",
     ),
     empty="No nodes. Make one known: parley node add http://HOST:8642",
     key="name",
-)
+)  # fmt: skip
 
 TEST = Kind(
     columns=(
@@ -73,14 +83,38 @@ TOOL = Kind(
 
 @click.group("node")
 def node_group() -> None:
-    """List, show, add and remove the nodes that this node knows."""
+    """List, show, add and remove the nodes that this node knows, and say what this one is."""
 
 
 @node_group.command("list")
+@click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP)
 @asks_node
-async def list_nodes(session: Session) -> None:
-    """List the nodes that this node knows, itself included."""
-    session.output.many(records_of((await session.client.nodes()).items), NODE)
+async def list_nodes(session: Session, match: tuple[str, ...]) -> None:
+    """List the nodes that this node knows, itself included, or those that meet the conditions."""
+    found = await session.client.nodes(predicate(match))
+    session.output.many(records_of(found.items), NODE)
+
+
+@node_group.command("set")
+@click.argument("attributes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@asks_node
+async def set_attributes(session: Session, attributes: tuple[str, ...]) -> None:
+    """Say what this node is: attributes by which pools choose nodes.
+
+    \b
+      parley node set country=DE site=ber-1 cpu_mbps=1000 behind_nat=false
+    """  # noqa: D301 - click's mark for lines to keep
+    changed = await session.client.set_attributes(dict(map(assignment, attributes)))
+    session.output.one(changed.model_dump(mode="json"), NODE, node_view)
+
+
+@node_group.command("unset")
+@click.argument("names", nargs=-1, required=True, metavar="KEY...")
+@asks_node
+async def unset(session: Session, names: tuple[str, ...]) -> None:
+    """Take back attributes of this node that were set with 'parley node set'."""
+    changed = await session.client.set_attributes(dict.fromkeys(names))
+    session.output.one(changed.model_dump(mode="json"), NODE, node_view)
 
 
 @node_group.command("show")
@@ -158,6 +192,8 @@ def node_view(node: Record) -> str:
             ("last error", node["last_error"]),
             ("busy until", local(node["busy_until"])),
             ("free time ahead", node["shortfall"]),
+            ("lanes", node["lanes"]),
+            *((name, flat(value)) for name, value in sorted(node["attributes"].items())),
         )
     )
 

@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
-from node.model.errors import HostError, ParleyError
+from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
@@ -217,10 +217,14 @@ async def _serving(node: Node) -> AsyncIterator[None]:
 
 
 def with_foresight(node: Node) -> None:
-    """Let the node say what would happen: the lead's part of it needs no worker, so also alone."""
+    """Let the node say what would happen: the lead's part of it needs no worker, so also alone.
+
+    The policies that a pool may be given are the lead's to judge, too.
+    """
     from lead.planning.agenda import Limits
     from lead.plans import Counsel, Foresight
 
+    node.pools.judge = _judge_policy
     settings = node.settings
     node.plans = Foresight(
         node.clock,
@@ -234,8 +238,21 @@ def with_foresight(node: Node) -> None:
     ).plan
 
 
+def _judge_policy(policy_set: str, overrides: Mapping[str, Any]) -> list[FieldFault]:
+    """What is wrong with the policies of a pool, by the fields of its document."""
+    from lead.policy.settings import configured
+
+    try:
+        configured(policy_set, overrides)
+    except InvalidDocument as error:
+        return [FieldFault(f"/policy{fault.pointer}", fault.detail) for fault in error.faults]
+    return []
+
+
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.episodes import SeatPowers
+    from lead.model import SeatWeights
     from lead.negotiation import Terms
     from lead.planning.agenda import Limits
     from lead.service import Lead, Powers
@@ -253,11 +270,21 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,
+            seats=SeatPowers(
+                known=node.directory.known,
+                wanted_of=node.seating.wanted,
+                participant_of=node.participant,
+                seat_task=node.admission.seat_task,
+                take_back=node.ending.take_back,
+            ),
         ),
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,
         lease=settings.lease,
         rng=random.Random(),
+        weights=SeatWeights(
+            settings.weight_exclusive, settings.weight_normal, settings.weight_background
+        ),
     )
     listening: asyncio.Task[None] | None = None
     if own_process:

@@ -16,6 +16,7 @@ from node.cli.documents import label_options, schedule_options, with_plan
 from node.cli.follow import follow_task
 from node.cli.references import short
 from node.cli.runs import conclude
+from node.cli.seats import seat_options
 from node.cli.session import Session, asks_node
 from node.cli.tasks import announce, schedule_text
 from node.cli.times import DURATION
@@ -78,6 +79,7 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
 @_address_options
 @schedule_options
 @label_options
+@seat_options
 @asks_node
 async def rtt(session: Session, /, **given: Any) -> int:
     """Measure round-trip time and loss to HOST, any host."""
@@ -91,6 +93,7 @@ async def rtt(session: Session, /, **given: Any) -> int:
 @_address_options
 @schedule_options
 @label_options
+@seat_options
 @asks_node
 async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure delay, loss and jitter each way between nodes A (this one unless said) and B."""
@@ -110,6 +113,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @_address_options
 @schedule_options
 @label_options
+@seat_options
 @asks_node
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure how many bits per second get from node A (this one unless said) to node B."""

@@ -13,6 +13,7 @@ from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, pairs, printable, records_of
 from node.cli.references import find_task, route, short
 from node.cli.runs import conclude
+from node.cli.seats import request_text, seats_view
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import RefusedByParticipant
@@ -39,6 +40,8 @@ def schedule_text(schedule: Record) -> str:
 
 
 def _names(task: Record) -> str:
+    if task["pool"]:
+        return request_text(task["pool"])
     return route(participant["name"] for participant in task["participants"])
 
 
@@ -51,7 +54,16 @@ def _news(task: Record) -> str:
     if task["reason"]:
         return str(task["reason"])
     since = f"paused since {local(task['paused_at'])}" if task["paused_at"] else ""
-    return "; ".join(filter(None, (since, _counts(task))))
+    return "; ".join(filter(None, (since, _seats(task), _counts(task))))
+
+
+def _seats(task: Record) -> str:
+    """How the seats of a pool task stand: ``19 of 20 seats (…)``."""
+    seats = task["seats"]
+    if not seats:
+        return ""
+    said = f"{seats['taken']} of {seats['wanted']} seats"
+    return f"{said} ({seats['reason']})" if seats["reason"] else said
 
 
 TASK = Kind(
@@ -123,15 +135,20 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
 
 
 @task_group.command("list")
+@click.option("--seats", is_flag=True, help="Also the ordinary tasks in the seats of pool tasks.")
 @click.option("--state", help="Only in this state, such as active.")
 @click.option("--test", help="Only of this test.")
 @limit_option
 @asks_node
-async def list_tasks(session: Session, state: str | None, test: str | None, limit: int) -> None:
+async def list_tasks(
+    session: Session, state: str | None, test: str | None, seats: bool, limit: int
+) -> None:
     """List tasks, newest first."""
 
     async def page(size: int, cursor: str | None) -> Page[Task]:
-        return await session.client.tasks(state=state, test=test, limit=size, cursor=cursor)
+        return await session.client.tasks(
+            state=state, test=test, seats=seats, limit=size, cursor=cursor
+        )
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), TASK)
@@ -144,7 +161,11 @@ async def list_tasks(session: Session, state: str | None, test: str | None, limi
 async def show(session: Session, task: str) -> None:
     """Show everything about a task."""
     found = await find_task(session, task)
-    session.output.one(found.model_dump(mode="json"), TASK, task_view)
+    record = found.model_dump(mode="json")
+    if found.pool is not None:
+        seats = await session.client.seats(found.id)
+        record["seat_list"] = records_of(seats.items)
+    session.output.one(record, TASK, task_view)
 
 
 @task_group.command("pause")
@@ -197,7 +218,7 @@ async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> N
 
 def _editable(task: Task) -> dict[str, Any]:
     """What of a task can be edited."""
-    fields = {"test", "tools", "schedule", "priority", "campaign", "reference"}
+    fields = {"test", "tools", "schedule", "priority", "campaign", "reference", "pool"}
     return task.model_dump(mode="json", include=fields)
 
 
@@ -225,6 +246,9 @@ def task_view(task: Record) -> str:
     particulars = (
         ("task", task["id"]),
         ("when", schedule_text(task["schedule"])),
+        ("nodes", request_text(task["pool"]) if task["pool"] else ""),
+        ("seats", _seats(task)),
+        ("seat of", task["parent"]),
         ("slip", _slip(task["schedule"])),
         ("paused since", local(task["paused_at"])),
         ("next run", local(task["next_run_at"])),
@@ -248,6 +272,8 @@ def task_view(task: Record) -> str:
         for participant in task["participants"]
         if participant["reason"]
     ]
+    if task.get("seat_list"):
+        lines.append(seats_view(task["seat_list"], task["pool"]["k"]))
     return "\n".join(lines)
 
 

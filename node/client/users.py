@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from yarl import URL
 
+from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
+from node.client.answers import page, read
+from node.client.sharing import Sharing
 from node.model import times
 from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
 from node.model.wire.nodes import (
@@ -30,9 +33,10 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.plans import Plan
-from node.model.wire.problems import Problem, error_of, faults_of
+from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.model.wire.seats import Seat
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -42,9 +46,6 @@ if TYPE_CHECKING:
 
     from node.clock import Clock
 
-Model = TypeVar("Model", bound=BaseModel)
-Record = TypeVar("Record")
-
 _CONNECT_S = 5
 _POLL_S = 20
 _PAUSE_S = 0.1
@@ -53,14 +54,6 @@ _SERVER_FAULT = 500
 _REFUSED = 400
 _REDIRECTED = 300
 _SHOWN_CHARACTERS = 80
-
-
-@dataclass(frozen=True)
-class Page(Generic[Record]):
-    """Part of a list, and the cursor of the next part; ``None`` at the end."""
-
-    items: tuple[Record, ...]
-    next: str | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient:
+class UserClient(Sharing):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(
@@ -109,11 +102,11 @@ class UserClient:
 
     async def create_task(self, document: Mapping[str, Any]) -> Task:
         """Post a task document; the node judges it, field by field."""
-        return _read(Task, await self._ask("POST", "/tasks", body=document))
+        return read(Task, await self._ask("POST", "/tasks", body=document))
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """What would happen to a task document; nothing is booked or kept."""
-        return _read(Plan, await self._ask("POST", "/plans", body=document))
+        return read(Plan, await self._ask("POST", "/plans", body=document))
 
     async def tasks(
         self,
@@ -121,28 +114,34 @@ class UserClient:
         state: str | None = None,
         test: str | None = None,
         prefix: str | None = None,
+        seats: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
-        """Tasks, newest first."""
+        """Tasks, newest first; with ``seats`` also those that have seats of pool tasks."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
-        return _page(Task, await self._ask("GET", "/tasks", query=query))
+        query["seats"] = "true" if seats else None
+        return page(Task, await self._ask("GET", "/tasks", query=query))
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
         """One task; with ``wait_s`` the answer comes once planning was tried."""
-        return _read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
+        return read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
+
+    async def seats(self, task: UUID) -> Page[Seat]:
+        """Who has the seats of a pool task, in the terms that are not over."""
+        return page(Seat, await self._ask("GET", f"/tasks/{task}/seats"))
 
     async def cancel_task(self, task: UUID) -> Task:
         """Cancel a task with all its runs; doing it twice changes nothing."""
-        return _read(Task, await self._ask("DELETE", f"/tasks/{task}"))
+        return read(Task, await self._ask("DELETE", f"/tasks/{task}"))
 
     async def pause_task(self, task: UUID) -> Task:
         """Free a task's runs to come and plan no others; doing it twice changes nothing."""
-        return _read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
+        return read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
 
     async def resume_task(self, task: UUID) -> Task:
         """Have a paused task planned again; doing it twice changes nothing."""
-        return _read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
+        return read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
 
     async def edit_task(
         self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
@@ -150,11 +149,11 @@ class UserClient:
         """Change a task by a merge patch; with ``dry_run`` only the task as it would be."""
         query = {"dry_run": "true" if dry_run else None}
         answered = await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch)
-        return _read(Task, answered)
+        return read(Task, answered)
 
     async def explain_task(self, task: UUID) -> Explanation:
         """Why the task is as it is."""
-        return _read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
+        return read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
 
     # Runs
 
@@ -184,19 +183,19 @@ class UserClient:
             "limit": limit,
             "cursor": cursor,
         }
-        return _page(Run, await self._ask("GET", "/runs", query=query, wait_s=wait_s))
+        return page(Run, await self._ask("GET", "/runs", query=query, wait_s=wait_s))
 
     async def run(self, run: UUID, *, wait_s: int = 0) -> Run:
         """One run with its parts; with ``wait_s`` the answer comes once it is over."""
-        return _read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
+        return read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
 
     async def cancel_run(self, run: UUID) -> Run:
         """Cancel one run; if it is running it is stopped on every participant."""
-        return _read(Run, await self._ask("DELETE", f"/runs/{run}"))
+        return read(Run, await self._ask("DELETE", f"/runs/{run}"))
 
     async def explain_run(self, run: UUID) -> Explanation:
         """Why the run is where it is, or is not at all."""
-        return _read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
+        return read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
 
     async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
         """The node's time line, in the order of starts."""
@@ -207,9 +206,9 @@ class UserClient:
                 now=times.parse_instant(body["now"]),
                 starts_at=times.parse_instant(body["from"]),
                 ends_at=times.parse_instant(body["to"]),
-                entries=_page(ScheduleEntry, body).items,
+                entries=page(ScheduleEntry, body).items,
                 complete=bool(body.get("complete", True)),
-                reserved=tuple(_read(ReservedSpan, span) for span in body.get("reserved", ())),
+                reserved=tuple(read(ReservedSpan, span) for span in body.get("reserved", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the node's schedule cannot be read: {error!r}"
@@ -219,23 +218,23 @@ class UserClient:
 
     async def add_reservation(self, document: Mapping[str, Any]) -> Reservation:
         """Set time of the node apart; the answer has the runs that were booked in it before."""
-        return _read(Reservation, await self._ask("POST", "/reservations", body=document))
+        return read(Reservation, await self._ask("POST", "/reservations", body=document))
 
     async def reservations(
         self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[Reservation]:
         """Reservations, newest first."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
-        return _page(Reservation, await self._ask("GET", "/reservations", query=query))
+        return page(Reservation, await self._ask("GET", "/reservations", query=query))
 
     async def reservation(self, reservation: UUID) -> Reservation:
         """One of them, with the runs that were booked in its time before."""
-        return _read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
+        return read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
 
     async def edit_reservation(self, reservation: UUID, patch: Mapping[str, Any]) -> Reservation:
         """Change one by a merge patch."""
         answered = await self._ask("PATCH", f"/reservations/{reservation}", body=patch)
-        return _read(Reservation, answered)
+        return read(Reservation, answered)
 
     async def remove_reservation(self, reservation: UUID) -> None:
         """Give its time back."""
@@ -243,18 +242,14 @@ class UserClient:
 
     # Nodes, tests, tools
 
-    async def nodes(self) -> Page[Node]:
-        """The nodes that this node knows, itself included."""
-        return _page(Node, await self._ask("GET", "/nodes"))
-
     async def own_card(self) -> NodeCard:
         """What the node says of itself."""
-        return _read(NodeCard, await self._ask("GET", "/nodes/self"))
+        return read(NodeCard, await self._ask("GET", "/nodes/self"))
 
     async def add_node(self, addition: NodeAddition) -> Node:
         """Make another node known; its key is pinned."""
         body = addition.model_dump(mode="json", exclude_none=True)
-        return _read(Node, await self._ask("POST", "/nodes", body=body))
+        return read(Node, await self._ask("POST", "/nodes", body=body))
 
     async def remove_node(self, name: str) -> None:
         """Forget a node."""
@@ -262,19 +257,19 @@ class UserClient:
 
     async def tests(self) -> Page[TestDescription]:
         """What can be measured."""
-        return _page(TestDescription, await self._ask("GET", "/tests"))
+        return page(TestDescription, await self._ask("GET", "/tests"))
 
     async def test(self, name: str) -> TestDescription:
         """One test, with the schema of its spec."""
-        return _read(TestDescription, await self._ask("GET", f"/tests/{quote(name, safe='')}"))
+        return read(TestDescription, await self._ask("GET", f"/tests/{quote(name, safe='')}"))
 
     async def tools(self) -> Page[ToolDescription]:
         """The tools the program knows, and whether the node's host has them."""
-        return _page(ToolDescription, await self._ask("GET", "/tools"))
+        return page(ToolDescription, await self._ask("GET", "/tools"))
 
     async def clock(self) -> ClockState:
         """The node's clock."""
-        return _read(ClockState, await self._ask("GET", "/clock"))
+        return read(ClockState, await self._ask("GET", "/clock"))
 
     # Waiting, as long as it takes: who wants a limit sets one around the call
 
@@ -404,25 +399,3 @@ def _cause(error: aiohttp.ClientError) -> str:
 
 def _instant(instant: int | None) -> str | None:
     return None if instant is None else times.format_instant(instant)
-
-
-def _read(model: type[Model], document: object) -> Model:
-    """A document as a model; what does not fit is the node's fault and is named."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        fault = faults_of(error)[0]
-        msg = (
-            f"the node's answer is not the {model.__name__} this program knows: "
-            f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"
-        )
-        raise PeerAnswered(msg) from error
-
-
-def _page(model: type[Model], document: object) -> Page[Model]:
-    """A list document; its cursor may be missing."""
-    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
-        msg = "the node's answer is not a list; do the versions of node and program differ?"
-        raise PeerAnswered(msg)
-    items = tuple(_read(model, item) for item in document["items"])
-    return Page(items, document.get("next"))

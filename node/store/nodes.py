@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from node.model.predicates import Attributes
 from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.store.database import Connection, Queries
@@ -27,13 +29,45 @@ class KnownNode:
     last_error: str | None
     busy_until: int | None
     shortfall: int | None
+    attributes: dict[str, Any]
+    lanes: int
+
+    @property
+    def facts(self) -> Attributes:
+        """What predicates may ask of it: what it says of itself, and what it is."""
+        return {**self.attributes, "name": self.name, "lanes": self.lanes}
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
     """Write this node's own card."""
     await connection.execute(
-        _SQL["keep_self"], card.identity, card.name, card.url, card.address, now
+        _SQL["keep_self"],
+        card.identity,
+        card.name,
+        card.url,
+        card.address,
+        now,
+        card.attributes,
+        card.lanes,
     )
+
+
+async def set_attributes(connection: Connection) -> dict[str, Any]:
+    """The attributes of this node that were set by hand."""
+    found: dict[str, Any] | None = await connection.fetchval(_SQL["set_attributes"])
+    return found or {}
+
+
+async def keep_set_attributes(connection: Connection, attributes: dict[str, Any]) -> None:
+    """From now on these attributes of this node are set by hand."""
+    await connection.execute(_SQL["keep_set_attributes"], attributes)
+
+
+async def learn(
+    connection: Connection, identity: str, attributes: dict[str, Any], lanes: int
+) -> None:
+    """Another node says something else of itself than before."""
+    await connection.execute(_SQL["learn"], identity, attributes, lanes)
 
 
 async def own_identity(connection: Connection) -> str | None:
@@ -45,7 +79,14 @@ async def own_identity(connection: Connection) -> str | None:
 async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
     """Pin a node; False if it is this node itself."""
     kept = await connection.fetchval(
-        _SQL["keep"], card.identity, card.name, card.url, card.address, now
+        _SQL["keep"],
+        card.identity,
+        card.name,
+        card.url,
+        card.address,
+        now,
+        card.attributes,
+        card.lanes,
     )
     return kept is not None
 

@@ -38,11 +38,15 @@ class StoredTask:
     freeing: dict[str, Any] | None = None
     paused_at: int | None = None
     ended_at: int | None = None
+    parent: UUID | None = None
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which tasks, and which page of them, newest first."""
+    """Which tasks, and which page of them, newest first.
+
+    Those that have seats of a pool task are left out, but for ``seats`` or the ``parent``'s.
+    """
 
     task: UUID | None = None
     states: Sequence[str] | None = None
@@ -50,6 +54,8 @@ class Filter:
     prefix: str | None = None
     before_created: int | None = None
     before_task: UUID | None = None
+    seats: bool = False
+    parent: UUID | None = None
     limit: int = 50
 
 
@@ -78,9 +84,10 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
     return kept is not None
 
 
-async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> None:
-    """Put a task on the lead's agenda."""
-    await connection.execute(_SQL["open_planning"], task, next_run_at, plan_at)
+async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
+    """Put a task on the lead's agenda; False if its campaign is not there."""
+    kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)
+    return kept is not None
 
 
 async def keep_idempotency(
@@ -120,6 +127,8 @@ async def listed(connection: Connection, wanted: Filter, now: int) -> list[Recor
         wanted.prefix,
         wanted.before_created,
         wanted.before_task,
+        wanted.seats,
+        wanted.parent,
         wanted.limit,
     )
     return rows

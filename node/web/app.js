@@ -1,6 +1,7 @@
 // Wires the page together: what to fetch when, and what to draw with it.
 
 import { Api, ApiError } from "./api.js";
+import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
 import { coalesced } from "./coalesce.js";
 import { byId, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
@@ -36,10 +37,16 @@ const refreshLists = coalesced(() => reporting(fetchLists), 500);
 const refreshSchedule = coalesced(() => reporting(fetchSchedule), 500);
 const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
+const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 10_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
 function refreshAll() {
-  for (const refresh of [refreshLists, refreshSchedule, refreshTasks, refreshNodes, refreshDrawer]) refresh();
+  refreshLists();
+  refreshSchedule();
+  refreshTasks();
+  refreshCampaigns();
+  refreshNodes();
+  refreshDrawer();
 }
 
 /** Runs a fetch and gives whether it went well; if not, the page says why until it does. */
@@ -113,6 +120,11 @@ async function fetchTasks() {
   model.tasks = new Map([...newest.items, ...active.items].map((task) => [task.id, task]));
   drawTasks(model);
   drawRuns();
+}
+
+async function fetchCampaigns() {
+  const { items } = await api.get(CAMPAIGNS_PATH);
+  drawCampaigns(items);
 }
 
 async function fetchClock() {
@@ -218,6 +230,7 @@ const stream = new Stream(api, {
       changed.add(data.id);
       refreshLists();
       refreshTasks();
+      refreshCampaigns();
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
       refreshTasks();
@@ -226,6 +239,8 @@ const stream = new Stream(api, {
       refreshSchedule();
     } else if (type === "node") {
       refreshNodes();
+    } else if (type === "campaign") {
+      refreshCampaigns({ urgent: true });
     }
   },
   onDown(why) {

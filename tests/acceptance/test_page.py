@@ -256,10 +256,32 @@ async def test_a_crowded_day_stays_smooth(browser: str) -> None:
         assert page.complaints() == []
 
 
+async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> None:
+    """Promised and delivered side by side, children below their parents, and who waits and why."""
+    async with opened(browser, ordinary) as page:
+        await page.until(
+            f"{DRAWN} && document.querySelectorAll('#campaigns tbody tr').length === 5"
+        )
+        names = await page.evaluate(
+            "[...document.querySelectorAll('#campaigns .test')].map((each) => each.innerText)"
+        )
+        assert names == ["outage", "ops", "ops-lab", "default", "thesis"]
+        told = await page.text("#campaigns")
+        assert "60 %, 20 seats for sure" in told
+        assert "55 % had" in told
+        assert "served first" in told
+        assert "4 runs of 1 task" in told
+        assert "b.example is busy with exclusive runs until 12:14:00" in told
+        marks = "document.querySelectorAll('#campaigns .mark').length"
+        assert await page.evaluate(marks) == 8  # two bars of each that is promised a part
+        assert page.complaints() == []
+
+
 async def test_empty_states_say_what_to_do(browser: str) -> None:
     """A node with nothing on it names the commands that change that."""
     async with opened(browser, StandIn()) as page:
-        await page.until("document.querySelectorAll('.empty.settled').length === 4")
+        await page.until("document.querySelectorAll('.empty.settled').length === 5")
+        assert "parley campaign add" in await page.text("#campaigns")
         assert "parley rtt HOST" in await page.text("#next")
         assert "parley task create" in await page.text("#tasks")
         await page.until("document.getElementById('nodes').innerText.includes('parley node add')")

@@ -39,6 +39,7 @@ def hour_of(start: datetime, **schedule: Json) -> Json:
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
 async def minutely(a: Outsider, b: Outsider) -> AsyncIterator[Json]:
     """A task that runs at every full minute, so that one has come by the time it is looked at."""
+    await a.ask("POST", "/v1/campaigns", {"name": "minutely"})
     task = await a.create(
         "idle", a, b, spec={"class": "background"}, campaign="minutely", schedule=EVERY_MINUTE
     )
@@ -230,6 +231,7 @@ async def pages(node: Outsider, path: str, **query: object) -> list[list[str]]:
 async def test_lists(a: Outsider, b: Outsider, free_hour: datetime) -> None:
     """Walking the pages of a list shows everything once, in order, and filters choose."""
     schedule = hour_of(free_hour, repeat="PT1M", max_runs=25, slip="PT0S")
+    await a.ask("POST", "/v1/campaigns", {"name": "lists"})
     task = await a.create("idle", a, b, schedule=schedule, campaign="lists")
     others = [await b.create("idle", b, schedule=hour_of(free_hour)) for _ in range(5)]
     runs = [run["id"] for run in await a.runs(task)]

@@ -38,6 +38,9 @@ OPEN_TO_LEAD = (
     "node.outbox",
     # Who changes a task locks it as all others do.
     "node.store.tasks",
+    # Pools are shared by policies: what is said of them, and of whom they are shared among.
+    "node.store.campaigns",
+    "node.store.pools",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
 

@@ -11,6 +11,18 @@ WITHOUT = {
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
     "node.store/reservations": {"reservations", "inside"},
+    "node.store/campaigns": {
+        "change_campaign",
+        "uses",
+        "remove_campaign",
+        "tasks_of",
+        "waiting_of",
+        "used_between",
+        "hours",
+        "notify",
+    },
+    "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
+    "node.store/seats": {"seats"},
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

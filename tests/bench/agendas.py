@@ -33,9 +33,9 @@ _TASKS = """
     FROM generate_series(1, $1::integer)
 """
 _AGENDA = """
-    INSERT INTO planning (task_id, added_at, next_run_at, plan_at, planned_to)
+    INSERT INTO planning (task_id, campaign_id, added_at, next_run_at, plan_at, planned_to)
     SELECT
-        id, created_at, at + interval '21 hours' + interval '5 min', at, at + interval '21 hours'
+        id, 1, created_at, at + interval '21 hours' + interval '5 min', at, at + interval '21 hours'
     FROM (
         SELECT id, created_at, now() - interval '1 s' + (
             row_number() OVER (ORDER BY id) * (interval '3 hours' / count(*) OVER ())

@@ -136,7 +136,9 @@ class Fleet:
         """Forget every task, on all nodes: the next benchmark begins with empty tables."""
         for name in self.names:
             async with self.database(name) as connection:
-                await connection.execute("TRUNCATE task, negotiation, decision, outbox CASCADE")
+                await connection.execute(
+                    "TRUNCATE task, negotiation, decision, outbox, charge, charge_hour CASCADE"
+                )
                 await connection.execute("VACUUM ANALYZE")
                 await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
 

@@ -32,6 +32,7 @@ from node.store.database import (
     parse_notice,
 )
 from tests.clocks import ManualClock
+from tests.conftest import CLEAR_CAMPAIGNS
 from tests.lives import Life, acts
 from tests.monkey import Monkey
 from tests.recorded import (
@@ -46,17 +47,20 @@ from tests.recorded import (
 )
 from tests.worlds import World
 
-CLEAR = """
+CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation;
-DELETE FROM outbox;
-ALTER TABLE outbox ALTER COLUMN id RESTART; ALTER TABLE decision ALTER COLUMN id RESTART;
+DELETE FROM outbox; {CLEAR_CAMPAIGNS}
+ALTER TABLE pool ALTER COLUMN id RESTART;
+ALTER TABLE outbox ALTER COLUMN id RESTART;
+ALTER TABLE decision ALTER COLUMN id RESTART;
 """
 COLUMNS = """
 SELECT tables.table_name, columns.column_name
 FROM information_schema.tables
 INNER JOIN information_schema.columns USING (table_schema, table_name)
-WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> 'schema_version'
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
+    AND table_name <> 'schema_version'
     AND is_generated = 'NEVER'
 """
 SEEDS = range(5)
@@ -139,7 +143,7 @@ async def test_parameters_and_columns(database: PostgresDatabase, file: Twins) -
 
 
 async def test_rows_are_those_of_the_schema(database: PostgresDatabase) -> None:
-    """A row in memory has the columns of its table, and every table has rows in memory."""
+    """A row in memory has the columns of its table, and every table has rows there."""
     async with database.connection() as real:
         found: dict[str, set[str]] = {}
         for table, column in await real.fetch(COLUMNS):

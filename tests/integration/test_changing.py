@@ -13,6 +13,7 @@ import pytest
 
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument, NotAllowed, RefusedByParticipant
+from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.store import runs
 from tests.clocks import START
@@ -206,6 +207,7 @@ async def test_a_new_reference_frees_nothing(world: World) -> None:
     """Where nothing about the runs has changed they stay as they are, on all nodes."""
     (a, b), task = await _task(world)
     before = await _scheduled(b)
+    await a.node.campaigns.create(CampaignDocument(name="ops"))
     await a.node.changing.edit(task, _patch(reference={"ticket": 7}, campaign="ops"))
     await world.pass_time(10 * times.SECOND)
     assert await _scheduled(b) == await _scheduled(a) == before

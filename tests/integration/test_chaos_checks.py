@@ -30,7 +30,8 @@ INSERT INTO task (
 VALUES ($1, 'key of a', 'idle', '{}', 'exclusive', interval '1 min', $2, $3, $4, $5, $6)
 """
 _PLANNING = """
-INSERT INTO planning (task_id, added_at, planned_to, plan_at) VALUES ($1, now(), $2, $3)
+INSERT INTO planning (task_id, campaign_id, added_at, planned_to, plan_at)
+VALUES ($1, 1, now(), $2, $3)
 """
 _EXCHANGE = """
 INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)

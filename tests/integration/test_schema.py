@@ -25,6 +25,7 @@ VIEWS = (
     "run_history",
     "node_occupancy",
     "reserved_time",
+    "campaign_usage",
     "decision_trace",
 )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from lead.simulation.memory.rows import AccessToken, Node
+from lead.simulation.memory.rows import AccessToken, Node, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -12,13 +13,47 @@ TWINS = Twins("node.store", "nodes")
 
 
 @TWINS.of()
-def keep_self(tables: Tables, identity: str, name: str, url: str, address: str, now: int) -> Answer:
+def keep_self(
+    tables: Tables,
+    identity: str,
+    name: str,
+    url: str,
+    address: str,
+    now: int,
+    attributes: dict[str, Any],
+    lanes: int,
+) -> Answer:
     """This node's own card."""
-    row = tables.nodes.rows.get(identity)
+    row, said = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        tables.nodes.insert(Node(identity, name, url, address, now, is_self=True))
+        made = Node(identity, name, url, address, now, is_self=True, attributes=said, lanes=lanes)
+        tables.nodes.insert(made)
     else:
-        tables.nodes.change(row, name=name, url=url, address=address)
+        tables.nodes.change(row, name=name, url=url, address=address, attributes=said, lanes=lanes)
+    return ()
+
+
+@TWINS.of("set_attributes")
+def set_attributes(tables: Tables) -> Answer:
+    """The attributes of this node that were set by hand."""
+    row = tables.nodes.itself
+    return () if row is None else [(unpack(row.set_attributes),)]
+
+
+@TWINS.of()
+def keep_set_attributes(tables: Tables, attributes: dict[str, Any]) -> Answer:
+    """From now on they are these."""
+    if tables.nodes.itself is not None:
+        tables.nodes.change(tables.nodes.itself, set_attributes=pack(attributes))
+    return ()
+
+
+@TWINS.of()
+def learn(tables: Tables, identity: str, attributes: dict[str, Any], lanes: int) -> Answer:
+    """Another node says something else of itself than before."""
+    row = tables.nodes.rows.get(identity)
+    if row is not None and not row.is_self:
+        tables.nodes.change(row, attributes=pack(attributes), lanes=lanes)
     return ()
 
 
@@ -30,11 +65,21 @@ def own_identity(tables: Tables) -> Answer:
 
 
 @TWINS.of("identity")
-def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: int) -> Answer:
+def keep(
+    tables: Tables,
+    identity: str,
+    name: str,
+    url: str,
+    address: str,
+    now: int,
+    attributes: dict[str, Any],
+    lanes: int,
+) -> Answer:
     """Pin a node by its key."""
-    row = tables.nodes.rows.get(identity)
+    row, said = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        tables.nodes.insert(Node(identity, name, url, address, now, seen_at=now))
+        made = Node(identity, name, url, address, now, seen_at=now, attributes=said, lanes=lanes)
+        tables.nodes.insert(made)
     elif row.is_self:
         return ()
     else:
@@ -46,6 +91,8 @@ def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: 
             seen_at=now,
             unreachable_since=None,
             last_error=None,
+            attributes=said,
+            lanes=lanes,
         )
     return [(identity,)]
 
@@ -62,6 +109,8 @@ def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: 
     "last_error",
     "busy_until",
     "shortfall",
+    "attributes",
+    "lanes",
 )
 def nodes(tables: Tables) -> Answer:
     """All of them, this one first, then by name."""
@@ -79,6 +128,8 @@ def nodes(tables: Tables) -> Answer:
             row.last_error,
             row.busy_until,
             row.shortfall,
+            unpack(row.attributes),
+            row.lanes,
         )
         for row in rows
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -76,6 +77,9 @@ class Node(Row):
     last_error: str | None = None
     busy_until: int | None = None
     shortfall: int | None = None
+    attributes: Packed = EMPTY
+    set_attributes: Packed = EMPTY
+    lanes: int = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +129,135 @@ class Reserved(Row):
 
 
 @dataclass(slots=True, eq=False)
+class Campaign(Row):
+    """Whom tasks are for."""
+
+    id: int
+    name: str
+    created_at: int
+    changed_at: int
+    parent_id: int | None = None
+    parent_depth: int | None = None
+    weight: Decimal = Decimal("1.000000")
+    level: int = 5
+    priority: int = 0
+    preemptor: bool = False
+    preemptee: bool = False
+    seats_max: int | None = None
+    target_seats: int | None = None
+    target_share: Decimal | None = None
+    fairshare: Packed | None = None
+    limits: Packed = EMPTY
+    quotas: Packed = EMPTY
+    queue: Packed | None = None
+    owner: str | None = None
+    contact: str | None = None
+    description: str | None = None
+    state: str = "active"
+    revision: int = 1
+
+    @property
+    def depth(self) -> int:
+        """One more than its parent's."""
+        return (self.parent_depth or 0) + 1
+
+
+@dataclass(slots=True, eq=False)
+class Pool(Row):
+    """A named set of nodes."""
+
+    id: int
+    name: str
+    match: Packed
+    policy_set: str
+    overrides: Packed
+    choice: str
+    term: int
+    patience: int
+    description: str | None
+    created_at: int
+    changed_at: int
+    revision: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class PoolTask(Row):
+    """What a task asks of a pool instead of naming its nodes."""
+
+    task_id: UUID
+    pool_id: int
+    request: Packed
+    next_slot: int | None
+    due_at: int | None
+    rounds_left: int | None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Term(Row):
+    """Slots of a pool task in a row for which the same nodes have its seats."""
+
+    pool_task: UUID
+    starts_at: int
+    ends_at: int
+    over_at: int
+    seats: int
+    tries: int = 0
+    try_at: int | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Seat(Row):
+    """Who has, or had, which seat of a pool task in a term."""
+
+    task_id: UUID
+    place: int
+    pool_task: UUID
+    term: int
+    node: str
+    taken_at: int
+    lost_at: int | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PolicyState(Row):
+    """What the policies of a pool remember."""
+
+    pool_id: int
+    state: Packed
+    revision: int
+    changed_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Charge(Row):
+    """What a campaign was charged for a run on one node, in thousandths of a seat."""
+
+    id: int
+    campaign_id: int
+    run_id: UUID
+    participant: int
+    node: str
+    starts_at: int
+    ends_at: int
+    weight: int
+    cause: str
+    made_at: int
+
+
+@dataclass(slots=True, eq=False)
+class ChargeHour(Row):
+    """The sum of what a campaign was charged on one node within one hour."""
+
+    hour: int
+    campaign_id: int
+    node: str
+    amount: int
+
+
+@dataclass(slots=True, eq=False)
 class Task(Row):
     """A task led or known here. ``nodes`` are the identities among its participants."""
 
@@ -153,6 +286,7 @@ class Task(Row):
     freeing: Packed | None = None
     paused_at: int | None = None
     ended_at: int | None = None
+    parent: UUID | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -160,6 +294,7 @@ class Planning(Row):
     """A task on the lead's agenda."""
 
     task_id: UUID
+    campaign_id: int
     next_run_at: int | None
     plan_at: int | None
     added_at: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ _PLACED = frozenset({"exchange_id", "lane", "starts_at", "ends_at", "displaced_b
 
 _TOLD_MAX = 240
 """Spans in one notification."""
+_CHARGED = frozenset({"booked", "set-aside", "running", "merging"})
 
 _Heap = list[tuple[int, int, Run]]
 
@@ -30,9 +31,19 @@ _Heap = list[tuple[int, int, Run]]
 class Runs(Table[UUID, Run]):
     """Every run this node leads or takes part in."""
 
-    def __init__(self, journal: Journal, tasks: Tasks, exchanges: Exchanges) -> None:
-        """``exchanges`` keeps count of the live runs of each."""
+    def __init__(
+        self,
+        journal: Journal,
+        tasks: Tasks,
+        exchanges: Exchanges,
+        give_back: Callable[[Run, int, int], None],
+    ) -> None:
+        """``exchanges`` keeps count of the live runs of each.
+
+        ``give_back(run, start, end)`` is told of each that no longer takes the time it had.
+        """
         super().__init__(journal)
+        self._give_back = give_back
         self._tasks = tasks
         self._exchanges = exchanges
         self._slots: dict[tuple[UUID, int, int], Run] = {}
@@ -137,6 +148,13 @@ class Runs(Table[UUID, Run]):
                 self._journal.tell(f"changed {row.starts_at} {row.ends_at}")
         if row.lane is not None and row.state in LIVE and state in _FREE:
             self._tell_freed(row)
+        ends = row.state in _CHARGED and state not in _CHARGED
+        starts_at, ends_at = row.starts_at, row.ends_at
+        self._change(row, state, changes)
+        if ends:
+            self._give_back(row, starts_at, ends_at)
+
+    def _change(self, row: Run, state: str, changes: dict[str, Any]) -> None:
         if not _PLACED.isdisjoint(changes):
             super().change(row, **changes)
             return

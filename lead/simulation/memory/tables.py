@@ -10,8 +10,10 @@ from uuid import UUID
 from lead.simulation.memory.exchangetable import Exchanges, Negotiations
 from lead.simulation.memory.indexes import Groups, Ordered
 from lead.simulation.memory.journal import Journal, Table
+from lead.simulation.memory.ledgertable import Campaigns, ChargeHours, Charges
 from lead.simulation.memory.rows import (
     AccessToken,
+    Charge,
     Decision,
     Idempotency,
     Letter,
@@ -23,10 +25,14 @@ from lead.simulation.memory.rows import (
     unpack,
 )
 from lead.simulation.memory.runtable import Runs
+from lead.simulation.memory.seattable import PolicyStates, Pools, PoolTasks, Seats, Terms
 from lead.simulation.memory.tasktable import Plannings, Tasks
 from node.model.classes import SchedulingClass
 from node.model.reservations import Applicant, access_of, admits
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
+
+_MEASURED = frozenset({"finished", "failed", "cancelled"})
+"""Its runs took time until they ended; others took none."""
 
 
 class Nodes(Table[str, Node]):
@@ -227,17 +233,26 @@ class Tables:
         self.nodes = Nodes(journal)
         self.access_tokens = AccessTokens(journal)
         self.idempotencies = Idempotencies(journal)
+        self.campaigns = Campaigns(journal)
+        self.charge_hours = ChargeHours(journal)
+        self.charges = Charges(journal, self.charge_hours)
         self.plannings = Plannings(journal)
         self.tasks = Tasks(journal, self.plannings)
         self.plannings.belong_to(self.tasks.rows)
         self.negotiations = Negotiations(journal, self.tasks)
         self.exchanges = Exchanges(journal, self.tasks)
-        self.runs = Runs(journal, self.tasks, self.exchanges)
+        self.runs = Runs(journal, self.tasks, self.exchanges, self._give_back)
         self.parts = Parts(journal, self.runs)
         self.decisions = Decisions(journal, self.tasks)
+        self.pools = Pools(journal)
+        self.pool_tasks = PoolTasks(journal, self.tasks)
+        self.terms = Terms(journal, self.pool_tasks)
+        self.seats = Seats(journal, self.tasks, self.terms)
+        self.policy_states = PolicyStates(journal)
         self.letters = Letters(journal)
         self.reservations = Reservations(journal)
         self.reserved = ReservedSpans(journal, self.reservations)
+        journal.commit()
 
     def delete_reservation(self, row: Reservation) -> None:
         """Away with a reservation and its spans."""
@@ -262,6 +277,23 @@ class Tables:
         of = self.reservations.rows
         lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
         return not all(admits(access, applicant) for access in lists)
+
+    def _give_back(self, run: Run, starts_at: int, ends_at: int) -> None:
+        """A run that is over, or was not to be: what is left of its time is not charged."""
+        for campaign, participant, node, weight in self.charges.standing(
+            run.id, starts_at, ends_at
+        ):
+            used_to = starts_at
+            if run.state in _MEASURED:
+                part = self.parts.rows.get((run.id, participant))
+                ended = run.changed_at if run.finished_at is None else run.finished_at
+                if part is not None and part.finished_at is not None:
+                    ended = part.finished_at
+                used_to = max(starts_at, ended)
+            if used_to < ends_at:
+                made = (campaign, run.id, participant, node, used_to, ends_at, -weight)
+                number = next(self.charges.ids)
+                self.charges.insert(Charge(number, *made, "unused", run.changed_at))
 
     def delete_run(self, run: Run) -> None:
         """Away with a run and its parts."""

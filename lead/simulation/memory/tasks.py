@@ -78,13 +78,15 @@ def upsert_task(
     return [(task,)]
 
 
-@TWINS.of()
+@TWINS.of("task_id")
 def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) -> Answer:
-    """Put a task on the lead's agenda."""
+    """Put a task on the lead's agenda, if its campaign is there."""
     row = tables.tasks.rows.get(task)
-    if row is not None:
-        tables.plannings.insert(Planning(task, next_run_at, plan_at, row.created_at))
-    return ()
+    campaign = None if row is None else tables.campaigns.of(row.campaign)
+    if row is None or campaign is None:
+        return ()
+    tables.plannings.insert(Planning(task, campaign.id, next_run_at, plan_at, row.created_at))
+    return [(task,)]
 
 
 @TWINS.of("made")
@@ -132,6 +134,7 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "freeing",
     "paused_at",
     "ended_at",
+    "parent",
 )
 def task(tables: Tables, task: UUID) -> Answer:
     """A task as kept."""
@@ -162,6 +165,7 @@ def task(tables: Tables, task: UUID) -> Answer:
             unpack(row.freeing),
             row.paused_at,
             row.ended_at,
+            row.parent,
         )
     ]
 
@@ -217,7 +221,7 @@ def finish_tasks(tables: Tables, now: int) -> Answer:
     done = [
         tables.tasks.rows[row.task_id]
         for row in tables.plannings.idle.values()
-        if row.task_id not in tables.runs.open
+        if row.task_id not in tables.runs.open and row.task_id not in tables.pool_tasks.rows
     ]
     for row in done:
         tables.tasks.change(row, state="finished", ended_at=now)

@@ -67,18 +67,29 @@ class Tasks(Table[UUID, Task]):
         super().__init__(journal)
         self._plannings = plannings
         self.active_with: Groups[str, Task] = Groups()
+        self.parts: Groups[UUID, Task] = Groups()
+        """By pool task, the ordinary ones that have its seats."""
 
     def key(self, row: Task) -> UUID:
         """Its id."""
         return row.id
 
+    def _check(self, row: Task) -> None:
+        if row.parent is not None and row.parent not in self.rows:
+            msg = f"there is no task {row.parent}"
+            raise BrokenReference(msg)
+
     def _enter(self, row: Task) -> None:
+        if row.parent is not None:
+            self.parts.add(row.parent, row)
         if row.state == "active":
             for node in row.nodes:
                 self.active_with.add(node, row)
         self._plannings.consider(row)
 
     def _leave(self, row: Task) -> None:
+        if row.parent is not None:
+            self.parts.remove(row.parent, row)
         if row.state == "active":
             for node in row.nodes:
                 self.active_with.remove(node, row)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from lead.simulation.memory import (
     bookings,
     changes,
+    episodes,
+    ledger,
     negotiations,
     nodes,
     outbox,
@@ -12,6 +14,7 @@ from lead.simulation.memory import (
     reservations,
     rulings,
     runs,
+    seats,
     tasks,
 )
 from lead.simulation.memory.statements import Statement
@@ -30,7 +33,10 @@ _MODULES = (
     reservations,
 )
 
-FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
+FILES = (
+    *dict.fromkeys(module.TWINS for module in _MODULES),
+    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS, episodes.TWINS),
+)
 """By file of queries; a long one has its twins in two modules."""
 
 

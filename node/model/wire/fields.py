@@ -34,6 +34,10 @@ FROM_OUTSIDE = {"from_outside": True}
 """Validation context of what users and other programs send: there, times are strings only."""
 
 
+KIND = "\0"
+"""Begins the names of kinds in a union: no part of a document, and of no pointer into it."""
+
+
 def _is_inside(info: ValidationInfo) -> bool:
     return not (info.context or {}).get("from_outside")
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
+from node.model.predicates import NAME, WORDS
 from node.model.wire.fields import Document, Duration, Instant, Name
 
 _URL = re.compile(r"https?://[^\s/?#@]{1,280}", re.ASCII)
@@ -27,6 +35,47 @@ Identity = Annotated[str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{43}
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
 
 
+LANES = 8
+ATTRIBUTES_MAX = 100
+_LARGEST = 2**53
+DERIVED = frozenset({"name", "lanes"})
+"""Attributes that a node has by being itself, beside those called ``tool:…``."""
+
+
+def _attribute_name(value: str) -> str:
+    if NAME.fullmatch(value) is None or value in WORDS:
+        msg = "no name of an attribute: small letters, digits, '_', '.', ':' and '-'"
+        raise ValueError(msg)
+    return value
+
+
+AttributeName = Annotated[str, AfterValidator(_attribute_name)]
+_LONGEST = 200
+
+
+def _attribute_value(value: object) -> object:
+    if isinstance(value, str) and len(value) <= _LONGEST:
+        return value
+    if isinstance(value, int | float) and abs(value) <= _LARGEST:  # true and false are numbers
+        return value
+    msg = f"must be true, false, a number, or a text of at most {_LONGEST} characters"
+    raise ValueError(msg)
+
+
+AttributeValue = Annotated[
+    str | int | float | bool,
+    PlainValidator(_attribute_value),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+Attributes = Annotated[
+    dict[AttributeName, AttributeValue],
+    Field(max_length=ATTRIBUTES_MAX, examples=[{"country": "DE"}]),
+]
+"""Text, numbers, true or false by name."""
+
+Lanes = Annotated[int, Field(ge=1, le=1000)]
+
+
 class NodeCard(Document):
     """What a node says of itself; the key is what others pin."""
 
@@ -35,6 +84,12 @@ class NodeCard(Document):
     url: Url | None = Field(description="Null where no other node reaches it: it fetches its work.")
     address: Annotated[str, StringConstraints(min_length=1, max_length=253)]
     version: str = ""
+    attributes: Attributes = Field(
+        default_factory=dict, description="What pools may ask for; see /v1/pools."
+    )
+    lanes: Lanes = Field(
+        LANES, description="So many normal runs side by side are charged like an exclusive one."
+    )
 
 
 class Node(NodeCard):
@@ -70,6 +125,12 @@ class NodeAddition(Document):
             msg = "needs the url of a node, or the identity of one that fetches its work itself"
             raise ValueError(msg)
         return self
+
+
+class NodePatch(Document):
+    """Changes of this node's own attributes, as a JSON merge patch: null takes one back."""
+
+    attributes: dict[AttributeName, AttributeValue | None] = Field(max_length=ATTRIBUTES_MAX)
 
 
 class ClockState(Document):

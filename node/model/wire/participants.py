@@ -16,7 +16,8 @@ from node.model.classes import SchedulingClass
 from node.model.reservations import in_words
 from node.model.wire.fields import Document
 from node.model.wire.problems import Problem
-from node.model.wire.tasks import PARTICIPANTS_MAX, PRIORITY_MAX, Participant, Schedule
+from node.model.wire.seats import PARTICIPANTS_MAX
+from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
 
 BATCH_MAX = 512
 """Most runs in one exchange."""

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from node.model.errors import FieldFault, InvalidDocument, ParleyError, PeerError, RequestError
-from node.model.wire.fields import Document
+from node.model.wire.fields import KIND, Document
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "https://parley.invalid/problems/"
@@ -76,8 +76,9 @@ def faults_of(error: ValidationError, prefix: str = "") -> list[FieldFault]:
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
-    return "".join(f"/{part}" for part in parts)
+    written = (str(part) for part in location)
+    parts = (part for part in written if not part.startswith(KIND))
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 _SENTENCES = {

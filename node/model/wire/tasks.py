@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.wire.fields import Count, Document, Duration, Host, Instant, Moment, Name
+from node.model.wire.fields import KIND, Count, Document, Duration, Host, Instant, Moment, Name
+from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
-PARTICIPANTS_MAX = 32
 
 
 class TestChoice(Document):
@@ -85,6 +85,19 @@ class Schedule(ScheduleDocument):
     until: Instant | None = Field(None, description="No run has its nominal start then or later.")
 
 
+def _kind(value: object) -> str:
+    return _SEATS if isinstance(value, dict | SeatRequest) else _NAMES
+
+
+_SEATS, _NAMES = f"{KIND}seats", f"{KIND}names"
+Participants = Annotated[
+    Annotated[tuple[Host, ...], Field(max_length=PARTICIPANTS_MAX), Tag(_NAMES)]
+    | Annotated[SeatRequest, Tag(_SEATS)],
+    Discriminator(_kind),
+]
+"""Nodes by name, or so many of a pool."""
+
+
 class TaskDocument(Document):
     """A task as posted."""
 
@@ -94,15 +107,24 @@ class TaskDocument(Document):
     )
     schedule: ScheduleDocument = ScheduleDocument()
     priority: int = Field(0, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
-    participants: tuple[Host, ...] = Field(
+    participants: Participants = Field(
         (),
-        max_length=PARTICIPANTS_MAX,
         description="Names or addresses of nodes, in the order the test wants them "
-        "(source, dest), instead of naming them in the spec.",
+        "(source, dest), instead of naming them in the spec. Or nodes of a pool: so many.",
     )
     campaign: Name | None = Field(None, description="A label to group tasks by.")
     reference: Any = Field(None, description="Anything of yours; kept and shown, never read.")
     archives: tuple[ArchiveChoice, ...] = Field((), max_length=16)
+
+    @property
+    def seats(self) -> SeatRequest | None:
+        """What is asked of a pool; None where nodes are named."""
+        return self.participants if isinstance(self.participants, SeatRequest) else None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The participants that are named beside the spec."""
+        return () if isinstance(self.participants, SeatRequest) else self.participants
 
     @field_validator("archives")
     @classmethod
@@ -136,8 +158,10 @@ class TaskPatch(Document):
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     campaign: Name | None = None
     reference: Any = None
-    participants: tuple[Host, ...] | None = Field(
-        None, max_length=PARTICIPANTS_MAX, description="Refused if others would take part."
+    participants: tuple[Host, ...] | dict[str, Any] | None = Field(
+        None,
+        description="Refused if others would take part. Of a pool task: fields of what it asks "
+        "of its pool.",
     )
 
     def changes(self) -> dict[str, Any]:
@@ -185,4 +209,15 @@ class Task(Document):
         None,
         description="When it is planned next (at its lead); null when nothing is left to plan.",
     )
-    runs: dict[str, int] = Field(description="How many runs it has, by state.")
+    runs: dict[str, int] = Field(
+        description="How many runs it has, by state; of a pool task those of its seats."
+    )
+    pool: SeatRequest | None = Field(
+        None, description="What it asks of a pool; null where its participants are named."
+    )
+    seats: SeatCount | None = Field(
+        None, description="How the seats of a pool task stand, once nodes were chosen."
+    )
+    parent: UUID | None = Field(
+        None, description="The pool task in which this ordinary task has seats, if it has."
+    )

@@ -1,19 +1,30 @@
 -- keep_self --
 -- This node's own card; a changed name, URL or address replaces the old one. Another key is another node.
-INSERT INTO node (identity, name, url, address, is_self, added_at)
-VALUES ($1, $2, $3, $4, true, $5)
-ON CONFLICT (identity) DO UPDATE SET name = excluded.name, url = excluded.url, address = excluded.address;
+INSERT INTO node (identity, name, url, address, is_self, added_at, attributes, lanes)
+VALUES ($1, $2, $3, $4, true, $5, $6, $7)
+ON CONFLICT (identity) DO UPDATE
+SET name = excluded.name, url = excluded.url, address = excluded.address, attributes = excluded.attributes,
+    lanes = excluded.lanes;
+
+-- set_attributes --
+SELECT set_attributes FROM node WHERE is_self FOR UPDATE;
+
+-- keep_set_attributes --
+UPDATE node SET set_attributes = $1 WHERE is_self;
+
+-- learn --
+UPDATE node SET attributes = $2, lanes = $3 WHERE identity = $1 AND NOT is_self;
 
 -- own_identity --
 SELECT identity FROM node WHERE is_self;
 
 -- keep --
 -- Pins a node by its key; a known key with a new name or URL is brought up to date.
-INSERT INTO node (identity, name, url, address, added_at, seen_at)
-VALUES ($1, $2, $3, $4, $5, $5)
+INSERT INTO node (identity, name, url, address, added_at, seen_at, attributes, lanes)
+VALUES ($1, $2, $3, $4, $5, $5, $6, $7)
 ON CONFLICT (identity) DO UPDATE
 SET name = excluded.name, url = excluded.url, address = excluded.address, seen_at = excluded.seen_at,
-    unreachable_since = NULL, last_error = NULL
+    attributes = excluded.attributes, lanes = excluded.lanes, unreachable_since = NULL, last_error = NULL
 WHERE NOT node.is_self
 RETURNING identity;
 
@@ -26,7 +37,7 @@ WHERE NOT node.is_self;
 -- nodes --
 SELECT
     identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error, busy_until,
-    shortfall
+    shortfall, attributes, lanes
 FROM node ORDER BY is_self DESC, name;
 
 -- remove --

@@ -147,7 +147,7 @@ SELECT
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
 FROM run_known
 WHERE
-    ($1::uuid IS NULL OR run_known.task_id = $1)
+    ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
     AND ($2::text [] IS NULL OR run_known.state = ANY($2))
     AND ($3::text IS NULL OR run_known.test = $3)
     AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
@@ -166,7 +166,7 @@ SELECT
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
 FROM run_known
 WHERE
-    ($1::uuid IS NULL OR run_known.task_id = $1)
+    ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
     AND ($2::text [] IS NULL OR run_known.state = ANY($2))
     AND ($3::text IS NULL OR run_known.test = $3)
     AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')

@@ -22,8 +22,13 @@ WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
-INSERT INTO planning (task_id, next_run_at, plan_at, added_at)
-SELECT id, $2::timestamptz, $3::timestamptz, created_at FROM task WHERE id = $1;
+-- Of a campaign that is not there (any more) nothing is planned.
+INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at)
+SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at
+FROM task
+INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
+WHERE task.id = $1
+RETURNING task_id;
 
 -- keep_idempotency --
 INSERT INTO idempotency (key, request_digest, made, created_at) VALUES ($1, $2, $3, $4)
@@ -42,42 +47,61 @@ SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
-    task.freeing, task.paused_at, task.ended_at
+    task.freeing, task.paused_at, task.ended_at, task.parent
 FROM task
 WHERE id = $1;
 
 -- tasks --
--- For people: newest first, each with the counts of its runs and the start of the next one.
+-- For people: newest first, each with the counts of its runs and the start of the next one. Those of a pool task are
+-- those of the ordinary tasks that have its seats; these are only listed if they are asked for ($8, $9, an id).
 SELECT
-    task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
-    task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
-    task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision, task.paused_at,
-    task.ended_at,
+    task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
+    task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
+    task.participant, task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
+    task.paused_at, task.ended_at, task.parent,
+    pool_task.request AS pool,
+    (SELECT
+        jsonb_build_object(
+            'wanted', term.seats,
+            'taken', (SELECT count(*) FROM seat
+                WHERE seat.pool_task = term.pool_task AND seat.term = term.starts_at AND seat.lost_at IS NULL),
+            'reason', term.reason
+        )
+        FROM term WHERE term.pool_task = task.id AND term.over_at > $1 ORDER BY term.starts_at LIMIT 1) AS seats,
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
     -- What is being planned right now is due.
-    (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
-        FROM planning WHERE planning.task_id = task.id) AS plan_at,
+    coalesce(
+        (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
+            FROM planning WHERE planning.task_id = task.id),
+        least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
+    ) AS plan_at,
     (SELECT min(run_known.starts_at) FROM run_known
-        WHERE run_known.task_id = task.id AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
+        WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
     coalesce((
         SELECT jsonb_object_agg(counted.state, counted.runs)
         FROM (
             SELECT run_known.state, count(*) AS runs FROM run_known
-            WHERE run_known.task_id = task.id GROUP BY run_known.state
+            WHERE run_known.task_id = ANY(part.ids) GROUP BY run_known.state
         ) AS counted
     ), '{}') AS runs
 FROM task
 LEFT JOIN node ON task.lead = node.identity
+LEFT JOIN pool_task ON task.id = pool_task.task_id
+CROSS JOIN LATERAL (
+    SELECT array_append(ARRAY(SELECT seated.id FROM task AS seated WHERE seated.parent = task.id), task.id) AS ids
+) AS part
 WHERE
     ($2::uuid IS NULL OR task.id = $2)
     AND ($3::text [] IS NULL OR task.state::text = ANY($3))
     AND ($4::text IS NULL OR task.test = $4)
     AND ($5::text IS NULL OR task.id::text LIKE $5 || '%')
     AND ($6::timestamptz IS NULL OR (task.created_at, task.id) < ($6, $7::uuid))
+    AND ($8::boolean OR task.parent IS NULL OR task.parent = $9 OR $2 IS NOT NULL OR $5 IS NOT NULL)
+    AND ($9::uuid IS NULL OR task.parent = $9)
 ORDER BY task.created_at DESC, task.id DESC
-LIMIT $8;
+LIMIT $10;
 
 -- end_task --
 UPDATE task
@@ -126,4 +150,5 @@ WHERE
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
+    AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.participant;

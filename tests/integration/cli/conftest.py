@@ -201,6 +201,21 @@ async def _create(request: web.Request) -> web.Response:
     return web.json_response(node.created, status=201)
 
 
+async def _campaign(request: web.Request) -> web.Response:
+    nothing = dict.fromkeys(("promised", "delivered", "booked"))
+    sums = dict.fromkeys(("delivered_seat_seconds", "booked_seat_seconds"), 0)
+    made = {
+        **await request.json(),
+        "revision": 1,
+        "created_at": START,
+        "changed_at": START,
+        "tasks": {},
+        "waiting": {"runs": 0, "tasks": 0, "reason": None},
+        "used": {**nothing, **sums},
+    }
+    return web.json_response(made, status=201)
+
+
 async def _plan(request: web.Request) -> web.Response:
     node = request.app[STAND_IN]
     node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
@@ -251,6 +266,7 @@ async def node() -> AsyncIterator[StandIn]:
     app.router.add_get("/v1/tasks", _list_tasks)
     app.router.add_post("/v1/tasks", _create)
     app.router.add_post("/v1/plans", _plan)
+    app.router.add_post("/v1/campaigns", _campaign)
     app.router.add_get("/v1/runs", _list_runs)
     app.router.add_get("/v1/tasks/{id}", _task)
     app.router.add_get("/v1/runs/{id}", _run)

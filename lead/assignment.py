@@ -1,0 +1,170 @@
+"""Makes what came of an episode final: seats and their tasks, reasons, and what policies remember.
+
+All of it is one transaction, which is given up if another episode of the pool came first. A task
+that was changed meanwhile is left out: it is due again at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from lead.model import Decision, GivenSeat, OpenTerm, Remembered
+from lead.planning.overview import Case
+from lead.planning.seating import Account
+from lead.planning.silence import drawn_pause
+from lead.policy.verdict import No
+from lead.store import episodes, planning
+from node.clock import Clock
+from node.model import times
+from node.model.wire.tasks import Schedule
+from node.store import tasks
+from node.store.database import Connection, Database
+from node.store.tasks import StoredTask
+
+PAUSE_FIRST = times.SECOND
+PAUSE_MAX = 5 * times.MINUTE
+
+
+class StaleEpisode(Exception):
+    """Another episode of the pool came first."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An ordinary task that is to be made for some seats; by number who has them (identities)."""
+
+    task: StoredTask
+    seats: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one case: the nodes by seat, their tasks, and what speaks against others."""
+
+    case: Case
+    taken: Mapping[int, str] = field(default_factory=dict)
+    parts: Sequence[Part] = ()
+    heard: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Sequence[No] = ()
+    displacing: bool = True
+
+
+@dataclass
+class Ruling:
+    """What came of an episode."""
+
+    pool: str
+    policies: str
+    remembered: Remembered
+    results: list[Result] = field(default_factory=list)
+
+
+class Assignment:
+    """Writes rulings."""
+
+    def __init__(self, database: Database, clock: Clock, horizon: int, rng: random.Random) -> None:
+        """``rng`` draws the pauses."""
+        self._database = database
+        self._clock = clock
+        self._horizon = horizon
+        self._rng = rng
+
+    async def settle(self, ruling: Ruling) -> None:
+        """Make it final.
+
+        :raises StaleEpisode: another episode of the pool came first, and nothing was written.
+        """
+        await self._database.settle(lambda connection: self._settle(connection, ruling))
+
+    async def _settle(self, connection: Connection, ruling: Ruling) -> None:
+        now = self._clock.now()
+        kept = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
+        if kept is None:
+            raise StaleEpisode
+        made: list[UUID] = []
+        decided: list[UUID] = []
+        for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
+            whole = result.case.whole
+            if await episodes.revision_of(connection, whole.id) != whole.revision:
+                continue
+            made += await self._give(connection, result, now)
+            account = account_of(ruling, result)
+            await self._go_on(connection, result, account, now)
+            # One at a time: a task may have several terms here.
+            await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
+            decided.append(whole.id)
+        await episodes.notify(connection, made, "active")
+        await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
+
+    async def _give(self, connection: Connection, result: Result, now: int) -> list[UUID]:
+        """Make the ordinary tasks of the seats, and give these; the tasks."""
+        given: list[GivenSeat] = []
+        for part in result.parts:
+            await tasks.keep(connection, part.task)
+            first = Schedule.model_validate(part.task.schedule).start or now
+            plan_at = max(now, first - self._horizon + part.task.duration)
+            await tasks.open_planning(connection, part.task.id, first, plan_at)
+            given += [GivenSeat(number, node, part.task.id) for number, node in part.seats.items()]
+        if given:
+            taken = await episodes.take(connection, result.case.open.key, given, now)
+            if len(taken) < len(given):
+                raise StaleEpisode
+        return [part.task.id for part in result.parts]
+
+    async def _go_on(
+        self, connection: Connection, result: Result, account: Account, now: int
+    ) -> None:
+        """When the seats that are still empty are tried again, and why they are empty."""
+        opened, full = result.case.open, account.outcome == "seated"
+        tries = 0 if account.taken else opened.tries + 1
+        pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, tries, self._rng)
+        no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
+        again = max(now + pause, min(no_sooner, opened.over_at))
+        why = None if full else account.why_not()
+        await episodes.tried(connection, opened.key, tries, None if full else again, why)
+
+    async def give_up(self, terms: Mapping[OpenTerm, int]) -> None:
+        """Nothing is to be given of these terms any more; so many of their seats stayed empty."""
+        if not terms:
+            return
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for opened, empty in terms.items():
+                if not empty:
+                    await episodes.tried(connection, opened.key, 0, None, None)
+                    continue
+                why = opened.reason or "its time was over before nodes could be chosen"
+                await episodes.tried(connection, opened.key, opened.tries, None, why)
+                sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
+                slot, last = opened.term.starts_at, opened.term.ends_at - 1
+                decision = Decision("given up", sentence, opened.seats, 0, slot, last)
+                await planning.keep_decisions(connection, [(opened.task, decision)], now)
+
+
+def account_of(ruling: Ruling, result: Result) -> Account:
+    """What came of one case, for people and for its trace."""
+    case = result.case
+    return Account(
+        pool=ruling.pool,
+        policies=ruling.policies,
+        slots=case.slots,
+        wanted=len(case.empty),
+        taken=result.taken,
+        refused={**result.heard, **case.unable},
+        verdicts=[no.as_data() for no in result.verdicts],
+    )
+
+
+def _decision(account: Account) -> Decision:
+    return Decision(
+        outcome=account.outcome,
+        sentence=account.sentence(),
+        asked=account.wanted,
+        placed=len(account.taken),
+        first_slot=account.slots[0],
+        last_slot=account.slots[-1],
+        trace=account.trace(),
+    )

@@ -1,0 +1,244 @@
+"""What an episode of a pool is to decide: the terms with empty seats, and the view of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from lead.membership import Membership
+from lead.model import Booked, Key, OpenTerm, PoolTask, Remembered
+from lead.planning.agenda import Limits
+from lead.planning.overview import (
+    Case,
+    campaign_of,
+    candidate_of,
+    charges_of,
+    node_of,
+    recalled,
+)
+from lead.planning.remembering import state_of
+from lead.policy.view import BUCKET, Pool, PostedRun, State, View
+from lead.store import episodes
+from node.clock import Clock
+from node.model import predicates, times
+from node.model.classes import SchedulingClass
+from node.model.errors import ParleyError
+from node.model.scheduling import recurrence_of
+from node.model.seating import open_slots
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule
+from node.store import campaigns
+from node.store.database import Connection, Database
+from node.store.pools import StoredPool
+
+TRIED_MAX = 50
+"""Most terms for which nodes are asked in one episode: what came of them is written by then."""
+LOOKS_BACK = 8 * times.DAY
+"""So much of the ledger is seen; no policy weighs more of it by default."""
+_RUNS_MAX = 20_000
+_FAILURES_COUNT = times.DAY
+
+
+@dataclass(frozen=True)
+class Found:
+    """The cases of an episode by name, its view, and terms whose time is over with empty seats."""
+
+    pool: StoredPool
+    remembered: Remembered
+    view: View
+    cases: Mapping[str, Case] = field(default_factory=dict)
+    over: Mapping[OpenTerm, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is stored of some terms."""
+
+    terms: Sequence[OpenTerm]
+    taken: Mapping[Key, Mapping[int, str]]
+    measured_to: Mapping[Key, Mapping[int, int]]
+    before: Mapping[UUID, Mapping[int, str]]
+    used_at: Mapping[UUID, Mapping[str, int]]
+
+
+class Caseload:
+    """Reads what an episode needs."""
+
+    def __init__(self, database: Database, clock: Clock, limits: Limits) -> None:
+        """``limits`` are those of the planning of every task."""
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+
+    async def of(
+        self, membership: Membership, pool: StoredPool, tasks: Sequence[PoolTask]
+    ) -> Found:
+        """What is due for these tasks of a pool."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            rows = await _rows(connection, [whole.id for whole in tasks], now)
+            cases, over = self._cases(membership, pool, tasks, rows, now)
+            remembered = await episodes.policy_state(connection, pool.name)
+            view = await self._view(connection, membership, pool, remembered, cases)
+        named = {case.name: case for case in cases}
+        return Found(pool, remembered, view, named, over)
+
+    def _cases(
+        self,
+        membership: Membership,
+        pool: StoredPool,
+        tasks: Sequence[PoolTask],
+        rows: _Rows,
+        now: int,
+    ) -> tuple[list[Case], dict[OpenTerm, int]]:
+        wholes = {whole.id: whole for whole in tasks}
+        judged = {whole.id: _judged(membership, whole) for whole in tasks}
+        cases: list[Case] = []
+        over: dict[OpenTerm, int] = {}
+        for opened in rows.terms:
+            whole = wholes[opened.task]
+            case = self._case(membership, pool, whole, opened, rows, now)
+            able, unable = judged[whole.id]
+            if case.slots and case.empty:
+                sitting = set(case.sitting.values())
+                said = dict.fromkeys(sorted(sitting), "has another seat")
+                free = tuple(name for name in able if name not in sitting)
+                cases.append(replace(case, able=free, unable={**unable, **said}))
+            else:
+                over[opened] = len(case.empty)
+        return cases, over
+
+    def _case(
+        self,
+        membership: Membership,
+        pool: StoredPool,
+        whole: PoolTask,
+        opened: OpenTerm,
+        rows: _Rows,
+        now: int,
+    ) -> Case:
+        request = SeatRequest.model_validate(whole.request)
+        recurrence = recurrence_of(Schedule.model_validate(whole.schedule), whole.created_at)
+        soonest = now + self._limits.margin
+        slots = open_slots(recurrence, whole.duration, opened.term, soonest)
+        measured_to = rows.measured_to[opened.key]
+        last = slots[-1] if slots else 0
+        taken = rows.taken[opened.key]
+        empty = [
+            number
+            for number in range(1, opened.seats + 1)
+            if number not in taken and measured_to.get(number, 0) < last
+        ]
+
+        def named(held: Mapping[int, str]) -> dict[int, str]:
+            known = membership.by_identity
+            return {n: known[node].name for n, node in held.items() if node in known}
+
+        used = rows.used_at[whole.id].items()
+        return Case(
+            whole=whole,
+            request=request,
+            open=opened,
+            recurrence=recurrence,
+            slots=slots,
+            empty=empty if slots else [n for n in range(1, opened.seats + 1) if n not in taken],
+            able=(),
+            sitting=named(taken),
+            before=named(rows.before[whole.id]),
+            measured_to=measured_to,
+            used_at={
+                membership.by_identity[node].name: at
+                for node, at in used
+                if node in membership.by_identity
+            },
+            sticky=(request.choice or pool.choice) == "sticky",
+        )
+
+    async def _view(
+        self,
+        connection: Connection,
+        membership: Membership,
+        pool: StoredPool,
+        remembered: Remembered,
+        cases: Sequence[Case],
+    ) -> View:
+        now = self._clock.now()
+        listed = await campaigns.listed(connection)
+        members = membership.members(predicates.parse(pool.match))
+        identities = [node.identity for node in members]
+        first = min((case.slots[0] for case in cases), default=now)
+        last = max((case.slots[0] for case in cases), default=now) + BUCKET
+        used = await episodes.used_by_hour(
+            connection, now - LOOKS_BACK, now + self._limits.horizon + BUCKET, identities
+        )
+        runs = await episodes.booked(connection, min(now, first), last, identities, _RUNS_MAX)
+        failed = await episodes.failed(connection, now - _FAILURES_COUNT, identities)
+        names = {node.identity: node.name for node in membership.nodes}
+        state = recalled(state_of(remembered.state), cases)
+        used_at = {name: at for case in cases for name, at in case.used_at.items()}
+        return View(
+            now=now,
+            horizon=self._limits.horizon,
+            pool=Pool(pool.name, [node.name for node in members]),
+            nodes={
+                node.name: node_of(
+                    node.name,
+                    node.facts,
+                    node.lanes,
+                    used_at.get(node.name, 0),
+                    up=node.unreachable_since is None,
+                )
+                for node in members
+            },
+            campaigns={
+                each.settings.name: campaign_of(vars(each.settings), each.created_at)
+                for each in listed
+            },
+            candidates=[candidate_of(case) for case in cases],
+            runs=[_posted(run, names) for run in runs],
+            ledger=charges_of(used),
+            state=_with_failures(state, failed, names),
+            workers=TRIED_MAX,
+        )
+
+
+async def _rows(connection: Connection, tasks: Sequence[UUID], now: int) -> _Rows:
+    terms = await episodes.terms_due(connection, tasks, now)
+    keys = [opened.key for opened in terms]
+    return _Rows(
+        terms,
+        await episodes.taken(connection, keys),
+        await episodes.measured_to(connection, keys),
+        await episodes.last_holders(connection, tasks),
+        await episodes.used_at(connection, tasks),
+    )
+
+
+def _judged(membership: Membership, whole: PoolTask) -> tuple[list[str], dict[str, str]]:
+    """Who could have a seat; nobody where the task itself cannot be read any more."""
+    try:
+        return membership.judged(whole)
+    except ParleyError as error:
+        return [], {whole.test: error.detail}
+
+
+def _posted(run: Booked, names: Mapping[str, str]) -> PostedRun:
+    return PostedRun(
+        run=str(run.id),
+        task=str(run.task_id),
+        campaign=run.campaign,
+        nodes=tuple(names[node] for node in run.nodes if node in names),
+        start=run.starts_at,
+        end=run.ends_at,
+        scheduling_class=SchedulingClass(run.scheduling_class),
+        priority=run.priority,
+        running=run.running,
+    )
+
+
+def _with_failures(
+    state: State, failed: Mapping[tuple[str, str], int], names: Mapping[str, str]
+) -> State:
+    failures = {(names[node], campaign): n for (node, campaign), n in failed.items()}
+    return replace(state, failures=failures)

@@ -1,0 +1,243 @@
+"""The loop over pools: gives the seats of pool tasks to nodes, by the policies of each pool.
+
+For each pool with something due there is an episode: the policies say whose turn it is and which
+nodes to ask, ``scouting.py`` asks them, and what came of all that is written in one transaction
+(``assignment.py``): ordinary tasks for the seats that were given, the reasons of those that were
+not, and what the policies remember. From there on each seat is a task like any other.
+
+A notification wakes the loop, and the clock does when the next term is due; a look every few
+seconds is the safety net. An episode that finds its pool changed meanwhile is given up and begun
+anew, so several processes of one lead do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+import structlog
+
+from lead.assignment import Assignment, StaleEpisode
+from lead.caseload import Caseload
+from lead.membership import KnownNodes, Membership, WantedOf
+from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask
+from lead.participants import Proposing
+from lead.planning.agenda import Limits
+from lead.round import Round, SeatTask
+from lead.store import episodes, planning
+from node.clock import Clock
+from node.model import times
+from node.model.errors import ParleyError
+from node.model.scheduling import recurrence_of
+from node.model.seating import due_at, next_term, slots_in, term_length
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule
+from node.store import pools
+from node.store.database import Database, Notice
+
+POLL_S = 5.0
+CASES_MAX = 2000
+"""Most pool tasks looked at in one go."""
+_TERMS_MAX = 1000
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class SeatPowers:
+    """What the loop may have its node do.
+
+    ``take_back(task, reason)`` ends the ordinary task of a seat.
+    """
+
+    known: KnownNodes
+    wanted_of: WantedOf
+    participant_of: Callable[[str], Proposing]
+    seat_task: SeatTask
+    take_back: Callable[[UUID, str], Awaitable[None]]
+
+
+class Episodes:
+    """Gives seats."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        limits: Limits,
+        clock_limit: int,
+        powers: SeatPowers,
+        rng: random.Random,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """``limits`` are those of the planning of every task."""
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._powers = powers
+        self._rng = rng
+        self._poll_s = poll_s
+        self._assignment = Assignment(database, clock, limits.horizon, rng)
+        self._caseload = Caseload(database, clock, limits)
+        self._round = Round(clock, clock_limit, powers.participant_of, powers.seat_task, rng)
+        self._woken = asyncio.Event()
+        self._look_at: int | None = 0
+
+    def heard(self, notice: Notice) -> None:
+        """Pool tasks, pools, campaigns or nodes are others now; or notifications may be lost."""
+        if notice.kind in {"pool", "campaign", "node", "wake"}:
+            self._look_at = 0
+            self._woken.set()
+        if notice.kind == "seats":
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Give seats until cancelled."""
+        while True:
+            try:
+                pause = await self.run_once()
+            except ParleyError as error:
+                log.warning("cannot give seats", error=error.detail)
+                pause = self._poll_s
+            except Exception:
+                log.exception("cannot give seats")
+                pause = self._poll_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
+            self._woken.clear()
+
+    async def run_once(self) -> float:
+        """Give what is to be given now; seconds until there may be more."""
+        if self._look_at is not None and self._look_at <= self._clock.now():
+            await self._look()
+        await self._lose()
+        while await self._open_terms() or await self._hold():
+            pass
+        async with self._database.connection() as connection:
+            due = await episodes.next_due(connection)
+        instants = [at for at in (due, self._look_at) if at is not None]
+        if not instants:
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+
+    async def _membership(self) -> Membership:
+        async with self._database.connection() as connection:
+            listed = await pools.listed(connection)
+        nodes = await self._powers.known()
+        return Membership({pool.name: pool for pool in listed}, nodes, self._powers.wanted_of)
+
+    async def _look(self) -> None:
+        """Who must give up a seat, and which pools lack what; what is empty is tried again."""
+        self._look_at = None
+        async with self._database.connection() as connection:
+            asking = {each.task: each for each in await episodes.asking(connection)}
+            sitting = await episodes.sitting(connection, self._clock.now()) if asking else []
+        if not asking:
+            return
+        membership = await self._membership()
+        now = self._clock.now()
+        for seat in sitting:
+            if seat.task in asking:
+                reason = membership.why_gone(asking[seat.task], seat.node, now)
+                if reason is not None:
+                    await self._powers.take_back(seat.seat_task, reason)
+        await self._say_what_is_lacking(membership, list(asking.values()))
+        self._look_at = membership.gone_at(now)
+
+    async def _say_what_is_lacking(self, membership: Membership, asking: Sequence[Asking]) -> None:
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for each in asking:
+                lack = membership.lack(each)
+                if not await episodes.lacks(connection, each.task, lack):
+                    continue
+                outcome, sentence = ("lacks nodes", lack) if lack else ("goes on", _ENOUGH)
+                decision = Decision(outcome, sentence, 0, 0, None, None)
+                await planning.keep_decisions(connection, [(each.task, decision)], now)
+                await episodes.notify(connection, [each.task], "planned")
+            await episodes.try_all(connection, now)
+
+    async def _lose(self) -> None:
+        """Seats whose tasks have ended are empty, and it is said why."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            lost = await episodes.lost_with_their_tasks(connection, now)
+            for task, of_task in groupby(lost, key=lambda seat: seat.task):
+                listed = list(of_task)
+                said = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
+                slots = [it.term for it in listed]
+                decision = Decision("seat lost", said, len(listed), 0, min(slots), max(slots))
+                await planning.keep_decisions(connection, [(task, decision)], now)
+
+    async def _open_terms(self) -> bool:
+        """Begin the terms that are due; whether there may be more of them."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            due = await episodes.terms_to_open(connection, now, CASES_MAX)
+            by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
+        for whole in due:
+            pool = by_name[whole.pool]
+            request = SeatRequest.model_validate(whole.request)
+            length = term_length(request.choice or pool.choice, pool.term)
+            terms, on = _due_terms(whole, request, length, self._limits.horizon, now)
+            async with self._database.transaction() as connection:
+                if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
+                    await episodes.open_terms(connection, terms, now)
+        return len(due) == CASES_MAX
+
+    async def _hold(self) -> bool:
+        """Hold an episode for each pool with something due; whether there is more to be done."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            due = await episodes.due(connection, now, CASES_MAX)
+        if not due:
+            return False
+        membership = await self._membership()
+        more = len(due) == CASES_MAX
+        for name in dict.fromkeys(whole.pool for whole in due):
+            tasks = [whole for whole in due if whole.pool == name]
+            more |= await self._episode(membership, membership.pools[name].name, tasks)
+        return more
+
+    async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
+        """One episode of a pool; whether another one is to follow at once."""
+        found = await self._caseload.of(membership, membership.pools[pool], tasks)
+        await self._assignment.give_up(found.over)
+        if not found.cases:
+            return False
+        ruling, unreached = await self._round.hold(found, membership)
+        try:
+            await self._assignment.settle(ruling)
+        except StaleEpisode:
+            log.info("an episode came to nothing: another one was faster", pool=pool)
+            return True
+        return unreached
+
+
+_ENOUGH = "its pool has as many nodes for it again as are wanted at least"
+
+
+def _due_terms(
+    whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int
+) -> tuple[list[OpenTerm], GoingOn]:
+    """The terms of a task that are due, and where it goes on behind them."""
+    recurrence = recurrence_of(Schedule.model_validate(whole.schedule), whole.created_at)
+    after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
+    found: list[OpenTerm] = []
+    while (term := next_term(recurrence, length, after, rounds)) is not None:
+        due = due_at(term, horizon)
+        if due > now or len(found) == _TERMS_MAX:
+            return found, GoingOn(term.starts_at, max(due, now), rounds)
+        over_at = term.ends_at + recurrence.slip
+        found.append(OpenTerm(whole.id, term, over_at, request.k))
+        after = term.ends_at - 1
+        if rounds is not None:
+            rounds -= len(slots_in(recurrence, term))
+    return found, GoingOn(None, None, rounds)

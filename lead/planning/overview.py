@@ -1,0 +1,199 @@
+"""The view of a pool that policies decide on, made of what the lead has stored. Pure.
+
+A term of a pool task is one candidate: its empty seats. What it takes of an hour is the time of all
+its slots in the first hour of those that are still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from lead.model import OpenTerm, PoolTask
+from lead.policy.view import (
+    BUCKET,
+    Campaign,
+    Candidate,
+    Charge,
+    Exact,
+    Fairshare,
+    FairshareKind,
+    Limit,
+    Node,
+    Queue,
+    State,
+)
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.predicates import Attributes
+from node.model.recurrence import Recurrence, slip_of
+from node.model.wire.seats import WORTH, SeatRequest
+
+_THOUSANDTHS = 1000
+_FORGOTTEN = 7 * times.DAY
+
+
+@dataclass(frozen=True)
+class Case:
+    """One term of a pool task that wants nodes; they are known by their names.
+
+    ``slots`` are those still open, ``empty`` the numbers of its empty seats; ``sitting`` have the
+    others. ``before`` are those who had the seats last, ``used_at`` the start of the last term in
+    which each node had one. ``able`` could have a seat, ``unable`` could not, and why.
+    """
+
+    whole: PoolTask
+    request: SeatRequest
+    open: OpenTerm
+    recurrence: Recurrence
+    slots: Sequence[int]
+    empty: Sequence[int]
+    able: Sequence[str]
+    unable: Mapping[str, str] = field(default_factory=dict)
+    sitting: Mapping[int, str] = field(default_factory=dict)
+    before: Mapping[int, str] = field(default_factory=dict)
+    measured_to: Mapping[int, int] = field(default_factory=dict)
+    used_at: Mapping[str, int] = field(default_factory=dict)
+    sticky: bool = True
+
+    @property
+    def name(self) -> str:
+        """What it is called among candidates: its task and its first slot."""
+        return f"{self.whole.id} {times.format_instant(self.open.term.starts_at)}"
+
+    @property
+    def least(self) -> int:
+        """How many nodes it must be given now, to have as many as suffice."""
+        if self.request.together:
+            return len(self.empty)
+        return max(1, self.request.suffices - len(self.sitting))
+
+    @property
+    def usual(self) -> frozenset[str]:
+        """The nodes that had its seats before and are to have them again."""
+        return frozenset(self.before.values()) if self.sticky else frozenset()
+
+    def in_order(self, ranked: Sequence[str]) -> list[str]:
+        """Nodes as policies rank them; but who had a seat stays, or is last where they rotate."""
+        if self.sticky:
+            return sorted(ranked, key=lambda name: name not in self.usual)
+        return sorted(ranked, key=lambda name: self.used_at.get(name, 0))
+
+
+def candidate_of(case: Case) -> Candidate:
+    """A case as policies see it. All nodes are to be ranked, so all are ``spare``."""
+    whole, first = case.whole, case.slots[0]
+    hour = first // BUCKET * BUCKET
+    in_hour = sum(slot < hour + BUCKET for slot in case.slots)
+    return Candidate(
+        task=case.name,
+        campaign=whole.campaign,
+        next_run_at=first,
+        duration=whole.duration if in_hour == 1 else min(BUCKET, in_hour * whole.duration),
+        nodes=tuple(case.able),
+        slip=slip_of(case.recurrence, whole.duration, first),
+        added_at=whole.created_at,
+        scheduling_class=SchedulingClass(whole.scheduling_class),
+        priority=whole.priority,
+        k=len(case.empty),
+        k_min=min(case.least, len(case.empty)),
+        spare=len(case.able),
+        together=case.request.together,
+        prefer={
+            (attribute, written(value)): WORTH
+            for attribute, values in case.request.prefer.items()
+            for value in values
+        },
+        target=str(whole.id) if case.sticky else "",
+        waits_since=whole.created_at,
+    )
+
+
+def written(value: object) -> str:
+    """The value of an attribute as policies compare it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def node_of(name: str, facts: Attributes, lanes: int, used_at: int, *, up: bool) -> Node:
+    """A node as policies see it."""
+    attributes = {word: written(value) for word, value in facts.items()}
+    resources = {
+        word: int(value)
+        for word, value in facts.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return Node(name, attributes, lanes, up=up, resources=resources, used_at=used_at)
+
+
+def campaign_of(settings: Mapping[str, Any], created_at: int) -> Campaign:
+    """A campaign as policies see it, from what was said of it."""
+    seats, share = settings["target_seats"], settings["target_share"]
+    fairshare, queue = settings["fairshare"], settings["queue"]
+    return Campaign(
+        name=settings["name"],
+        parent=settings["parent"],
+        weight=exact(settings["weight"]),
+        level=settings["level"],
+        created_at=created_at,
+        seats_max=settings["seats_max"],
+        target=seats if share is None else Fraction(share),
+        fairshare=None
+        if fairshare is None
+        else Fairshare(exact(fairshare["part"]), FairshareKind(fairshare["kind"])),
+        preemptor=settings["preemptor"],
+        preemptee=settings["preemptee"],
+        priority=settings["priority"],
+        limits={word: Limit(it["soft"], it["hard"]) for word, it in settings["limits"].items()},
+        quotas=dict(settings["quotas"]),
+        queue=Queue() if queue is None else _queue_of(queue),
+    )
+
+
+def _queue_of(queue: Mapping[str, Any]) -> Queue:
+    given = {word: value for word, value in queue.items() if value is not None}
+    passes = given.pop("passes", None)
+    return Queue(**{word: exact(value) for word, value in given.items()}, passes=passes)
+
+
+def exact(value: Decimal | float) -> Exact:
+    """A decimal number taken literally; whole ones are ints."""
+    found = Fraction(str(value))
+    return found.numerator if found.denominator == 1 else found
+
+
+def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
+    """The ledger, hour by hour: campaign, hour, and thousandths of a seat times microseconds."""
+    return [
+        Charge(campaign, hour, hour + BUCKET, amount // _THOUSANDTHS)
+        for campaign, hour, amount in used
+    ]
+
+
+def recalled(state: State, cases: Sequence[Case]) -> State:
+    """What policies remember, with who measured what before: that is said by the seats."""
+    measured = {
+        (case.whole.campaign, name, str(case.whole.id)): case.whole.created_at
+        for case in cases
+        for name in case.usual
+    }
+    return replace(state, measured=measured)
+
+
+def worth_keeping(state: State, now: int) -> State:
+    """What is remembered until the next episode: nothing that is over, or said by the seats."""
+
+    def recent(name: str) -> bool:
+        instant = name.rpartition(" ")[2]
+        return times.parse_instant(instant) > now - _FORGOTTEN
+
+    return replace(
+        state,
+        measured={},
+        passes={name: it for name, it in state.passes.items() if recent(name)},
+        deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
+        eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
+        backoffs={key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN},
+    )

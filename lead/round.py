@@ -1,0 +1,175 @@
+"""Drives one episode of a pool: the policies say whom to ask, and are told what came of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from lead.assignment import Part, Result, Ruling
+from lead.caseload import Found
+from lead.membership import Membership
+from lead.model import PoolTask, Remembered
+from lead.participants import Proposing
+from lead.planning.overview import Case, worth_keeping
+from lead.planning.remembering import document_of
+from lead.policy.asking import Ask
+from lead.policy.episode import Episode
+from lead.policy.sets import SETS
+from lead.policy.view import PostedRun
+from lead.scouting import Scout, Scouted
+from node.clock import Clock
+from node.model.errors import ParleyError
+from node.model.seating import schedule_for
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule
+from node.store.tasks import StoredTask
+
+SeatTask = Callable[[StoredTask, SeatRequest, Sequence[str], Schedule], StoredTask]
+"""``made(pool_task, request, names, schedule)``: the ordinary task in which these have seats."""
+
+
+class Round:
+    """Holds episodes."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        clock_limit: int,
+        participant_of: Callable[[str], Proposing],
+        seat_task: SeatTask,
+        rng: random.Random,
+    ) -> None:
+        """``participant_of(identity)``; ``rng`` draws the pauses of those who refuse."""
+        self._clock = clock
+        self._clock_limit = clock_limit
+        self._participant_of = participant_of
+        self._seat_task = seat_task
+        self._rng = rng
+
+    async def hold(self, found: Found, membership: Membership) -> tuple[Ruling, bool]:
+        """One episode: what came of it, and whether there were more cases than it could try."""
+        nodes = membership.by_name
+
+        def participant(name: str) -> Proposing:
+            return self._participant_of(nodes[name].identity)
+
+        facts = {name: node.facts for name, node in nodes.items()}
+        scout = Scout(self._clock, self._clock_limit, participant, facts)
+        episode = Episode(found.view, SETS[found.pool.policy_set], self._rng)
+        results: dict[str, Result] = {}
+        given = _Given()
+        while (asked := episode.next()) is not None:
+            case = given.known_to(found.cases[asked.candidate.task])
+            result, run, refused = await self._serve(scout, asked, case, membership)
+            results[case.name] = result
+            given.add(result)
+            if run is None:
+                episode.refused(asked, refused)
+            else:
+                episode.placed(asked, run, refused)
+        outcome = episode.outcome()
+        for name, noes in outcome.refused.items():
+            before = results.get(name, Result(found.cases[name]))
+            results[name] = replace(before, verdicts=noes)
+        state = worth_keeping(outcome.state, self._clock.now())
+        remembered = Remembered(document_of(state), found.remembered.revision)
+        policies = found.pool.policy_set
+        ruling = Ruling(found.pool.name, policies, remembered, list(results.values()))
+        return ruling, outcome.unreached > 0
+
+    async def _serve(
+        self, scout: Scout, asked: Ask, case: Case, membership: Membership
+    ) -> tuple[Result, PostedRun | None, Sequence[str]]:
+        """Look for nodes for one case; what came of it, and which nodes had no time."""
+        displacing = asked.displacing is not None
+        try:
+            fixed = self._fixed(case, membership)
+            scouted = await scout.find(asked, case, fixed)
+            parts = self._parts(case, scouted, membership)
+        except ParleyError as error:
+            return Result(case, heard={case.whole.test: error.detail}), None, ()
+        if len(scouted.seats) < asked.least:
+            return Result(case, heard=scouted.heard), None, scouted.refused
+        run = PostedRun(
+            run=case.name,
+            task=case.name,
+            campaign=case.whole.campaign,
+            nodes=tuple(scouted.seats.values()),
+            start=scouted.starts_at,
+            end=scouted.starts_at + asked.candidate.duration,
+            scheduling_class=asked.candidate.scheduling_class,
+            priority=case.whole.priority,
+        )
+        result = Result(case, scouted.seats, parts, scouted.heard, displacing=displacing)
+        return result, run, scouted.refused
+
+    def _fixed(self, case: Case, membership: Membership) -> list[str]:
+        """The nodes that take part in every run, whoever has the seats."""
+        chosen = case.able[: len(case.empty) if case.request.together else 1]
+        made = self._made(case, chosen, case.slots)
+        names = [str(listed["name"]) for listed in made.participants]
+        return [name for name in names if name not in chosen and name in membership.by_name]
+
+    def _parts(self, case: Case, scouted: Scouted, membership: Membership) -> list[Part]:
+        """The ordinary tasks of the seats that were found."""
+        seats = scouted.seats
+        groups = [seats] if case.request.together else [{n: seats[n]} for n in seats]
+        return [self._part(case, group, membership) for group in groups if group]
+
+    def _part(self, case: Case, group: Mapping[int, str], membership: Membership) -> Part:
+        measured_to = max(case.measured_to.get(number, 0) for number in group)
+        slots = [slot for slot in case.slots if slot > measured_to]
+        made = self._made(case, list(group.values()), slots)
+        known = membership.by_name
+        return Part(made, {number: known[name].identity for number, name in group.items()})
+
+    def _made(self, case: Case, names: Sequence[str], slots: Sequence[int]) -> StoredTask:
+        whole = case.whole
+        schedule = Schedule.model_validate(whole.schedule)
+        own = schedule_for(schedule, case.recurrence, whole.duration, slots)
+        return self._seat_task(_stored(whole), case.request, names, own)
+
+
+class _Given:
+    """Who was given seats of which task in this episode: later terms are to know."""
+
+    def __init__(self) -> None:
+        self._before: dict[UUID, dict[int, str]] = {}
+        self._used_at: dict[UUID, dict[str, int]] = {}
+
+    def known_to(self, case: Case) -> Case:
+        task = case.whole.id
+        before = {**case.before, **self._before.get(task, {})}
+        used_at = {**case.used_at, **self._used_at.get(task, {})}
+        return replace(case, before=before, used_at=used_at)
+
+    def add(self, result: Result) -> None:
+        task, at = result.case.whole.id, result.case.open.term.starts_at
+        self._before.setdefault(task, {}).update(result.taken)
+        self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
+
+
+def _stored(whole: PoolTask) -> StoredTask:
+    return StoredTask(
+        id=whole.id,
+        lead="",
+        state="active",
+        reason=None,
+        test=whole.test,
+        spec=whole.spec,
+        tool=None,
+        tools=whole.tools,
+        scheduling_class=whole.scheduling_class,
+        duration=whole.duration,
+        priority=whole.priority,
+        participants=[],
+        participant=None,
+        addresses={},
+        schedule=whole.schedule,
+        campaign=whole.campaign,
+        reference=whole.reference,
+        created_at=whole.created_at,
+        revision=whole.revision,
+    )

@@ -1,0 +1,243 @@
+"""Finds nodes for the seats of one term: asks those that policies put first when they have time.
+
+Nothing is booked by it. The ordinary tasks of the seats are planned like all others; that others
+book the same time meanwhile costs them a retry inside the slip. What was found in one episode
+counts as taken for the rest of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lead.negotiation import Asked, ask
+from lead.participants import Proposing
+from lead.planning.agenda import Slot
+from lead.planning.overview import Case
+from lead.planning.placement import Choice, Offer, choose
+from lead.planning.reasons import why_unplaced
+from lead.planning.seating import Spread, by_time, numbered, take_together
+from lead.policy.asking import Ask
+from node.clock import Clock
+from node.model.classes import SchedulingClass, blockers
+from node.model.predicates import Attributes
+from node.model.recurrence import slip_of
+from node.model.spans import Span, normalise, subtract
+from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
+
+FIRST_EPOCH = 1
+_ROUNDS = 4
+"""So often others are asked, if those that were asked have no time."""
+
+
+@dataclass(frozen=True)
+class Scouted:
+    """Who takes which seats of a term, and when the first run can start; and why others do not."""
+
+    seats: Mapping[int, str]
+    starts_at: int
+    heard: Mapping[str, str] = field(default_factory=dict)
+    """By name, what those who were asked for their time and are not taken said."""
+    refused: Sequence[str] = ()
+    """Those of them that had no time at all, or did not answer."""
+
+
+class Promises:
+    """The time that was found in an episode and is not booked yet."""
+
+    def __init__(self) -> None:
+        """Nothing so far."""
+        self._taken: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
+
+    def give(
+        self, names: Iterable[str], kind: SchedulingClass, choices: Sequence[Choice], duration: int
+    ) -> None:
+        """These nodes are taken for runs that start so."""
+        spans = [(kind, (it.starts_at, it.starts_at + duration)) for it in choices]
+        for name in names:
+            self._taken[name] += spans
+
+    def left(self, offer: Offer, kind: SchedulingClass, kept: Sequence[Span] = ()) -> Offer:
+        """What is left of an offer; ``kept`` is time that is kept for others."""
+        against = blockers(kind)
+        gone = [span for taken, span in self._taken[offer.name] if taken in against]
+        if not gone and not kept:
+            return offer
+        without = normalise([*gone, *kept])
+        return Offer(
+            offer.name,
+            subtract(normalise(offer.free), without),
+            subtract(normalise(offer.free_displacing), without),
+        )
+
+
+class Scout:
+    """Looks for nodes, in one episode."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        clock_limit: int,
+        participant_of: Callable[[str], Proposing],
+        facts: Mapping[str, Attributes],
+    ) -> None:
+        """``participant_of(name)``; ``facts`` are what is known of each node, by name."""
+        self._clock = clock
+        self._clock_limit = clock_limit
+        self._participant_of = participant_of
+        self._facts = facts
+        self._promises = Promises()
+        self._silent: dict[str, str] = {}
+
+    async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
+        """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
+        search = _Search(asked, case, fixed, Spread(case.request.spread, self._facts))
+        order = case.in_order(asked.nodes)
+        await self._hear(search, fixed)
+        if not search.unheard(fixed):
+            for _ in range(_ROUNDS):
+                names = search.to_ask(order)
+                if not names or len(self._taken(search, order)) == len(case.empty):
+                    break
+                await self._hear(search, names)
+        return self._settled(search, order)
+
+    async def _hear(self, search: _Search, names: Sequence[str]) -> None:
+        """Ask these for their time; who did not answer once is not asked again."""
+        search.heard |= {name: self._silent[name] for name in names if name in self._silent}
+        to_ask = [name for name in names if name not in search.heard]
+        if not to_ask or not search.slots:
+            return
+        participants = [self._participant_of(name) for name in to_ask]
+        answered: Asked = await ask(participants, search.request(), self._clock, self._clock_limit)
+        search.proposals |= answered.proposals
+        search.offers |= {offer.name: offer for offer in answered.offers}
+        for name, failure in answered.failures.items():
+            search.heard[name] = failure.reason
+            self._silent[name] = failure.reason
+
+    def _taken(self, search: _Search, order: Sequence[str]) -> list[str]:
+        case = search.case
+        left = {name: self._left(search, name) for name in search.offers}
+        search.covered = {
+            name: search.placeable(name, [left[name], *(left[each] for each in search.fixed)])
+            for name in search.offers
+            if name not in search.fixed
+        }
+        wanted = len(case.empty)
+        if case.request.together:
+            able = [name for name in order if search.covered.get(name)]
+
+            def common(names: Sequence[str]) -> int:
+                return len(search.choices([left[each] for each in (*names, *search.fixed)]))
+
+            return take_together(able, common, len(search.slots), wanted, search.spread)
+        able = by_time(order, search.covered, len(search.slots), case.usual)
+        return search.spread.kept(able, case.sitting.values(), wanted)
+
+    def _left(self, search: _Search, name: str) -> Offer:
+        offer = search.offers[name]
+        if search.asked.displacing is None:
+            offer = Offer(offer.name, offer.free, offer.free)
+        return self._promises.left(offer, search.kind, search.asked.avoid.get(name, ()))
+
+    def _settled(self, search: _Search, order: Sequence[str]) -> Scouted:
+        """The nodes that are taken, one after the other: each leaves less of the fixed ones."""
+        nodes = self._taken(search, order)
+        starts: list[int] = []
+        groups = [nodes] if search.case.request.together else [[name] for name in nodes]
+        taken: list[str] = []
+        for group in filter(None, groups):
+            both = [*group, *search.fixed]
+            choices = search.choices([self._left(search, name) for name in both])
+            if not choices and not search.reaches_beyond(group):
+                continue
+            self._promises.give(both, search.kind, choices, search.case.whole.duration)
+            starts += [choice.starts_at for choice in choices]
+            taken += group
+        seats = numbered(taken, search.case.empty, search.case.before)
+        first = min(starts, default=search.case.slots[0])
+        refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
+        return Scouted(seats, first, self._reasons(search, order, taken), refused)
+
+    def _reasons(
+        self, search: _Search, order: Sequence[str], taken: Sequence[str]
+    ) -> dict[str, str]:
+        """Of those that were asked and are not taken, why not."""
+        said = dict(search.heard)
+        for name in search.covered:
+            if name not in taken and name not in said:
+                said[name] = self._why_not(search, name, taken)
+        return {name: said[name] for name in (*search.fixed, *order) if name in said}
+
+    def _why_not(self, search: _Search, name: str, taken: Sequence[str]) -> str:
+        crowded = search.spread.crowded(name, [*search.case.sitting.values(), *taken])
+        if search.covered[name] and crowded is not None:
+            return f"others with its {crowded} are taken"
+        if search.covered[name]:
+            full = search.covered[name] == len(search.slots)
+            return "was not needed" if full else "has time for some of the slots only"
+        offers = [self._left(search, each) for each in (name, *search.fixed)]
+        duration = search.case.whole.duration
+        reason = why_unplaced(0, search.slots[0], duration, offers, search.proposals)
+        return reason.removeprefix(f"{name}: ")
+
+
+class _Search:
+    """What is known so far of the nodes for one case."""
+
+    def __init__(self, asked: Ask, case: Case, fixed: Sequence[str], spread: Spread) -> None:
+        self.asked = asked
+        self.case = case
+        self.fixed = fixed
+        self.spread = spread
+        self.kind = SchedulingClass(case.whole.scheduling_class)
+        duration = case.whole.duration
+        self.slots = [
+            Slot(at, 1, at, at + duration + slip_of(case.recurrence, duration, at))
+            for at in case.slots[:BATCH_MAX]
+        ]
+        self.offers: dict[str, Offer] = {}
+        self.proposals: dict[str, Proposal] = {}
+        self.heard: dict[str, str] = {}
+        self.covered: dict[str, int] = {}
+
+    def request(self) -> ProposalRequest:
+        displacing = self.asked.displacing
+        return ProposalRequest(
+            task=self.case.whole.id,
+            lease_epoch=FIRST_EPOCH,
+            scheduling_class=self.kind,
+            duration=self.case.whole.duration,
+            priority=self.case.whole.priority if displacing is None else displacing.priority,
+            windows=tuple((slot.start, slot.end) for slot in self.slots),
+        )
+
+    def unheard(self, names: Iterable[str]) -> bool:
+        """Whether somebody without whom there is no run did not answer."""
+        return any(name in self.heard for name in names)
+
+    def to_ask(self, order: Sequence[str]) -> list[str]:
+        """Whom to ask next: as many as are missing, and some more, those first that go together."""
+        left = [name for name in order if name not in self.offers and name not in self.heard]
+        able = sum(count > 0 for count in self.covered.values())
+        wanted = max(1, len(self.case.empty) - able)
+        most = wanted + 1 + wanted // 4
+        first = self.spread.kept(left, self.case.sitting.values(), most)
+        return (first + [name for name in left if name not in first])[:most]
+
+    def within(self, name: str) -> list[Slot]:
+        """The slots that a node books ahead; of later ones it does not say anything yet."""
+        return [slot for slot in self.slots if slot.end <= self.proposals[name].horizon]
+
+    def reaches_beyond(self, names: Sequence[str]) -> bool:
+        return any(len(self.within(name)) < len(self.slots) for name in names)
+
+    def choices(self, offers: Sequence[Offer]) -> list[Choice]:
+        return choose(self.slots, offers, self.case.whole.duration, None)
+
+    def placeable(self, name: str, offers: Sequence[Offer]) -> int:
+        """For how many slots there is time; those beyond its horizon are taken for free."""
+        beyond = len(self.slots) - len(self.within(name))
+        return min(len(self.slots), len(self.choices(offers)) + beyond)

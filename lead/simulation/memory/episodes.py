@@ -1,0 +1,408 @@
+"""Twins of ``lead/store/sql/episodes.sql``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import PolicyState, PoolTask, Seat, Task, Term, pack, unpack
+from lead.simulation.memory.seats import lose
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("lead.store", "episodes")
+
+_POOL_TASK = (
+    *("id", "test", "spec", "tools", "scheduling_class", "duration", "priority", "schedule"),
+    *("campaign", "reference", "created_at", "revision", "pool", "request", "next_slot"),
+    *("due_at", "rounds_left"),
+)
+_BOOKED = frozenset({"booked", "running", "merging"})
+_MEASURED = frozenset({"running", "merging", "finished", "failed"})
+
+
+def _active(tables: Tables) -> Iterator[tuple[Task, PoolTask]]:
+    """The pool tasks that are active."""
+    for asked in tables.pool_tasks.rows.values():
+        task = tables.tasks.rows[asked.task_id]
+        if task.state == "active":
+            yield task, asked
+
+
+def _whole(tables: Tables, task: Task, asked: PoolTask) -> tuple[Any, ...]:
+    return (
+        task.id,
+        task.test,
+        unpack(task.spec),
+        list(task.tools),
+        task.scheduling_class,
+        task.duration,
+        task.priority,
+        unpack(task.schedule),
+        task.campaign or "default",
+        unpack(task.reference),
+        task.created_at,
+        task.revision,
+        tables.pools.rows[asked.pool_id].name,
+        unpack(asked.request),
+        asked.next_slot,
+        asked.due_at,
+        asked.rounds_left,
+    )
+
+
+def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Task, PoolTask]]:
+    return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id))[:limit]
+
+
+@TWINS.of(*_POOL_TASK)
+def due(tables: Tables, now: int, limit: int) -> Answer:
+    """Pool tasks with empty seats that are to be tried now."""
+    tried = {
+        row.pool_task
+        for row in tables.terms.tried.values()
+        if row.try_at is not None and row.try_at <= now
+    }
+    found = [(task, asked) for task, asked in _active(tables) if task.id in tried] if tried else []
+    return [_whole(tables, *pair) for pair in _oldest(found, limit)]
+
+
+@TWINS.of(*_POOL_TASK)
+def terms_to_open(tables: Tables, now: int, limit: int) -> Answer:
+    """Pool tasks whose next term is due."""
+    found = [
+        (task, asked)
+        for task, asked in _active(tables)
+        if asked.due_at is not None and asked.due_at <= now
+    ]
+    return [_whole(tables, *pair) for pair in _oldest(found, limit)]
+
+
+@TWINS.of("least")
+def next_due(tables: Tables) -> Answer:
+    """When a term is due, or empty seats are to be tried."""
+    active = {task.id: asked for task, asked in _active(tables)}
+    instants = [asked.due_at for asked in active.values() if asked.due_at is not None]
+    instants += [
+        row.try_at
+        for row in tables.terms.tried.values()
+        if row.try_at is not None and row.pool_task in active
+    ]
+    return [(min(instants, default=None),)]
+
+
+@TWINS.of()
+def open_terms(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    begins: Sequence[int],
+    finishes: Sequence[int],
+    overs: Sequence[int],
+    counts: Sequence[int],
+    tries: Sequence[int],
+) -> Answer:
+    """New terms; one that was given up may begin anew."""
+    for task, begin, finish, over_at, seats, try_at in zip(
+        tasks, begins, finishes, overs, counts, tries, strict=True
+    ):
+        row = tables.terms.rows.get((task, begin))
+        if row is None:
+            tables.terms.insert(Term(task, begin, finish, over_at, seats, try_at=try_at))
+        else:
+            values = {"ends_at": finish, "over_at": over_at, "seats": seats, "try_at": try_at}
+            tables.terms.change(row, **values, tries=0, reason=None)
+    return ()
+
+
+@TWINS.of("task_id")
+def go_on(
+    tables: Tables,
+    task: UUID,
+    was: int,
+    next_slot: int | None,
+    due_at: int | None,
+    rounds_left: int | None,
+) -> Answer:
+    """Where its terms go on, unless an edit has said otherwise."""
+    row = tables.pool_tasks.rows.get(task)
+    if row is None or row.next_slot != was:
+        return ()
+    tables.pool_tasks.change(row, next_slot=next_slot, due_at=due_at, rounds_left=rounds_left)
+    return [(task,)]
+
+
+@TWINS.of("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason")
+def terms_due(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
+    """Terms with empty seats that are to be tried."""
+    found = [
+        row
+        for task in dict.fromkeys(tasks)
+        for row in tables.terms.of_task.of(task)
+        if row.try_at is not None and row.try_at <= now
+    ]
+    found.sort(key=lambda row: (row.starts_at, row.pool_task))
+    return [
+        (r.pool_task, r.starts_at, r.ends_at, r.over_at, r.seats, r.tries, r.reason) for r in found
+    ]
+
+
+def _of_terms(tables: Tables, tasks: Sequence[UUID], terms: Sequence[int]) -> Iterator[Seat]:
+    for task, term in zip(tasks, terms, strict=True):
+        for seat in tables.seats.of_task.of(task):
+            if seat.term == term:
+                yield seat
+
+
+@TWINS.of("pool_task", "term", "place", "node")
+def taken(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> Answer:
+    """Who sits in these terms."""
+    return sorted(
+        (seat.pool_task, seat.term, seat.place, seat.node)
+        for seat in _of_terms(tables, pool_tasks, terms)
+        if seat.lost_at is None
+    )
+
+
+@TWINS.of("pool_task", "place", "node")
+def last_holders(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Who had each seat last."""
+    last: dict[tuple[UUID, int], Seat] = {}
+    for task in dict.fromkeys(tasks):
+        for seat in tables.seats.of_task.of(task):
+            before = last.get((task, seat.place))
+            if seat.lost_at is None and (before is None or before.term < seat.term):
+                last[task, seat.place] = seat
+    return [(*key, seat.node) for key, seat in sorted(last.items(), key=lambda item: item[0])]
+
+
+@TWINS.of("pool_task", "node", "used_at")
+def used_at(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """When each node had a seat last."""
+    last: dict[tuple[UUID, str], int] = {}
+    for task in dict.fromkeys(tasks):
+        for seat in tables.seats.of_task.of(task):
+            key = task, seat.node
+            last[key] = max(seat.term, last.get(key, seat.term))
+    return [(*key, at) for key, at in last.items()]
+
+
+@TWINS.of("pool_task", "term", "place", "slot")
+def measured_to(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> Answer:
+    """Of lost seats, the last slot that was measured."""
+    last: dict[tuple[UUID, int, int], int] = {}
+    for seat in _of_terms(tables, pool_tasks, terms):
+        if seat.lost_at is None:
+            continue
+        for run in tables.runs.by_task.of(seat.task_id):
+            if run.state in _MEASURED:
+                key = seat.pool_task, seat.term, seat.place
+                last[key] = max(run.slot, last.get(key, run.slot))
+    return [(*key, slot) for key, slot in last.items()]
+
+
+@TWINS.of("revision")
+def revision_of(tables: Tables, task: UUID) -> Answer:
+    """The revision of an active task."""
+    row = tables.tasks.rows.get(task)
+    return () if row is None or row.state != "active" else [(row.revision,)]
+
+
+@TWINS.of("place")
+def take(
+    tables: Tables,
+    pool_task: UUID,
+    term: int,
+    now: int,
+    places: Sequence[int],
+    nodes: Sequence[str],
+    parts: Sequence[UUID],
+) -> Answer:
+    """One node to a seat, and one seat to a node."""
+    given = []
+    for place, node, part in zip(places, nodes, parts, strict=True):
+        row = Seat(part, place, pool_task, term, node, now)
+        if not tables.seats.clashes(row):
+            tables.seats.insert(row)
+            given.append((place,))
+    return given
+
+
+@TWINS.of()
+def adopt(tables: Tables, pool_task: UUID, parts: Sequence[UUID]) -> Answer:
+    """These tasks have its seats."""
+    for part in dict.fromkeys(parts):
+        row = tables.tasks.rows.get(part)
+        if row is not None:
+            tables.tasks.change(row, parent=pool_task)
+    return ()
+
+
+@TWINS.of()
+def tried(
+    tables: Tables, task: UUID, term: int, tries: int, try_at: int | None, reason: str | None
+) -> Answer:
+    """When the empty seats of a term are tried again."""
+    row = tables.terms.rows.get((task, term))
+    if row is not None:
+        tables.terms.change(row, tries=tries, try_at=try_at, reason=reason)
+    return ()
+
+
+@TWINS.of("task_id")
+def lacks(tables: Tables, task: UUID, reason: str | None) -> Answer:
+    """What the pool of a task lacks."""
+    row = tables.pool_tasks.rows.get(task)
+    if row is None or row.reason == reason:
+        return ()
+    tables.pool_tasks.change(row, reason=reason)
+    return [(task,)]
+
+
+@TWINS.of("pool_task", "term", "place", "name", "reason")
+def lost_with_their_tasks(tables: Tables, now: int) -> Answer:
+    """Seats whose tasks have ended before their time are empty."""
+    lost = [
+        seat
+        for seat in list(tables.seats.held.values())
+        if tables.tasks.rows[seat.pool_task].state in {"active", "paused"}
+        and lose(tables, seat, now)
+    ]
+    for key in dict.fromkeys((seat.pool_task, seat.term) for seat in lost):
+        term = tables.terms.rows[key]
+        tables.terms.change(term, try_at=now if term.over_at > now else None, tries=0)
+    answered = []
+    for seat in sorted(lost, key=lambda seat: (seat.pool_task, seat.term, seat.place)):
+        known = tables.nodes.rows.get(seat.node)
+        name = seat.node if known is None else known.name
+        answered.append((seat.pool_task, seat.term, seat.place, name, seat.reason))
+    return answered
+
+
+@TWINS.of("id", "test", "spec", "tools", "pool", "request", "reason")
+def asking(tables: Tables) -> Answer:
+    """Every active pool task."""
+    found = sorted(_active(tables), key=lambda pair: pair[0].id)
+    return [
+        (
+            task.id,
+            task.test,
+            unpack(task.spec),
+            list(task.tools),
+            tables.pools.rows[asked.pool_id].name,
+            unpack(asked.request),
+            asked.reason,
+        )
+        for task, asked in found
+    ]
+
+
+@TWINS.of()
+def try_all(tables: Tables, now: int) -> Answer:
+    """What waits is tried now."""
+    for row in list(tables.terms.tried.values()):
+        if row.try_at is not None and row.try_at > now:
+            tables.terms.change(row, try_at=now)
+    return ()
+
+
+@TWINS.of("pool_task", "node", "task_id")
+def sitting(tables: Tables, now: int) -> Answer:
+    """The seats of active pool tasks that are held and not over."""
+    found = {
+        (seat.pool_task, seat.task_id, seat.node)
+        for seat in tables.seats.held.values()
+        if tables.terms.rows[seat.pool_task, seat.term].over_at > now
+        and tables.tasks.rows[seat.pool_task].state == "active"
+    }
+    return [(whole, node, part) for whole, part, node in sorted(found)]
+
+
+@TWINS.of("state", "revision")
+def policy_state(tables: Tables, pool: str) -> Answer:
+    """What the policies of a pool remember."""
+    found = tables.pools.named.get(pool)
+    row = None if found is None else tables.policy_states.rows.get(found.id)
+    return () if row is None else [(unpack(row.state), row.revision)]
+
+
+@TWINS.of("revision")
+def keep_policy_state(
+    tables: Tables, pool: str, state: dict[str, Any], revision: int, now: int
+) -> Answer:
+    """Remember this, unless another episode has come first."""
+    found = tables.pools.named.get(pool)
+    if found is None:
+        return ()
+    row = tables.policy_states.rows.get(found.id)
+    if row is None:
+        tables.policy_states.insert(PolicyState(found.id, pack(state), revision + 1, now))
+    elif row.revision == revision:
+        values = {"state": pack(state), "revision": revision + 1, "changed_at": now}
+        tables.policy_states.change(row, **values)
+    else:
+        return ()
+    return [(revision + 1,)]
+
+
+@TWINS.of("name", "hour", "amount")
+def used_by_hour(tables: Tables, since: int, until: int, nodes: Sequence[str]) -> Answer:
+    """What each campaign was charged for on these nodes, hour by hour."""
+    sums: Counter[tuple[str, int]] = Counter()
+    for row in tables.charge_hours.rows.values():
+        if since <= row.hour < until and row.node in nodes:
+            sums[tables.campaigns.rows[row.campaign_id].name, row.hour] += row.amount
+    return [(*key, amount) for key, amount in sorted(sums.items())]
+
+
+@TWINS.of(
+    *("id", "task_id", "campaign", "starts_at", "ends_at", "scheduling_class", "priority"),
+    *("running", "nodes"),
+)
+def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: int) -> Answer:
+    """The runs led here that lie in this time and have one of these nodes."""
+    found = []
+    for run in tables.runs.rows.values():
+        if run.state not in _BOOKED or run.starts_at >= until or run.ends_at <= since:
+            continue
+        task = tables.tasks.rows[run.task_id]
+        if tables.led_here(task.id) and not set(task.nodes).isdisjoint(nodes):
+            found.append((run, task))
+    found.sort(key=lambda pair: (pair[0].starts_at, pair[0].id))
+    return [
+        (
+            run.id,
+            run.task_id,
+            task.campaign or "default",
+            run.starts_at,
+            run.ends_at,
+            run.scheduling_class,
+            run.priority,
+            run.state == "running",
+            [str(each["node"]) for each in unpack(task.participants)],
+        )
+        for run, task in found[:limit]
+    ]
+
+
+@TWINS.of("node", "campaign", "runs")
+def failed(tables: Tables, since: int, nodes: Sequence[str]) -> Answer:
+    """How many runs of seats have failed."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for seat in tables.seats.rows.values():
+        if seat.node in nodes:
+            campaign = tables.tasks.rows[seat.task_id].campaign or "default"
+            counts[seat.node, campaign] += sum(
+                run.state == "failed" and run.finished_at is not None and run.finished_at >= since
+                for run in tables.runs.by_task.of(seat.task_id)
+            )
+    return [(*key, count) for key, count in sorted(counts.items()) if count]
+
+
+@TWINS.of("pg_notify")
+def notify(tables: Tables, said: Sequence[str]) -> Answer:
+    """Tell whoever watches."""
+    for words in said:
+        tables.journal.tell(words)
+    return [(None,) for _ in said]

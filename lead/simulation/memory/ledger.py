@@ -1,0 +1,202 @@
+"""Twins of ``lead/store/sql/ledger.sql`` and of ``node/store/sql/campaigns.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Campaign, Charge, Task, pack, pack_optional, unpack
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("lead.store", "ledger")
+CAMPAIGNS = Twins("node.store", "campaigns")
+
+_LANES = 8
+_EXACT = Decimal("0.000001")
+
+
+@TWINS.of()
+def charge(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    numbers: Sequence[int],
+    runs: Sequence[UUID],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    exclusive: int,
+    normal: int | None,
+    background: int,
+    now: int,
+) -> Answer:
+    """What was committed is charged to the campaigns of its tasks, on each participant."""
+    seats = [_seats(tables, task, exclusive, normal, background) for task in tasks]
+    for number, run, start, end in zip(numbers, runs, starts, ends, strict=True):
+        for campaign, participant, node, weight in seats[number - 1]:
+            made = (campaign, run, participant, node, start, end, weight, "booked", now)
+            tables.charges.insert(Charge(next(tables.charges.ids), *made))
+    return ()
+
+
+def _seats(
+    tables: Tables, task: UUID, exclusive: int, normal: int | None, background: int
+) -> list[tuple[int, int, str, int]]:
+    """What each participant of a task is charged for: campaign, place, node and weight."""
+    row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+    if row is None or agenda is None:
+        return []
+    seats = []
+    for place, participant in enumerate(unpack(row.participants)):
+        node = str(participant["node"])
+        weight = _weight(tables, row, node, exclusive, normal, background)
+        if weight > 0:
+            seats.append((agenda.campaign_id, place, node, weight))
+    return seats
+
+
+def _weight(
+    tables: Tables, task: Task, node: str, exclusive: int, normal: int | None, background: int
+) -> int:
+    if task.scheduling_class == "exclusive":
+        return exclusive
+    if task.scheduling_class != "normal":
+        return background
+    known = tables.nodes.rows.get(node)
+    return exclusive // (_LANES if known is None else known.lanes) if normal is None else normal
+
+
+@CAMPAIGNS.of("name", "state")
+def names(tables: Tables) -> Answer:
+    """Every campaign's state, by name."""
+    return [(row.name, row.state) for _, row in sorted(tables.campaigns.named.items())]
+
+
+_SAID = (
+    *("level", "priority", "preemptor", "preemptee", "seats_max", "target_seats", "target_share"),
+    *("fairshare", "limits", "quotas", "queue", "owner", "contact", "description", "state"),
+)
+
+
+@CAMPAIGNS.of(
+    *("id", "name", "created_at", "changed_at", "parent_id", "parent", "weight"),
+    *(*_SAID, "revision"),
+)
+def campaigns(tables: Tables) -> Answer:
+    """All of them, by name."""
+    answered = []
+    for _, row in sorted(tables.campaigns.named.items()):
+        above = None if row.parent_id is None else tables.campaigns.rows[row.parent_id].name
+        said = (getattr(row, word) for word in _SAID)
+        answered.append(
+            (
+                *(row.id, row.name, row.created_at, row.changed_at, row.parent_id, above),
+                row.weight,
+                *(unpack(value) if isinstance(value, bytes) else value for value in said),
+                row.revision,
+            )
+        )
+    return answered
+
+
+@CAMPAIGNS.of("id")
+def keep_campaign(
+    tables: Tables,
+    name: str,
+    parent: str | None,
+    weight: Decimal,
+    level: int,
+    priority: int,
+    preemptor: bool,
+    preemptee: bool,
+    seats_max: int | None,
+    target_seats: int | None,
+    target_share: Decimal | None,
+    fairshare: dict[str, Any] | None,
+    limits: dict[str, Any],
+    quotas: dict[str, Any],
+    queue: dict[str, Any] | None,
+    owner: str | None,
+    contact: str | None,
+    description: str | None,
+    state: str,
+    now: int,
+) -> Answer:
+    """A new campaign, unless its name is taken or its parent gone."""
+    above = None if parent is None else tables.campaigns.named.get(parent)
+    if parent is not None and above is None:
+        return ()
+    number = next(tables.campaigns.ids)
+    made = Campaign(
+        number,
+        name,
+        now,
+        now,
+        parent_id=None if above is None else above.id,
+        parent_depth=None if above is None else above.depth,
+        weight=weight.quantize(_EXACT),
+        level=level,
+        priority=priority,
+        preemptor=preemptor,
+        preemptee=preemptee,
+        seats_max=seats_max,
+        target_seats=target_seats,
+        target_share=None if target_share is None else target_share.quantize(_EXACT),
+        fairshare=pack_optional(fairshare),
+        limits=pack(limits),
+        quotas=pack(quotas),
+        queue=pack_optional(queue),
+        owner=owner,
+        contact=contact,
+        description=description,
+        state=str(state),
+    )
+    tables.campaigns.check_values(made)
+    if name in tables.campaigns.named:
+        return ()
+    tables.campaigns.insert(made)
+    return [(number,)]
+
+
+@CAMPAIGNS.of("campaign_id")
+def assign(tables: Tables, task: UUID) -> Answer:
+    """A task that was given to another campaign."""
+    row, agenda = tables.tasks.rows.get(task), tables.plannings.rows.get(task)
+    found = None if row is None else tables.campaigns.of(row.campaign)
+    if agenda is None or found is None or agenda.campaign_id == found.id:
+        return ()
+    tables.plannings.change(agenda, campaign_id=found.id)
+    return [(found.id,)]
+
+
+@CAMPAIGNS.of()
+def move_charges(tables: Tables, task: UUID, campaign: int, now: int) -> Answer:
+    """What its runs to come were charged is taken from the one and charged to the other."""
+    for run in tables.runs.open.of(task):
+        if run.state not in {"booked", "set-aside"} or run.starts_at <= now:
+            continue
+        times = run.starts_at, run.ends_at
+        for charged, participant, node, weight in tables.charges.standing(run.id, *times):
+            if charged != campaign:
+                for side, amount in ((charged, -weight), (campaign, weight)):
+                    made = (side, run.id, participant, node, *times, amount, "moved", now)
+                    tables.charges.insert(Charge(next(tables.charges.ids), *made))
+    return ()
+
+
+@CAMPAIGNS.of()
+def purge_charges(tables: Tables, before: int) -> Answer:
+    """Forget old charges."""
+    old = [r for r in tables.charges.rows.values() if r.starts_at < before and r.ends_at < before]
+    for row in old:
+        tables.charges.delete(row)
+    return ()
+
+
+@CAMPAIGNS.of()
+def purge_hours(tables: Tables, before: int) -> Answer:
+    """Forget the sums of old hours."""
+    for row in [row for row in tables.charge_hours.rows.values() if row.hour < before]:
+        tables.charge_hours.delete(row)
+    return ()

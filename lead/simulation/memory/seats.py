@@ -1,0 +1,188 @@
+"""Twins of ``node/store/sql/seats.sql`` and of ``node/store/sql/pools.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Pool, PoolTask, Seat, pack, unpack
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "seats")
+POOLS = Twins("node.store", "pools")
+
+_OPEN = frozenset({"active", "paused"})
+_ENDED = frozenset({"refused", "cancelled"})
+
+
+@POOLS.of(
+    "name",
+    "match",
+    "policy_set",
+    "overrides",
+    "choice",
+    "term",
+    "patience",
+    "description",
+    "revision",
+    "created_at",
+    "changed_at",
+)
+def pools(tables: Tables) -> Answer:
+    """All of them, by name."""
+    return [
+        (
+            row.name,
+            unpack(row.match),
+            row.policy_set,
+            unpack(row.overrides),
+            row.choice,
+            row.term,
+            row.patience,
+            row.description,
+            row.revision,
+            row.created_at,
+            row.changed_at,
+        )
+        for _, row in sorted(tables.pools.named.items())
+    ]
+
+
+@POOLS.of("id")
+def keep_pool(
+    tables: Tables,
+    name: str,
+    match: dict[str, Any],
+    policy_set: str,
+    overrides: dict[str, Any],
+    choice: str,
+    term: int,
+    patience: int,
+    description: str | None,
+    now: int,
+) -> Answer:
+    """A new pool, unless its name is taken."""
+    number = next(tables.pools.ids)
+    if name in tables.pools.named:
+        return ()
+    said = (pack(match), policy_set, pack(overrides), choice, term, patience, description)
+    tables.pools.insert(Pool(number, name, *said, now, now))
+    return [(number,)]
+
+
+@TWINS.of("task_id")
+def keep_pool_task(
+    tables: Tables,
+    task: UUID,
+    pool: str,
+    request: dict[str, Any],
+    anew: bool,
+    next_slot: int | None,
+    due_at: int | None,
+    rounds_left: int | None,
+) -> Answer:
+    """What a task asks of its pool, and where its terms go on."""
+    found, row = tables.pools.named.get(pool), tables.pool_tasks.rows.get(task)
+    if found is None:
+        return ()
+    on: dict[str, Any] = {"next_slot": next_slot, "due_at": due_at, "rounds_left": rounds_left}
+    if row is None:
+        tables.pool_tasks.insert(PoolTask(task, found.id, pack(request), *on.values()))
+    else:
+        values = {"pool_id": found.id, "request": pack(request), "reason": None}
+        tables.pool_tasks.change(row, **values, **(on if anew else {}))
+    return [(task,)]
+
+
+@TWINS.of("request")
+def request_of(tables: Tables, task: UUID) -> Answer:
+    """What it asks of its pool."""
+    row = tables.pool_tasks.rows.get(task)
+    return () if row is None else [(unpack(row.request),)]
+
+
+@TWINS.of("task_id")
+def goes_on(tables: Tables, task: UUID, following: int | None, now: int) -> Answer:
+    """Resumed: no term begins before this slot."""
+    row = tables.pool_tasks.rows.get(task)
+    if row is None:
+        return ()
+    if row.next_slot is None or following is None:
+        tables.pool_tasks.change(row, next_slot=None, due_at=None)
+    else:
+        tables.pool_tasks.change(row, next_slot=max(row.next_slot, following), due_at=now)
+    return [(task,)]
+
+
+@TWINS.of("pool_task")
+def wake_refused_seats(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
+    """Time that a node refused has become free."""
+    woken: dict[UUID, None] = {}
+    for task in dict.fromkeys(tasks):
+        for row in tables.terms.of_task.of(task):
+            if row.try_at is not None and row.try_at > now:
+                tables.terms.change(row, try_at=now)
+                woken[task] = None
+    return [(task,) for task in woken]
+
+
+@TWINS.of("id")
+def finish_pool_tasks(tables: Tables, now: int) -> Answer:
+    """Pool tasks whose terms are over, and the tasks of their seats with them."""
+    done = []
+    for row in tables.pool_tasks.rows.values():
+        task = tables.tasks.rows[row.task_id]
+        if row.next_slot is not None or task.state != "active":
+            continue
+        over = all(term.over_at <= now for term in tables.terms.of_task.of(task.id))
+        if over and not any(part.state in _OPEN for part in tables.tasks.parts.of(task.id)):
+            done.append(task)
+    for task in done:
+        tables.tasks.change(task, state="finished", ended_at=now)
+    return [(task.id,) for task in done]
+
+
+@TWINS.of("id")
+def seat_tasks(tables: Tables, task: UUID) -> Answer:
+    """The ordinary tasks that have its seats and are not over."""
+    return sorted((part.id,) for part in tables.tasks.parts.of(task) if part.state in _OPEN)
+
+
+@TWINS.of("task_id", "place", "node")
+def nodes_of(tables: Tables, task: UUID) -> Answer:
+    """Who has the seats of these."""
+    return sorted(
+        (part.id, seat.place, seat.node)
+        for part in tables.tasks.parts.of(task)
+        if part.state in _OPEN
+        for seat in tables.seats.of_part.of(part.id)
+    )
+
+
+@TWINS.of()
+def look_again(tables: Tables, task: UUID, seats: int, now: int, over: bool) -> Answer:
+    """Its terms have so many seats and are looked at now; or they are over."""
+    for row in tables.terms.of_task.of(task):
+        if row.over_at > now:
+            ends = {"over_at": now, "try_at": None} if over else {"try_at": now}
+            tables.terms.change(row, seats=seats, tries=0, **ends)
+    return ()
+
+
+@TWINS.of()
+def lose_ended(tables: Tables, task: UUID, now: int) -> Answer:
+    """The seats whose ordinary tasks were ended are empty."""
+    for seat in tables.seats.of_task.of(task):
+        lose(tables, seat, now)
+    return ()
+
+
+def lose(tables: Tables, seat: Seat, now: int) -> bool:
+    """Whether a seat is lost now because its ordinary task has ended before its time."""
+    part = tables.tasks.rows[seat.task_id]
+    if seat.lost_at is not None or part.state not in _ENDED:
+        return False
+    tables.seats.change(seat, lost_at=now, reason=part.reason or "")
+    return True

@@ -1,0 +1,208 @@
+"""Pool tasks as their lead sees them: which terms are due, who sits where, and what policies keep.
+
+Instants in microseconds; nodes by their identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from lead.model import (
+    Asking,
+    Booked,
+    GivenSeat,
+    GoingOn,
+    Key,
+    LostSeat,
+    OpenTerm,
+    PoolTask,
+    Remembered,
+    Sitting,
+)
+from node.model.seating import Term
+from node.store.database import Connection, Queries
+
+_SQL = Queries("lead.store", "episodes")
+
+
+async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
+    """The pool tasks whose next term is due."""
+    rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
+    return [PoolTask(**dict(row)) for row in rows]
+
+
+async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
+    """The pool tasks with empty seats that are to be tried now."""
+    return [PoolTask(**dict(row)) for row in await connection.fetch(_SQL["due"], now, limit)]
+
+
+async def next_due(connection: Connection) -> int | None:
+    """When the next of them has."""
+    found: int | None = await connection.fetchval(_SQL["next_due"])
+    return found
+
+
+async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int) -> None:
+    """New terms, all of whose seats are empty."""
+    await connection.execute(
+        _SQL["open_terms"],
+        [each.task for each in terms],
+        [each.term.starts_at for each in terms],
+        [each.term.ends_at for each in terms],
+        [each.over_at for each in terms],
+        [each.seats for each in terms],
+        [now for _ in terms],
+    )
+
+
+async def go_on(connection: Connection, task: UUID, was: int, on: GoingOn) -> bool:
+    """Where the terms of a task go on; False if that was changed meanwhile."""
+    kept = await connection.fetchval(
+        _SQL["go_on"], task, was, on.next_slot, on.due_at, on.rounds_left
+    )
+    return kept is not None
+
+
+async def terms_due(connection: Connection, tasks: Sequence[UUID], now: int) -> list[OpenTerm]:
+    """Their terms with empty seats that are to be tried, by start."""
+    return [
+        OpenTerm(row[0], Term(row[1], row[2]), *row[3:])
+        for row in await connection.fetch(_SQL["terms_due"], list(tasks), now)
+    ]
+
+
+async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:
+    """By term and number, who sits there."""
+    found: dict[Key, dict[int, str]] = {key: {} for key in terms}
+    for task, term, number, node in await connection.fetch(_SQL["taken"], *_columns(terms)):
+        found[task, term][number] = node
+    return found
+
+
+async def measured_to(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, int]]:
+    """By term and number of a lost seat, the last slot that was measured before it was lost."""
+    found: dict[Key, dict[int, int]] = {key: {} for key in terms}
+    for task, term, number, slot in await connection.fetch(_SQL["measured_to"], *_columns(terms)):
+        found[task, term][number] = slot
+    return found
+
+
+def _columns(terms: Sequence[Key]) -> tuple[list[UUID], list[int]]:
+    return [task for task, _ in terms], [term for _, term in terms]
+
+
+async def last_holders(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[int, str]]:
+    """By task and number, who had the seat last and did not lose it."""
+    found: dict[UUID, dict[int, str]] = {task: {} for task in tasks}
+    for task, number, node in await connection.fetch(_SQL["last_holders"], list(tasks)):
+        found[task][number] = node
+    return found
+
+
+async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    """By task and node, the start of the last term in which it had a seat."""
+    found: dict[UUID, dict[str, int]] = {task: {} for task in tasks}
+    for task, node, at in await connection.fetch(_SQL["used_at"], list(tasks)):
+        found[task][node] = at
+    return found
+
+
+async def revision_of(connection: Connection, task: UUID) -> int | None:
+    """The revision of an active task, which does not change until the transaction ends."""
+    found: int | None = await connection.fetchval(_SQL["revision_of"], task)
+    return found
+
+
+async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now: int) -> set[int]:
+    """Give these seats; the numbers of those that were still to be had."""
+    task, term = key
+    await connection.execute(_SQL["adopt"], task, sorted({each.task for each in given}))
+    rows = await connection.fetch(
+        _SQL["take"],
+        task,
+        term,
+        now,
+        [each.number for each in given],
+        [each.node for each in given],
+        [each.task for each in given],
+    )
+    return {row[0] for row in rows}
+
+
+async def tried(
+    connection: Connection, key: Key, tries: int, try_at: int | None, reason: str | None
+) -> None:
+    """When the empty seats of a term are tried again (None: none is empty, or it is too late)."""
+    await connection.execute(_SQL["tried"], *key, tries, try_at, reason)
+
+
+async def lacks(connection: Connection, task: UUID, reason: str | None) -> bool:
+    """What the pool of this task lacks, if anything; whether that is something new."""
+    return await connection.fetchval(_SQL["lacks"], task, reason) is not None
+
+
+async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSeat]:
+    """The seats whose tasks have ended are empty from now on; those that were lost by that."""
+    rows = await connection.fetch(_SQL["lost_with_their_tasks"], now)
+    return [LostSeat(*row) for row in rows]
+
+
+async def asking(connection: Connection) -> list[Asking]:
+    """Every active pool task."""
+    return [Asking(*row) for row in await connection.fetch(_SQL["asking"])]
+
+
+async def try_all(connection: Connection, now: int) -> None:
+    """Have nodes looked for now, for every seat that is empty."""
+    await connection.execute(_SQL["try_all"], now)
+
+
+async def sitting(connection: Connection, now: int) -> list[Sitting]:
+    """Every seat that is held in a term that is not over."""
+    return [Sitting(*row) for row in await connection.fetch(_SQL["sitting"], now)]
+
+
+async def policy_state(connection: Connection, pool: str) -> Remembered:
+    """What the policies of a pool remember; nothing at first."""
+    row = await connection.fetchrow(_SQL["policy_state"], pool)
+    return Remembered({}, 0) if row is None else Remembered(row[0], row[1])
+
+
+async def keep_policy_state(
+    connection: Connection, pool: str, remembered: Remembered, now: int
+) -> int | None:
+    """Remember this from now on; the new revision, or None if another episode came first."""
+    found: int | None = await connection.fetchval(
+        _SQL["keep_policy_state"], pool, remembered.state, remembered.revision, now
+    )
+    return found
+
+
+async def used_by_hour(
+    connection: Connection, since: int, until: int, nodes: Sequence[str]
+) -> list[tuple[str, int, int]]:
+    """Campaign, hour, and what it was charged on these nodes: thousandths of a seat times µs."""
+    rows = await connection.fetch(_SQL["used_by_hour"], since, until, list(nodes))
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def booked(
+    connection: Connection, since: int, until: int, nodes: Sequence[str], limit: int
+) -> list[Booked]:
+    """The runs led here that lie in this time on these nodes, by start."""
+    rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
+    return [Booked(**dict(row)) for row in rows]
+
+
+async def failed(
+    connection: Connection, since: int, nodes: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """By node and campaign, how many runs of seats have failed since then."""
+    rows = await connection.fetch(_SQL["failed"], since, list(nodes))
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+async def notify(connection: Connection, tasks: Sequence[UUID], word: str) -> None:
+    """Tell whoever watches these tasks."""
+    await connection.execute(_SQL["notify"], [f"task {task} {word}" for task in tasks])

@@ -1,0 +1,216 @@
+-- due --
+-- Pool tasks with empty seats that are to be tried now, with what they ask for.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE
+    task.state = 'active'
+    AND EXISTS (SELECT FROM term WHERE term.pool_task = pool_task.task_id AND term.try_at <= $1)
+ORDER BY task.created_at, task.id
+LIMIT $2;
+
+-- terms_to_open --
+-- Pool tasks whose next term is due.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.state = 'active' AND pool_task.due_at <= $1
+ORDER BY task.created_at, task.id
+LIMIT $2;
+
+-- next_due --
+SELECT least(
+    (
+        SELECT min(pool_task.due_at) FROM pool_task
+        INNER JOIN task ON pool_task.task_id = task.id
+        WHERE task.state = 'active'
+    ),
+    (
+        SELECT min(term.try_at) FROM term
+        INNER JOIN task ON term.pool_task = task.id
+        WHERE task.state = 'active' AND term.try_at IS NOT NULL
+    )
+);
+
+-- open_terms --
+-- One that was given up by an edit may begin anew.
+INSERT INTO term (pool_task, starts_at, ends_at, over_at, seats, try_at)
+SELECT * FROM unnest(
+    $1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::timestamptz [], $5::smallint [], $6::timestamptz []
+)
+ON CONFLICT (pool_task, starts_at) DO UPDATE SET
+    ends_at = excluded.ends_at, over_at = excluded.over_at, seats = excluded.seats, tries = 0, try_at = excluded.try_at,
+    reason = NULL;
+
+-- go_on --
+-- Not if an edit has said otherwise meanwhile.
+UPDATE pool_task
+SET next_slot = $3, due_at = $4, rounds_left = $5
+WHERE task_id = $1 AND next_slot = $2
+RETURNING task_id;
+
+-- terms_due --
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason
+FROM term
+WHERE pool_task = ANY($1::uuid []) AND try_at <= $2
+ORDER BY starts_at, pool_task;
+
+-- taken --
+-- Who sits in these terms.
+SELECT seat.pool_task, seat.term, seat.place, seat.node
+FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
+INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NULL
+ORDER BY seat.pool_task, seat.term, seat.place;
+
+-- last_holders --
+-- Who had each seat last.
+SELECT DISTINCT ON (pool_task, place) pool_task, place, node
+FROM seat
+WHERE pool_task = ANY($1::uuid []) AND lost_at IS NULL
+ORDER BY pool_task, place, term DESC;
+
+-- used_at --
+SELECT pool_task, node, max(term) AS used_at
+FROM seat
+WHERE pool_task = ANY($1::uuid [])
+GROUP BY pool_task, node;
+
+-- measured_to --
+-- Of lost seats: the last slot that has been measured, or is being measured; who takes over goes on behind it.
+SELECT seat.pool_task, seat.term, seat.place, max(run.slot) AS slot
+FROM unnest($1::uuid [], $2::timestamptz []) AS due (pool_task, term)
+INNER JOIN seat ON due.pool_task = seat.pool_task AND due.term = seat.term AND seat.lost_at IS NOT NULL
+INNER JOIN run ON seat.task_id = run.task_id AND run.state IN ('running', 'merging', 'finished', 'failed')
+GROUP BY seat.pool_task, seat.term, seat.place;
+
+-- revision_of --
+-- Nothing is given to a task that is changed meanwhile; whoever changes it waits, or has come first.
+SELECT revision FROM task WHERE id = $1 AND state = 'active' FOR SHARE;
+
+-- take --
+-- One node to a seat, and one seat to a node: what is taken meanwhile is not given again.
+INSERT INTO seat (pool_task, term, place, node, task_id, taken_at)
+SELECT $1, $2, given.place, given.node, given.task_id, $3
+FROM unnest($4::smallint [], $5::text [], $6::uuid []) AS given (place, node, task_id)
+ON CONFLICT DO NOTHING
+RETURNING place;
+
+-- adopt --
+UPDATE task SET parent = $1 WHERE id = ANY($2::uuid []);
+
+-- tried --
+-- When the empty seats of a term are tried again, and why they are empty.
+UPDATE term SET tries = $3, try_at = $4, reason = $5 WHERE pool_task = $1 AND starts_at = $2;
+
+-- lacks --
+-- What the pool of a task lacks, said on the task; null when it lacks nothing.
+UPDATE pool_task SET reason = $2 WHERE task_id = $1 AND reason IS DISTINCT FROM $2
+RETURNING task_id;
+
+-- lost_with_their_tasks --
+-- Seats whose task has ended before its time: somebody withdrew, refused or cancelled it. They are to be given anew.
+WITH ended AS (
+    UPDATE seat
+    SET lost_at = $1, reason = coalesce(task.reason, '')
+    FROM task, task AS whole
+    WHERE
+        seat.task_id = task.id
+        AND seat.lost_at IS NULL
+        AND task.state IN ('refused', 'cancelled')
+        AND seat.pool_task = whole.id AND whole.state IN ('active', 'paused')
+    RETURNING seat.pool_task, seat.term, seat.place, seat.node, seat.reason
+),
+
+emptied AS (
+    UPDATE term SET try_at = CASE WHEN term.over_at > $1 THEN $1::timestamptz END, tries = 0
+    FROM (SELECT DISTINCT pool_task, term FROM ended) AS lost
+    WHERE term.pool_task = lost.pool_task AND term.starts_at = lost.term
+)
+
+SELECT ended.pool_task, ended.term, ended.place, coalesce(node.name, ended.node) AS name, ended.reason
+FROM ended
+LEFT JOIN node ON ended.node = node.identity
+ORDER BY ended.pool_task, ended.term, ended.place;
+
+-- asking --
+-- Every active pool task, and what it says its pool lacks.
+SELECT task.id, task.test, task.spec, task.tools, pool.name AS pool, pool_task.request, pool_task.reason
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.state = 'active'
+ORDER BY task.id;
+
+-- try_all --
+-- What nodes, pools or campaigns are like has changed: what waits is tried now.
+UPDATE term SET try_at = $1 WHERE try_at > $1;
+
+-- sitting --
+-- The seats of active pool tasks that are held and not over.
+SELECT DISTINCT seat.pool_task, seat.node, seat.task_id
+FROM seat
+INNER JOIN term ON seat.pool_task = term.pool_task AND seat.term = term.starts_at
+INNER JOIN task ON seat.pool_task = task.id
+WHERE seat.lost_at IS NULL AND term.over_at > $1 AND task.state = 'active'
+ORDER BY seat.pool_task, seat.task_id, seat.node;
+
+-- policy_state --
+SELECT policy_state.state, policy_state.revision
+FROM policy_state
+INNER JOIN pool ON policy_state.pool_id = pool.id
+WHERE pool.name = $1;
+
+-- keep_policy_state --
+-- Only as it was read: another episode of the pool has come first.
+INSERT INTO policy_state (pool_id, state, revision, changed_at)
+SELECT pool.id, $2, $3::bigint + 1, $4 FROM pool WHERE pool.name = $1
+ON CONFLICT (pool_id) DO UPDATE
+SET state = excluded.state, revision = excluded.revision, changed_at = excluded.changed_at
+WHERE policy_state.revision = $3
+RETURNING revision;
+
+-- used_by_hour --
+-- What each campaign was charged for on these nodes, hour by hour; thousandths of a seat times microseconds.
+SELECT campaign.name, charge_hour.hour, sum(charge_hour.amount)::bigint AS amount
+FROM charge_hour
+INNER JOIN campaign ON charge_hour.campaign_id = campaign.id
+WHERE charge_hour.hour >= $1 AND charge_hour.hour < $2 AND charge_hour.node = ANY($3::text [])
+GROUP BY campaign.name, charge_hour.hour
+ORDER BY campaign.name, charge_hour.hour;
+
+-- booked --
+-- The runs led here that lie in this time and have one of these nodes.
+SELECT
+    run.id, run.task_id, coalesce(task.campaign, 'default') AS campaign, run.starts_at, run.ends_at,
+    run.scheduling_class::text, run.priority, run.state = 'running' AS running,
+    (SELECT array_agg(place.value ->> 'node') FROM jsonb_array_elements(task.participants) AS place) AS nodes
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE
+    run.state IN ('booked', 'running', 'merging')
+    AND run.starts_at < $2 AND run.ends_at > $1
+    AND task.lead = (SELECT identity FROM node WHERE is_self)
+    AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($3::text []))
+ORDER BY run.starts_at, run.id
+LIMIT $4;
+
+-- failed --
+-- By node and campaign, how many runs of seats have failed since then.
+SELECT seat.node, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs
+FROM run
+INNER JOIN seat ON run.task_id = seat.task_id
+INNER JOIN task ON run.task_id = task.id
+WHERE run.state = 'failed' AND run.finished_at >= $1 AND seat.node = ANY($2::text [])
+GROUP BY seat.node, coalesce(task.campaign, 'default')
+ORDER BY seat.node, campaign;
+
+-- notify --
+SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

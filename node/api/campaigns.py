@@ -1,0 +1,162 @@
+"""Campaigns: add, list, show, edit, remove, and what they were charged for."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Query, Route
+from node.api.tasks import CURSOR, LIMIT
+from node.campaigns import no_such
+from node.model.errors import NotFound
+from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
+from node.service import Node
+from node.store.campaigns import HourFilter
+
+
+async def _fetch(node: Node, name: str) -> Campaign:
+    every = {campaign.name: campaign for campaign in await node.accounts.all()}
+    if name not in every:
+        raise NotFound(no_such(name, every))
+    return every[name]
+
+
+async def create(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with the campaign; the very same again gives the one made before."""
+    node = request.app[NODE]
+    document = reading.document(request, CampaignDocument)
+    await node.campaigns.create(document)
+    location = {"Location": f"/v1/campaigns/{document.name}"}
+    return replies.one(await _fetch(node, document.name), 201, location)
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of campaigns, by name."""
+    reading.only(request, "limit", "cursor")
+    every = await request.app[NODE].accounts.all()
+    return replies.many(*reading.page_of_names(request, every))
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one campaign."""
+    reading.only(request)
+    return replies.one(await _fetch(request.app[NODE], reading.name(request, "campaign")))
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: the campaign with the changes."""
+    node, name = request.app[NODE], reading.name(request, "campaign")
+    await node.campaigns.edit(name, reading.document(request, CampaignPatch))
+    return replies.one(await _fetch(node, name))
+
+
+async def remove(request: web.Request) -> web.StreamResponse:
+    """DELETE: away with a campaign that nothing hangs on."""
+    await request.app[NODE].campaigns.remove(reading.name(request, "campaign"))
+    return web.Response(status=204)
+
+
+async def usage(request: web.Request) -> web.StreamResponse:
+    """GET: what all campaigns were charged, hour by hour."""
+    return await _hours(request, None)
+
+
+async def usage_of(request: web.Request) -> web.StreamResponse:
+    """GET: what one campaign was charged, hour by hour."""
+    name = reading.name(request, "campaign")
+    await _fetch(request.app[NODE], name)
+    return await _hours(request, name)
+
+
+async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
+    reading.only(request, "since", "until", "limit", "cursor")
+    accounts = request.app[NODE].accounts
+    since, until = accounts.day_around()
+    given = reading.instant(request, "since"), reading.instant(request, "until")
+    after = reading.named_cursor(request)
+    wanted = HourFilter(
+        since=since if given[0] is None else given[0],
+        until=until if given[1] is None else given[1],
+        campaign=name,
+        after_hour=after[0] if after else None,
+        after_campaign=after[1] if after else None,
+        limit=reading.limit(request),
+    )
+    hours = await accounts.hours(wanted)
+    full = len(hours) == wanted.limit
+    following = f"{hours[-1].starts_at}_{hours[-1].campaign}" if full else None
+    return replies.many(hours, following)
+
+
+_HOURS = (
+    Query(
+        "since",
+        "Hours that begin then or later; the last 24 unless said.",
+        {"type": "string", "format": "date-time"},
+    ),
+    Query(
+        "until",
+        "Hours that begin before; the next 24 unless said.",
+        {"type": "string", "format": "date-time"},
+    ),
+    LIMIT,
+    CURSOR,
+)
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/campaigns",
+        create,
+        "Add a campaign",
+        Access.WRITE,
+        CampaignDocument,
+        Campaign,
+        status=201,
+    ),
+    Route(
+        "GET",
+        "/v1/campaigns",
+        list_,
+        "List campaigns, by name: what they are promised, have had, and wait for",
+        answer=Campaign,
+        listed=True,
+        query=(LIMIT, CURSOR),
+    ),
+    Route("GET", "/v1/campaigns/{name}", show, "Show a campaign", answer=Campaign),
+    Route(
+        "PATCH",
+        "/v1/campaigns/{name}",
+        edit,
+        "Edit a campaign",
+        Access.WRITE,
+        CampaignPatch,
+        Campaign,
+    ),
+    Route(
+        "DELETE",
+        "/v1/campaigns/{name}",
+        remove,
+        "Remove a campaign that was never used",
+        Access.WRITE,
+        status=204,
+    ),
+    Route(
+        "GET",
+        "/v1/campaigns/{name}/usage",
+        usage_of,
+        "What a campaign was charged, hour by hour",
+        answer=UsageHour,
+        listed=True,
+        query=_HOURS,
+    ),
+    Route(
+        "GET",
+        "/v1/usage",
+        usage,
+        "What all campaigns were charged, hour by hour",
+        answer=UsageHour,
+        listed=True,
+        query=_HOURS,
+    ),
+)

@@ -1,0 +1,81 @@
+"""Pools: add, list, show, edit, remove."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Route
+from node.api.tasks import CURSOR, LIMIT
+from node.model.wire.pools import Outside, Pool, PoolDocument, PoolPatch
+from node.pools import document_of
+from node.service import Node
+from node.store.pools import StoredPool
+
+
+def _document(node: Node, pool: StoredPool) -> Pool:
+    members = node.pools.membership(pool.match)
+    others = tuple(Outside(node=name, reason=why) for name, why in members.others.items())
+    return Pool(
+        **document_of(pool),
+        lead=node.card.name,
+        revision=pool.revision,
+        created_at=pool.created_at,
+        changed_at=pool.changed_at,
+        nodes=members.nodes,
+        others=others,
+    )
+
+
+async def create(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with the pool; the very same again gives the one made before."""
+    node = request.app[NODE]
+    document = reading.document(request, PoolDocument)
+    await node.pools.create(document)
+    made = _document(node, await node.pools.one(document.name))
+    return replies.one(made, 201, {"Location": f"/v1/pools/{document.name}"})
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of pools, by name."""
+    node = request.app[NODE]
+    reading.only(request, "limit", "cursor")
+    every = [_document(node, pool) for pool in await node.pools.all()]
+    return replies.many(*reading.page_of_names(request, every))
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one pool."""
+    node = request.app[NODE]
+    reading.only(request)
+    return replies.one(_document(node, await node.pools.one(reading.name(request, "pool"))))
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: the pool with the changes, from now on."""
+    node, name = request.app[NODE], reading.name(request, "pool")
+    await node.pools.edit(name, reading.document(request, PoolPatch))
+    return replies.one(_document(node, await node.pools.one(name)))
+
+
+async def remove(request: web.Request) -> web.StreamResponse:
+    """DELETE: forget a pool; its nodes stay."""
+    await request.app[NODE].pools.remove(reading.name(request, "pool"))
+    return web.Response(status=204)
+
+
+ROUTES = (
+    Route("POST", "/v1/pools", create, "Add a pool", Access.WRITE, PoolDocument, Pool, status=201),
+    Route(
+        "GET",
+        "/v1/pools",
+        list_,
+        "List pools, by name: who belongs to them, and who does not and why",
+        answer=Pool,
+        listed=True,
+        query=(LIMIT, CURSOR),
+    ),
+    Route("GET", "/v1/pools/{name}", show, "Show a pool", answer=Pool),
+    Route("PATCH", "/v1/pools/{name}", edit, "Edit a pool", Access.WRITE, PoolPatch, Pool),
+    Route("DELETE", "/v1/pools/{name}", remove, "Remove a pool", Access.WRITE, status=204),
+)

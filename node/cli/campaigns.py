@@ -1,0 +1,352 @@
+"""``parley campaign``: whom tasks are for, what they are promised, and what they have had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from node.cli.documents import from_file
+from node.cli.listing import collect, limit_option, shortened
+from node.cli.output import Column, Kind, Record, pairs, printable, records_of
+from node.cli.session import Session, asks_node
+from node.cli.times import MOMENT, local
+
+if TYPE_CHECKING:
+    from node.cli.times import Moment
+    from node.client.answers import Page
+    from node.model.wire.campaigns import Campaign, UsageHour
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+CLEARABLE = (
+    "parent", "weight", "level", "priority", "preemptor", "preemptee", "seats-max", "target",
+    "fairshare", "limits", "quotas", "queue", "owner", "contact", "description",
+)  # fmt: skip
+"""What ``--clear`` gives back to its default."""
+
+_KINDS = {"+": "floor", "-": "ceiling"}
+
+
+def percent(part: float | None) -> str:
+    """A part of a whole for a person."""
+    return "" if part is None else f"{part * 100:.1f} %".replace(".0 %", " %")
+
+
+def _promised(campaign: Record) -> str:
+    if campaign["level"] == "urgent":
+        return "first"
+    if campaign["level"] == 0:
+        return "suspended"
+    promised = percent(campaign["used"]["promised"])
+    target = campaign["target"]
+    if target is None:
+        return promised
+    said = f"{target['seats']} seats" if target["seats"] else percent(target["share"])
+    return f"{promised}, {said} for sure"
+
+
+def _waits(campaign: Record) -> str:
+    waiting = campaign["waiting"]
+    if not waiting["runs"]:
+        return ""
+    return f"{waiting['runs']} run{'' if waiting['runs'] == 1 else 's'}: {waiting['reason']}"
+
+
+CAMPAIGN = Kind(
+    columns=(
+        Column("campaign", lambda campaign: campaign["name"], whole=True),
+        Column("under", lambda campaign: campaign["parent"] or ""),
+        Column("weight", lambda campaign: f"{campaign['weight']:g}", whole=True),
+        Column("level", lambda campaign: str(campaign["level"]), whole=True),
+        Column("promised", _promised),
+        Column("had", lambda campaign: percent(campaign["used"]["delivered"]), whole=True),
+        Column("booked", lambda campaign: percent(campaign["used"]["booked"]), whole=True),
+        Column("waits", _waits),
+    ),
+    fields=(
+        "name", "parent", "weight", "level", "state", "used.promised", "used.delivered",
+        "used.booked", "used.delivered_seat_seconds", "used.booked_seat_seconds", "waiting.runs",
+        "waiting.reason", "owner", "contact", "revision",
+    ),
+    empty="No campaigns. Add one: parley campaign add NAME",
+    key="name",
+)  # fmt: skip
+
+HOUR = Kind(
+    columns=(
+        Column("hour", lambda hour: local(hour["starts_at"]), whole=True),
+        Column("campaign", lambda hour: hour["campaign"], whole=True),
+        Column("seat-seconds", lambda hour: f"{hour['seat_seconds']:.1f}", whole=True),
+        Column("share", lambda hour: percent(hour["share"]), whole=True),
+        Column("nodes", lambda hour: str(hour["nodes"])),
+    ),
+    fields=("starts_at", "campaign", "seat_seconds", "share", "nodes"),
+    empty="Nothing was charged in these hours.",
+    key="campaign",
+)
+
+
+def _options(command: AnyCommand) -> AnyCommand:
+    """All that can be said of a campaign."""
+    for option in reversed((
+        click.option("--parent", help="It takes its share out of this campaign's."),
+        click.option("--weight", metavar="NUMBER", help="Its share is in proportion to it."),
+        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it."),
+        click.option("--priority", type=int, help="Added to that of its tasks."),
+        click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
+        click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),
+        click.option("--seats-max", type=click.IntRange(1), help="Most seats held at once."),
+        click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
+        click.option("--fairshare", metavar="PERCENT%[+-]", help="Part of all: 25%; 25%+ a floor."),
+        click.option("--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
+                     help="Such as runs=10,50 or due_runs=100; repeat for others."),
+        click.option("--quota", "quotas", multiple=True, metavar="WHAT=MOST",
+                     help="Most of a counted resource, such as mbps=1000; repeat for others."),
+        click.option("--owner", help="Whose it is."),
+        click.option("--contact", help="How to reach them."),
+        click.option("--description", help="What it is for."),
+        click.option("--file", metavar="FILE|-", help="A document; options win over it."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def document_of(given: dict[str, Any]) -> dict[str, Any]:
+    """What the options say, on top of what a file says."""
+    document = from_file(given["file"]) if given["file"] else {}
+    plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
+    for name in (*plain, "description"):
+        if given[name] is not None:
+            document[name] = given[name]
+    for name, read in _READ.items():
+        if given[name] is not None:
+            document[name] = read(given[name])
+    if given["limits"]:
+        document.setdefault("limits", {}).update(map(_limit, given["limits"]))
+    if given["quotas"]:
+        document.setdefault("quotas", {}).update(map(_quota, given["quotas"]))
+    return document
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        msg = f"{text!r} is not a number"
+        raise click.BadParameter(msg, param_hint=option) from None
+
+
+def _whole(text: str, option: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal():
+        msg = f"{text!r} is not a whole number"
+        raise click.BadParameter(msg, param_hint=option)
+    return int(text)
+
+
+def _part(text: str, option: str) -> float:
+    return round(_number(text.removesuffix("%"), option) / 100, 6)
+
+
+def _target(text: str) -> dict[str, Any]:
+    if text.endswith("%"):
+        return {"share": _part(text, "--target")}
+    return {"seats": _whole(text, "--target")}
+
+
+def _fairshare(text: str) -> dict[str, Any]:
+    kind = _KINDS.get(text[-1:], "target")
+    return {"part": _part(text.rstrip("+-"), "--fairshare"), "kind": kind}
+
+
+def _limit(text: str) -> tuple[str, dict[str, Any]]:
+    name, equals, amounts = text.partition("=")
+    soft, comma, hard = amounts.partition(",")
+    if not equals or not amounts:
+        msg = f"{text!r} is not WHAT=SOFT,HARD; one number is both"
+        raise click.BadParameter(msg, param_hint="--limit")
+    bounds = _whole(soft, "--limit"), _whole(hard if comma else soft, "--limit")
+    return name, {"soft": bounds[0], "hard": bounds[1]}
+
+
+def _quota(text: str) -> tuple[str, int | None]:
+    name, equals, amount = text.partition("=")
+    if not equals or not amount:
+        msg = f"{text!r} is not WHAT=MOST"
+        raise click.BadParameter(msg, param_hint="--quota")
+    return name, _whole(amount, "--quota")
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "weight": lambda text: _number(text, "--weight"),
+    "level": lambda text: int(text) if text.isdecimal() else text,
+    "target": _target,
+    "fairshare": _fairshare,
+}
+"""How options are read that are not written as in the document."""
+
+
+@click.group("campaign")
+def campaign_group() -> None:
+    """Add, list, show, edit and remove campaigns, and see what they use."""
+
+
+@campaign_group.command("add")
+@click.argument("name", required=False)
+@_options
+@asks_node
+async def add(session: Session, /, name: str | None, **given: Any) -> None:
+    """Add a campaign: whom tasks are for, and what share of the nodes they get.
+
+    \b
+      parley campaign add ops --weight 3 --level 7 --owner 'the lab'
+      parley campaign add ops-lab --parent ops --limit runs=10,50 --quota mbps=1000
+      parley campaign add outage --level urgent
+    """  # noqa: D301 - click's mark for lines to keep
+    document = document_of(given)
+    if name is not None:
+        document["name"] = name
+    if "name" not in document:
+        msg = "give the campaign a name: parley campaign add NAME"
+        raise click.UsageError(msg)
+    made = await session.client.add_campaign(document)
+    session.output.one(made.model_dump(mode="json"), CAMPAIGN, campaign_view)
+
+
+@campaign_group.command("list")
+@limit_option
+@asks_node
+async def list_campaigns(session: Session, limit: int) -> None:
+    """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why."""
+
+    async def page(size: int, cursor: str | None) -> Page[Campaign]:
+        return await session.client.campaigns(limit=size, cursor=cursor)
+
+    found, more = await collect(page, limit)
+    session.output.many(records_of(found), CAMPAIGN)
+    shortened(session, more=more)
+
+
+@campaign_group.command("show")
+@click.argument("name")
+@asks_node
+async def show(session: Session, name: str) -> None:
+    """Show everything about a campaign."""
+    found = await session.client.campaign(name)
+    session.output.one(found.model_dump(mode="json"), CAMPAIGN, campaign_view)
+
+
+@campaign_group.command("edit")
+@click.argument("name")
+@_options
+@click.option("--state", type=click.Choice(("active", "closed")), help="closed: no new tasks.")
+@click.option(
+    "--clear",
+    multiple=True,
+    type=click.Choice(CLEARABLE),
+    help="Give a field back to its default; repeat for others.",
+)
+@asks_node
+async def edit(
+    session: Session, /, name: str, state: str | None, clear: tuple[str, ...], **given: Any
+) -> None:
+    """Change a campaign; what is booked already stays.
+
+    \b
+      parley campaign edit ops --weight 2.5 --clear seats-max
+      parley campaign edit ops --state closed
+    """  # noqa: D301 - click's mark for lines to keep
+    patch = document_of(given)
+    if state is not None:
+        patch["state"] = state
+    patch.update({field.replace("-", "_"): None for field in clear})
+    if not patch:
+        msg = "say what to change, such as --weight 2; see: parley campaign edit --help"
+        raise click.UsageError(msg)
+    edited = await session.client.edit_campaign(name, patch)
+    session.output.one(edited.model_dump(mode="json"), CAMPAIGN, campaign_view)
+
+
+@campaign_group.command("remove")
+@click.argument("name")
+@asks_node
+async def remove(session: Session, name: str) -> None:
+    """Remove a campaign that was never used; others are closed."""
+    await session.client.remove_campaign(name)
+    session.progress.note(f"{name} is removed.")
+
+
+@campaign_group.command("usage")
+@click.argument("name", required=False)
+@click.option("--since", type=MOMENT, help="Hours from then on; the last 24 unless said.")
+@click.option("--until", type=MOMENT, help="Hours before then; the next 24 unless said.")
+@limit_option
+@asks_node
+async def usage(
+    session: Session,
+    name: str | None,
+    since: Moment | None,
+    until: Moment | None,
+    limit: int,
+) -> None:
+    """Show what a campaign, or each of them, was charged hour by hour, and has booked.
+
+    3600 seat-seconds are one exclusive run on one node over a whole hour.
+    """
+    now = session.clock.now()
+
+    async def page(size: int, cursor: str | None) -> Page[UsageHour]:
+        return await session.client.usage(
+            name,
+            since=None if since is None else since.at(now),
+            until=None if until is None else until.at(now),
+            limit=size,
+            cursor=cursor,
+        )
+
+    found, more = await collect(page, limit)
+    session.output.many(records_of(found), HOUR)
+    shortened(session, more=more)
+
+
+def campaign_view(campaign: Record) -> str:
+    """A campaign for a person."""
+    used, fairshare = campaign["used"], campaign["fairshare"]
+    tasks = ", ".join(f"{count} {state}" for state, count in campaign["tasks"].items())
+    return pairs(
+        (
+            ("campaign", campaign["name"]),
+            ("state", campaign["state"]),
+            ("under", campaign["parent"]),
+            ("weight", f"{campaign['weight']:g}"),
+            ("level", str(campaign["level"])),
+            ("priority", campaign["priority"] or None),
+            ("promised", _promised(campaign)),
+            ("had in 24 h", _used(used["delivered"], used["delivered_seat_seconds"])),
+            ("booked", _used(used["booked"], used["booked_seat_seconds"])),
+            ("waits", _waits(campaign)),
+            ("tasks", tasks),
+            ("fairshare", fairshare and f"{fairshare['kind']} {percent(fairshare['part'])}"),
+            ("most seats", campaign["seats_max"]),
+            ("limits", "; ".join(map(_limited, campaign["limits"].items()))),
+            ("quotas", ", ".join(f"{what} {most}" for what, most in campaign["quotas"].items())),
+            ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
+            ("owner", campaign["owner"]),
+            ("contact", campaign["contact"]),
+            ("description", campaign["description"]),
+            ("revision", campaign["revision"]),
+        )
+    )
+
+
+def _used(share: float | None, seat_seconds: float) -> str:
+    return f"{percent(share)}, {seat_seconds:.1f} seat-seconds" if share is not None else "nothing"
+
+
+def _limited(item: tuple[str, Record]) -> str:
+    name, bounds = item
+    said = [f"{kind} {bounds[kind]}" for kind in ("soft", "hard") if bounds[kind] is not None]
+    return printable(f"{name} {', '.join(said)}")

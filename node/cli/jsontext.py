@@ -1,0 +1,26 @@
+"""JSON that is given as text, in an option or a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+def json_value(text: str, option: str) -> Any:
+    """Any JSON value."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"not JSON: {error}"
+        raise click.BadParameter(msg, param_hint=option) from error
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any]:
+    """A JSON object; an empty one for none."""
+    document = json_value(text, option) if text is not None else {}
+    if not isinstance(document, dict):
+        msg = "not a JSON object"
+        raise click.BadParameter(msg, param_hint=option)
+    return document

@@ -1,0 +1,115 @@
+"""Pool tasks on the command line: nodes of a pool instead of named ones, and who has the seats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from node.cli.attributes import MATCH_HELP, predicate, value_of
+from node.cli.output import Record, aligned, printable
+from node.cli.references import short
+from node.cli.times import local
+from node.model import times
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+_PLAIN = ("pool", "k", "min_k", "choice", "field")
+_TERMS_SHOWN = 4
+
+
+def seat_options(command: AnyCommand) -> AnyCommand:
+    """What is asked of a pool."""
+    for option in (
+        click.option("--seat-field", "field", metavar="FIELD", help="Where the node is filled in."),
+        click.option(
+            "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures again."
+        ),
+        click.option("--together", is_flag=True, help="All at once, on all k nodes or on none."),
+        click.option(
+            "--spread", multiple=True, metavar="NAME=COUNT",
+            help="At most so many alike: site=1; repeat for others.",
+        ),
+        click.option(
+            "--prefer", multiple=True, metavar="NAME=A,B", help="What a node should be like."
+        ),
+        click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP),
+        click.option("--min-k", type=click.IntRange(1), help="So many nodes suffice."),
+        click.option("-k", "k", type=click.IntRange(1), help="So many nodes of the pool."),
+        click.option("--pool", metavar="NAME", help="Nodes of this pool instead of named ones."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def seat_request(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options ask of a pool; what was not given is not in it."""
+    request = {name: given[name] for name in _PLAIN if given[name] is not None}
+    if given["match"]:
+        request["match"] = predicate(given["match"])
+    if given["prefer"]:
+        pairs = (_pair(text, "--prefer") for text in given["prefer"])
+        request["prefer"] = {n: [value_of(each) for each in v.split(",")] for n, v in pairs}
+    if given["spread"]:
+        pairs = (_pair(text, "--spread") for text in given["spread"])
+        request["spread"] = {name: value_of(value) for name, value in pairs}
+    if given["together"]:
+        request["together"] = True
+    return request
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        msg = f"{text!r} is not NAME=VALUE"
+        raise click.BadParameter(msg, param_hint=option)
+    return name, value
+
+
+def request_text(request: Record) -> str:
+    """``20 of europe, together, spread over site``."""
+    words = [f"{request['k']} of {request['pool']}"]
+    if request["min_k"]:
+        words.append(f"at least {request['min_k']}")
+    if request["together"]:
+        words.append("together")
+    words += [f"{most} per {name}" for name, most in request["spread"].items()]
+    return ", ".join(words)
+
+
+def seats_view(seats: Sequence[Record], wanted: int) -> str:
+    """Term by term who sits where, and why nobody does."""
+    lines: list[str] = []
+    terms = dict.fromkeys((seat["term"], seat["until"]) for seat in seats)
+    for term, until in list(terms)[:_TERMS_SHOWN]:
+        there = [seat for seat in seats if seat["term"] == term]
+        taken = sum(seat["state"] in {"taken", "over"} for seat in there)
+        lines.append(f"  {taken} of {wanted} seats {_when(term, until)}:")
+        rows = [(str(seat["number"]), _holder(seat), printable(_said(seat))) for seat in there]
+        lines.append(aligned(rows, "    "))
+    if len(terms) > _TERMS_SHOWN:
+        lines.append(f"  and {len(terms) - _TERMS_SHOWN} terms more")
+    return "\n".join(lines)
+
+
+def _holder(seat: Record) -> str:
+    if seat["node"] is None:
+        return "nobody"
+    return f"{seat['node']} (lost)" if seat["state"] == "lost" else str(seat["node"])
+
+
+def _said(seat: Record) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in seat["runs"].items() if count)
+    task = f"task {short(seat['task'])}" if seat["task"] else ""
+    return "; ".join(filter(None, (task, counts, seat["reason"])))
+
+
+def _when(term: str, until: str) -> str:
+    """``from … to …``; a term of a single slot is an instant."""
+    begin, end = times.parse_instant(term), times.parse_instant(until)
+    return (
+        f"at {local(begin)}"
+        if end - begin < times.SECOND
+        else f"from {local(begin)} to {local(end)}"
+    )

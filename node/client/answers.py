@@ -1,0 +1,44 @@
+"""A node's answers as the wire models that the API documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from node.model.errors import PeerAnswered
+from node.model.wire.problems import faults_of
+
+Model = TypeVar("Model", bound=BaseModel)
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Page(Generic[Record]):
+    """Part of a list, and the cursor of the next part; ``None`` at the end."""
+
+    items: tuple[Record, ...]
+    next: str | None
+
+
+def read(model: type[Model], document: object) -> Model:
+    """A document as a model; what does not fit is the node's fault and is named."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = faults_of(error)[0]
+        msg = (
+            f"the node's answer is not the {model.__name__} this program knows: "
+            f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"
+        )
+        raise PeerAnswered(msg) from error
+
+
+def page(model: type[Model], document: object) -> Page[Model]:
+    """A list document; its cursor may be missing."""
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        msg = "the node's answer is not a list; do the versions of node and program differ?"
+        raise PeerAnswered(msg)
+    items = tuple(read(model, item) for item in document["items"])
+    return Page(items, document.get("next"))

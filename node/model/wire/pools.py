@@ -1,0 +1,112 @@
+"""Pools: named sets of nodes that campaigns share, with the policies by which they do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from node.model import times
+from node.model.policysets import DEFAULT
+from node.model.wire.fields import Document, Duration, Instant, Name
+from node.model.wire.nodes import NodeName
+
+Match = Annotated[
+    dict[str, Any],
+    Field(
+        description="A predicate over the attributes of nodes: values to be equal to, lists to be "
+        "one of, comparisons ({'>=': 1000}; also <, <=, >, =, !=, in, exists), not, all, any.",
+        examples=[{"country": "DE", "cpu_mbps": {">=": 1000}}],
+    ),
+]
+Axis = Literal["order", "share", "select", "preempt", "throttle", "fill", "feasible"]
+Text = Annotated[str, StringConstraints(max_length=500)]
+
+
+def _length(value: int) -> int:
+    if not times.SECOND <= value <= _LONGEST:
+        msg = "is from PT1S to P366D"
+        raise ValueError(msg)
+    return value
+
+
+_LONGEST = 366 * times.DAY
+Length = Annotated[Duration, AfterValidator(_length)]
+
+
+class PolicyChoice(Document):
+    """A named set of policies, and where it is departed from."""
+
+    set: Annotated[str, StringConstraints(max_length=63)] = DEFAULT
+    overrides: dict[Axis, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="By axis: another rule to answer that question, and parameters.",
+        examples=[{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}],
+    )
+
+
+class PoolDocument(Document):
+    """A pool as posted."""
+
+    name: Name
+    match: Match
+    policy: PolicyChoice = PolicyChoice()
+    choice: Literal["sticky", "rotating"] = Field(
+        "sticky",
+        description="sticky: the node that measured a target before measures it again; rotating: "
+        "others take their turn.",
+    )
+    term: Length = Field(
+        6 * times.HOUR,
+        description="For so long nodes are chosen at a time; one slot at a time where the next is "
+        "further away, and where they rotate.",
+    )
+    patience: Length = Field(
+        10 * times.MINUTE, description="A node that has not answered for so long loses its seats."
+    )
+    lead: NodeName | None = Field(
+        None, description="The node that plans it: the one that is asked, no other."
+    )
+    description: Text | None = None
+
+
+class PoolPatch(Document):
+    """Changes of a pool, as a JSON merge patch (RFC 7396); a match is replaced as a whole."""
+
+    revision: int | None = Field(
+        None,
+        ge=1,
+        strict=True,
+        description="The revision that was read. If the pool has been changed since, nothing is "
+        "changed and the answer is 409; without it the newest is changed.",
+    )
+    name: Name | None = Field(None, description="Cannot be changed.")
+    match: Match | None = None
+    policy: dict[str, Any] | None = None
+    choice: Literal["sticky", "rotating"] | None = None
+    term: Length | None = None
+    patience: Length | None = None
+    lead: NodeName | None = Field(None, description="Cannot be changed.")
+    description: Text | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The patch itself, as it was sent."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude={"revision"})
+
+
+class Outside(Document):
+    """A node that does not belong to a pool, and why."""
+
+    node: str
+    reason: str
+
+
+class Pool(PoolDocument):
+    """A pool as the API shows it."""
+
+    lead: str
+    revision: int
+    created_at: Instant
+    changed_at: Instant
+    nodes: tuple[str, ...] = Field(description="Who belongs to it now, by name.")
+    others: tuple[Outside, ...] = Field(description="Who does not, and why.")

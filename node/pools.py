@@ -1,0 +1,237 @@
+"""The pools that this node plans: named sets of nodes, told apart by what the nodes say of them.
+
+Who belongs to a pool is never kept: it is whoever meets its predicate now, among the nodes known
+here. A pool that nobody meets is refused when it is made, with what there is instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from node.campaigns import weights_fault
+from node.clock import Clock
+from node.model import policysets, predicates, times
+from node.model.changes import merged
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.predicates import Attributes
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.pools import PoolDocument, PoolPatch
+from node.model.wire.problems import faults_of
+from node.peers import Directory
+from node.store import campaigns, pools
+from node.store.database import Connection, Database
+from node.store.pools import StoredPool
+
+Judge = Callable[[str, Mapping[str, Any]], list[FieldFault]]
+"""``judge(set, overrides)``: what is wrong with the choice of a policy, by its fields."""
+
+
+def _by_name(policy_set: str, overrides: Mapping[str, Any]) -> list[FieldFault]:
+    """Sets that do not exist, with those that are called alike; rules are the lead's to judge."""
+    del overrides
+    if policy_set in policysets.SETS:
+        return []
+    near = policysets.near(policy_set)
+    word = "near" if len(near) < len(policysets.SETS) else "there are"
+    said = f"there is no set {policy_set!r} of policies; {word}: {', '.join(near)}"
+    return [FieldFault("/policy/set", said)]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Who belongs to a pool, by name, and why the others do not."""
+
+    nodes: tuple[str, ...]
+    others: Mapping[str, str]
+
+
+class Pools:
+    """The pools of this node."""
+
+    def __init__(self, database: Database, clock: Clock, directory: Directory) -> None:
+        """Who is known, and what they say of themselves, ``directory`` says.
+
+        Whoever puts node and lead together sets ``judge``: the lead knows the rules.
+        """
+        self.judge: Judge = _by_name
+        self._database = database
+        self._clock = clock
+        self._directory = directory
+
+    async def all(self) -> list[StoredPool]:
+        """Every pool, by name."""
+        async with self._database.connection() as connection:
+            return await pools.listed(connection)
+
+    async def one(self, name: str) -> StoredPool:
+        """One pool.
+
+        :raises NotFound: there is none of that name.
+        """
+        return _named(await self.all(), name)
+
+    def membership(self, match: Mapping[str, Any]) -> Membership:
+        """Who meets the predicate of a pool now."""
+        predicate = predicates.parse(match)
+        nodes, others = [], {}
+        for name, attributes in self._facts().items():
+            failures = predicate.faults(attributes)
+            if failures:
+                others[name] = "; ".join(f"{f.reason}, not {f.condition}" for f in failures)
+            else:
+                nodes.append(name)
+        return Membership(tuple(nodes), others)
+
+    async def create(self, document: PoolDocument) -> bool:
+        """Make a pool; False if the very same one was made before.
+
+        :raises InvalidDocument: a field is wrong, or no node known here belongs to it.
+        :raises Conflict: the name is taken by another one.
+        """
+        new = stored(document)
+        async with self._database.transaction() as connection:
+            there = await pools.listed(connection)
+            taken = next((pool for pool in there if pool.name == new.name), None)
+            if taken is not None:
+                if _settings(taken) == _settings(new):
+                    return False
+                raise Conflict(_taken(new.name))
+            await self._check(connection, document)
+            if not await pools.keep(connection, new, self._clock.now()):
+                raise Conflict(_taken(new.name))
+            await pools.notify(connection, new.name, "added")
+        return True
+
+    async def edit(self, name: str, patch: PoolPatch) -> None:
+        """Change a pool; it is checked like a new one.
+
+        :raises NotFound: there is none of that name.
+        :raises InvalidDocument: a field is wrong, or no node known here belongs to it.
+        :raises Conflict: it has been changed since the revision that was read.
+        """
+        async with self._database.transaction() as connection:
+            known = _named(await pools.listed(connection), name)
+            if patch.revision not in (None, known.revision):
+                raise Conflict(_changed(name, patch.revision))
+            document = _edited(known, patch)
+            new = stored(document)
+            if _settings(new) == _settings(known):
+                return
+            await self._check(connection, document, anew=document.match != known.match)
+            if not await pools.change(connection, new, self._clock.now(), known.revision):
+                raise Conflict(_changed(name, known.revision))
+            await pools.notify(connection, name, "changed")
+
+    async def remove(self, name: str) -> None:
+        """Forget a pool.
+
+        :raises NotFound: there is none of that name.
+        :raises Conflict: tasks ask for nodes of it.
+        """
+        async with self._database.transaction() as connection:
+            if tasks := await pools.asking(connection, name):
+                count = f"{tasks} task{'' if tasks == 1 else 's'}"
+                raise Conflict(f"{count} ask for nodes of {name}, ended ones among them; keep it")
+            if not await pools.remove(connection, name):
+                _named(await pools.listed(connection), name)
+            await pools.notify(connection, name, "removed")
+
+    def _facts(self) -> dict[str, Attributes]:
+        return {known.name: known.facts for known in self._directory.all}
+
+    async def _check(
+        self, connection: Connection, document: PoolDocument, *, anew: bool = True
+    ) -> None:
+        """``anew``: who belongs to it is said anew; nodes may have gone from one that is there."""
+        policy = document.policy
+        unfit = _by_name(policy.set, policy.overrides)
+        unfit = unfit or self.judge(policy.set, policy.overrides)
+        nobody = self._nobody(document) if anew else None
+        found = (self._lead_fault(document), *unfit, nobody)
+        faults = [fault for fault in found if fault is not None]
+        if faults:
+            raise InvalidDocument(faults)
+        there = await campaigns.listed(connection)
+        weightless = weights_fault(document.name, policy.set, there)
+        if weightless is not None:
+            raise InvalidDocument([FieldFault("/policy/set", weightless)])
+
+    def _lead_fault(self, document: PoolDocument) -> FieldFault | None:
+        own = self._directory.self.name
+        if document.lead in (None, own):
+            return None
+        said = f"this is {own}, and a pool is made at the node that plans it; ask {document.lead}"
+        return FieldFault("/lead", said)
+
+    def _nobody(self, document: PoolDocument) -> FieldFault | None:
+        predicate = predicates.parse(document.match, "/match")
+        known = self._facts()
+        if any(predicate.met_by(attributes) for attributes in known.values()):
+            return None
+        return predicates.why_nobody(predicate, known, "/match")
+
+
+def stored(document: PoolDocument) -> StoredPool:
+    """A pool as it is kept."""
+    return StoredPool(
+        name=document.name,
+        match=document.match,
+        policy_set=document.policy.set,
+        overrides={str(axis): dict(wanted) for axis, wanted in document.policy.overrides.items()},
+        choice=document.choice,
+        term=document.term,
+        patience=document.patience,
+        description=document.description,
+    )
+
+
+def document_of(pool: StoredPool) -> dict[str, Any]:
+    """A pool as it would be posted; the inverse of :func:`stored`."""
+    return {
+        "name": pool.name,
+        "match": pool.match,
+        "policy": {"set": pool.policy_set, "overrides": pool.overrides},
+        "choice": pool.choice,
+        "term": times.format_duration(pool.term),
+        "patience": times.format_duration(pool.patience),
+        "description": pool.description,
+    }
+
+
+def _settings(pool: StoredPool) -> dict[str, Any]:
+    return document_of(pool)
+
+
+def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
+    wanted = patch.changes()
+    if wanted.get("name", known.name) != known.name:
+        said = "cannot be changed; add another pool and remove this one"
+        raise InvalidDocument([FieldFault("/name", said)])
+    before = document_of(known)
+    if wanted.get("match") is not None:
+        before["match"] = {}
+    try:
+        return PoolDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error)) from None
+
+
+def _named(there: list[StoredPool], name: str) -> StoredPool:
+    found = next((pool for pool in there if pool.name == name), None)
+    if found is None:
+        known = ", ".join(pool.name for pool in there) or "none yet; make one: parley pool add"
+        msg = f"there is no pool {name} on this node; there are: {known}"
+        raise NotFound(msg)
+    return found
+
+
+def _taken(name: str) -> str:
+    return f"there is another pool {name}; change it: parley pool edit {name}"
+
+
+def _changed(name: str, read: int | None) -> str:
+    return f"{name} has been changed since revision {read} was read; read it again"

@@ -1,0 +1,201 @@
+"""Campaigns of the tasks led here: what they are, who uses them, what they were charged for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from node.model.errors import Conflict
+from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Queries
+
+_SQL = Queries("node.store", "campaigns")
+
+URGENT: Final = 10
+"""The level of urgent ones, as it is kept."""
+
+_MEANWHILE = "another campaign was changed at the same moment; look again and repeat it"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What somebody has said of a campaign."""
+
+    name: str
+    parent: str | None
+    weight: Decimal
+    level: int
+    priority: int
+    preemptor: bool
+    preemptee: bool
+    seats_max: int | None
+    target_seats: int | None
+    target_share: Decimal | None
+    fairshare: dict[str, Any] | None
+    limits: dict[str, Any]
+    quotas: dict[str, Any]
+    queue: dict[str, Any] | None
+    owner: str | None
+    contact: str | None
+    description: str | None
+    state: str
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """A campaign as kept."""
+
+    id: int
+    parent_id: int | None
+    revision: int
+    created_at: int
+    changed_at: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Runs of a campaign that wait, the tasks they are of, and what most of them wait for."""
+
+    runs: int
+    tasks: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What hangs on a campaign."""
+
+    tasks: int
+    children: tuple[str, ...]
+    charged: bool
+
+
+@dataclass(frozen=True)
+class HourFilter:
+    """Which hours, of which campaign, and which page of them."""
+
+    since: int
+    until: int
+    campaign: str | None
+    after_hour: int | None
+    after_campaign: str | None
+    limit: int
+
+
+async def names(connection: Connection) -> dict[str, str]:
+    """Every campaign's state, by name."""
+    return {row[0]: row[1] for row in await connection.fetch(_SQL["names"])}
+
+
+async def listed(connection: Connection) -> list[StoredCampaign]:
+    """All of them, by name."""
+    return [_stored(dict(row)) for row in await connection.fetch(_SQL["campaigns"])]
+
+
+def _stored(row: dict[str, Any]) -> StoredCampaign:
+    own = {word: row.pop(word) for word in ("id", "parent_id", "revision")}
+    instants = {word: row.pop(word) for word in ("created_at", "changed_at")}
+    return StoredCampaign(**own, **instants, settings=Settings(**row))
+
+
+async def keep(connection: Connection, settings: Settings, now: int) -> bool:
+    """A new campaign; False if the name is taken or its parent is gone.
+
+    :raises Conflict: it does not go with another one that was changed at the same time.
+    """
+    try:
+        kept = await connection.fetchval(_SQL["keep_campaign"], *_columns(settings), now)
+    except (BrokenCheck, BrokenOverlap) as error:
+        raise Conflict(_MEANWHILE) from error
+    return kept is not None
+
+
+async def change(connection: Connection, settings: Settings, now: int, revision: int) -> bool:
+    """A campaign as it is from now on; False if it was changed since that revision was read.
+
+    :raises Conflict: it does not go with another one that was changed at the same time.
+    """
+    try:
+        kept = await connection.fetchval(
+            _SQL["change_campaign"], *_columns(settings), now, revision
+        )
+    except (BrokenCheck, BrokenOverlap) as error:
+        raise Conflict(_MEANWHILE) from error
+    return kept is not None
+
+
+def _columns(settings: Settings) -> Iterator[Any]:
+    """The values in the order of the columns."""
+    return iter(vars(settings).values())
+
+
+async def uses(connection: Connection, name: str) -> Uses | None:
+    """What hangs on a campaign; None if there is no such campaign."""
+    row = await connection.fetchrow(_SQL["uses"], name)
+    return None if row is None else Uses(row[0], tuple(row[1] or ()), row[2])
+
+
+async def remove(connection: Connection, name: str) -> None:
+    """Away with it.
+
+    :raises Conflict: something has come to hang on it at the same moment.
+    """
+    try:
+        await connection.execute(_SQL["remove_campaign"], name)
+    except BrokenReference as error:
+        raise Conflict(_MEANWHILE) from error
+
+
+async def assign(connection: Connection, task: UUID, now: int) -> None:
+    """The task may say another campaign than it did: with it go the charges of its runs to come."""
+    campaign = await connection.fetchval(_SQL["assign"], task)
+    if campaign is not None:
+        await connection.execute(_SQL["move_charges"], task, campaign, now)
+
+
+async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
+    """By campaign, how many tasks it has by state."""
+    found: dict[int, dict[str, int]] = {}
+    for campaign, state, count in await connection.fetch(_SQL["tasks_of"]):
+        found.setdefault(campaign, {})[state] = count
+    return found
+
+
+async def waiting_of(connection: Connection) -> dict[int, Waiting]:
+    """By campaign, what waits."""
+    rows = await connection.fetch(_SQL["waiting_of"])
+    return {row[0]: Waiting(row[1], row[2], row[3]) for row in rows}
+
+
+async def used_between(connection: Connection, since: int, until: int) -> dict[int, int]:
+    """By campaign, what was charged in these whole hours: thousandths of a seat times µs."""
+    rows = await connection.fetch(_SQL["used_between"], since, until)
+    return {row[0]: row[1] for row in rows}
+
+
+async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:
+    """Hour by hour and campaign by campaign what was charged."""
+    rows = await connection.fetch(
+        _SQL["hours"],
+        wanted.since,
+        wanted.until,
+        wanted.campaign,
+        wanted.after_hour,
+        wanted.after_campaign,
+        wanted.limit,
+    )
+    return [dict(row) for row in rows]
+
+
+async def purge(connection: Connection, charges_before: int, hours_before: int) -> None:
+    """Forget old charges, and later also the sums of their hours."""
+    await connection.execute(_SQL["purge_charges"], charges_before)
+    await connection.execute(_SQL["purge_hours"], hours_before)
+
+
+async def notify(connection: Connection, name: str, what: str) -> None:
+    """Tell every process of this node that its campaigns changed."""
+    await connection.execute(_SQL["notify"], f"campaign {name} {what}")

@@ -1,0 +1,90 @@
+"""The pools that this node plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from node.model.errors import Conflict
+from node.store.database import BrokenReference, Connection, Queries
+
+_SQL = Queries("node.store", "pools")
+
+
+@dataclass(frozen=True)
+class StoredPool:
+    """A pool as kept; ``match`` is the document of its predicate."""
+
+    name: str
+    match: dict[str, Any]
+    policy_set: str
+    overrides: dict[str, Any]
+    choice: str
+    term: int
+    patience: int
+    description: str | None
+    revision: int = 1
+    created_at: int = 0
+    changed_at: int = 0
+
+
+async def listed(connection: Connection) -> list[StoredPool]:
+    """All of them, by name."""
+    return [StoredPool(*row) for row in await connection.fetch(_SQL["pools"])]
+
+
+async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
+    """A new pool; False if the name is taken."""
+    kept = await connection.fetchval(
+        _SQL["keep_pool"],
+        pool.name,
+        pool.match,
+        pool.policy_set,
+        pool.overrides,
+        pool.choice,
+        pool.term,
+        pool.patience,
+        pool.description,
+        now,
+    )
+    return kept is not None
+
+
+async def change(connection: Connection, pool: StoredPool, now: int, revision: int) -> bool:
+    """A pool as it is from now on; False if it was changed since that revision was read."""
+    kept = await connection.fetchval(
+        _SQL["change_pool"],
+        pool.name,
+        pool.match,
+        pool.policy_set,
+        pool.overrides,
+        pool.choice,
+        pool.term,
+        pool.patience,
+        pool.description,
+        now,
+        revision,
+    )
+    return kept is not None
+
+
+async def asking(connection: Connection, name: str) -> int:
+    """How many tasks ask for nodes of a pool."""
+    return int(await connection.fetchval(_SQL["asking"], name))
+
+
+async def remove(connection: Connection, name: str) -> bool:
+    """Away with it; False if there is none of that name.
+
+    :raises Conflict: a task has come to ask for its nodes at the same moment.
+    """
+    try:
+        return await connection.fetchval(_SQL["remove_pool"], name) is not None
+    except BrokenReference as error:
+        msg = f"a task has just asked for nodes of {name}; look again"
+        raise Conflict(msg) from error
+
+
+async def notify(connection: Connection, name: str, what: str) -> None:
+    """Tell every process of this node that its pools changed."""
+    await connection.execute(_SQL["notify"], f"pool {name} {what}")

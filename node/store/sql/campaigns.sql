@@ -1,0 +1,128 @@
+-- names --
+SELECT name, state::text FROM campaign ORDER BY name;
+
+-- campaigns --
+SELECT
+    campaign.id, campaign.name, campaign.created_at, campaign.changed_at, campaign.parent_id, parent.name AS parent,
+    campaign.weight, campaign.level, campaign.priority, campaign.preemptor, campaign.preemptee, campaign.seats_max,
+    campaign.target_seats, campaign.target_share, campaign.fairshare, campaign.limits, campaign.quotas, campaign.queue,
+    campaign.owner, campaign.contact, campaign.description, campaign.state::text, campaign.revision
+FROM campaign
+LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
+ORDER BY campaign.name;
+
+-- keep_campaign --
+-- Under a parent that is not there (any more) nothing is made, nor under a name that is taken.
+INSERT INTO campaign (
+    name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
+    fairshare, limits, quotas, queue, owner, contact, description, state, created_at, changed_at
+)
+SELECT
+    $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+    $18::campaign_state, $19, $19
+FROM (VALUES ($2::text)) AS wanted (parent)
+LEFT JOIN campaign AS parent ON wanted.parent = parent.name
+WHERE wanted.parent IS NULL OR parent.id IS NOT NULL
+ON CONFLICT (name) DO NOTHING
+RETURNING id;
+
+-- change_campaign --
+-- Only as it was read: another change since has won.
+UPDATE campaign
+SET
+    parent_id = parent.id, parent_depth = parent.depth, weight = $3, level = $4, priority = $5, preemptor = $6,
+    preemptee = $7, seats_max = $8, target_seats = $9, target_share = $10, fairshare = $11, limits = $12, quotas = $13,
+    queue = $14, owner = $15, contact = $16, description = $17, state = $18::campaign_state, changed_at = $19,
+    revision = campaign.revision + 1
+FROM (VALUES ($2::text)) AS wanted (parent)
+LEFT JOIN campaign AS parent ON wanted.parent = parent.name
+WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
+RETURNING campaign.id;
+
+-- uses --
+-- What keeps a campaign from being removed.
+SELECT
+    (SELECT count(*) FROM planning WHERE planning.campaign_id = campaign.id) AS tasks,
+    (SELECT array_agg(child.name ORDER BY child.name) FROM campaign AS child WHERE child.parent_id = campaign.id) AS children,
+    EXISTS (SELECT FROM charge_hour WHERE charge_hour.campaign_id = campaign.id) AS charged
+FROM campaign
+WHERE campaign.name = $1;
+
+-- remove_campaign --
+DELETE FROM campaign WHERE name = $1 RETURNING id;
+
+-- assign --
+-- A task that was given to another campaign.
+UPDATE planning
+SET campaign_id = campaign.id
+FROM task
+INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
+WHERE planning.task_id = $1 AND task.id = $1 AND planning.campaign_id <> campaign.id
+RETURNING planning.campaign_id;
+
+-- move_charges --
+-- What its runs to come were charged is taken from the one campaign and charged to the other.
+INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+SELECT
+    side.campaign_id, charged.run_id, charged.participant, charged.node, charged.starts_at, charged.ends_at,
+    side.weight, 'moved', $3
+FROM (
+    SELECT
+        charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at,
+        sum(charge.weight) AS weight
+    FROM run
+    INNER JOIN charge
+        ON run.starts_at = charge.starts_at AND run.id = charge.run_id AND run.ends_at = charge.ends_at
+    WHERE run.task_id = $1 AND run.state IN ('booked', 'set-aside') AND run.starts_at > $3
+    GROUP BY
+        charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at
+    HAVING sum(charge.weight) > 0
+) AS charged
+CROSS JOIN LATERAL (
+    VALUES (charged.campaign_id, -charged.weight), ($2::integer, charged.weight)
+) AS side (campaign_id, weight)
+WHERE charged.campaign_id <> $2;
+
+-- tasks_of --
+SELECT planning.campaign_id, task.state::text, count(*) AS tasks
+FROM planning
+INNER JOIN task ON planning.task_id = task.id
+GROUP BY planning.campaign_id, task.state;
+
+-- waiting_of --
+-- Who waits, and for what: the reason that most of them have.
+SELECT
+    planning.campaign_id,
+    count(*) AS runs,
+    count(DISTINCT run.task_id) AS tasks,
+    mode() WITHIN GROUP (ORDER BY run.reason) AS reason
+FROM run
+INNER JOIN planning ON run.task_id = planning.task_id
+WHERE run.state = 'waiting'
+GROUP BY planning.campaign_id;
+
+-- used_between --
+SELECT campaign_id, sum(amount)::bigint AS amount
+FROM charge_hour
+WHERE hour >= $1 AND hour < $2
+GROUP BY campaign_id;
+
+-- hours --
+-- By hour and campaign, what was charged, and what of it was anybody's in that hour. A page of them, after one.
+SELECT used.starts_at, used.campaign, used.nodes, used.seat_seconds, used.share
+FROM campaign_usage AS used
+WHERE
+    used.starts_at >= $1 AND used.starts_at < $2
+    AND ($3::text IS NULL OR used.campaign = $3)
+    AND ($4::timestamptz IS NULL OR (used.starts_at, used.campaign) > ($4, $5::text))
+ORDER BY used.starts_at, used.campaign
+LIMIT $6;
+
+-- purge_charges --
+DELETE FROM charge WHERE starts_at < $1 AND ends_at < $1;
+
+-- purge_hours --
+DELETE FROM charge_hour WHERE hour < $1;
+
+-- notify --
+SELECT pg_notify('parley', $1);

@@ -1,0 +1,28 @@
+-- pools --
+SELECT name, match, policy_set, overrides, choice, term, patience, description, revision, created_at, changed_at
+FROM pool
+ORDER BY name;
+
+-- keep_pool --
+INSERT INTO pool (name, match, policy_set, overrides, choice, term, patience, description, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
+ON CONFLICT (name) DO NOTHING
+RETURNING id;
+
+-- change_pool --
+-- Only as it was read: another change since has won.
+UPDATE pool
+SET
+    match = $2, policy_set = $3, overrides = $4, choice = $5, term = $6, patience = $7, description = $8,
+    changed_at = $9, revision = revision + 1
+WHERE name = $1 AND revision = $10
+RETURNING id;
+
+-- asking --
+SELECT count(*) FROM pool_task INNER JOIN pool ON pool_task.pool_id = pool.id WHERE pool.name = $1;
+
+-- remove_pool --
+DELETE FROM pool WHERE name = $1 RETURNING id;
+
+-- notify --
+SELECT pg_notify('parley', $1);

@@ -1,0 +1,101 @@
+-- keep_pool_task --
+-- What it asks of its pool, and with which slot its terms go on ($4 false: as they would have). Of a pool that is not
+-- there (any more) nothing is kept.
+INSERT INTO pool_task (task_id, pool_id, request, next_slot, due_at, rounds_left)
+SELECT $1, pool.id, $3, $5, $6, $7
+FROM pool
+WHERE pool.name = $2
+ON CONFLICT (task_id) DO UPDATE SET
+    pool_id = excluded.pool_id,
+    request = excluded.request,
+    next_slot = CASE WHEN $4::boolean THEN excluded.next_slot ELSE pool_task.next_slot END,
+    due_at = CASE WHEN $4 THEN excluded.due_at ELSE pool_task.due_at END,
+    rounds_left = CASE WHEN $4 THEN excluded.rounds_left ELSE pool_task.rounds_left END,
+    reason = NULL
+RETURNING task_id;
+
+-- request_of --
+SELECT request FROM pool_task WHERE task_id = $1;
+
+-- goes_on --
+-- Resumed: its next term begins with the first slot to come that is in no term.
+UPDATE pool_task
+SET
+    next_slot = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN greatest(next_slot, $2) END,
+    due_at = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN $3::timestamptz END
+WHERE task_id = $1
+RETURNING task_id;
+
+-- wake_refused_seats --
+-- Time that a node refused has become free: it may have some for a seat.
+WITH woken AS (
+    UPDATE term SET try_at = $2
+    WHERE pool_task = ANY($1::uuid []) AND try_at > $2
+    RETURNING pool_task
+)
+
+SELECT DISTINCT pool_task FROM woken;
+
+-- finish_pool_tasks --
+UPDATE task
+SET state = 'finished', ended_at = $1
+FROM pool_task
+WHERE
+    pool_task.task_id = task.id
+    AND pool_task.next_slot IS NULL
+    AND task.state = 'active'
+    AND NOT EXISTS (SELECT FROM term WHERE term.pool_task = task.id AND term.over_at > $1)
+    AND NOT EXISTS (SELECT FROM task AS part WHERE part.parent = task.id AND part.state IN ('active', 'paused'))
+RETURNING task.id;
+
+-- seat_tasks --
+-- The ordinary tasks that have its seats and are not over.
+SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id;
+
+-- nodes_of --
+SELECT seat.task_id, seat.place, seat.node
+FROM seat
+INNER JOIN task ON seat.task_id = task.id
+WHERE task.parent = $1 AND task.state IN ('active', 'paused')
+ORDER BY seat.task_id, seat.place;
+
+-- look_again --
+-- Its terms have so many seats from now on, and nodes are looked for at once; or ($4) they are over.
+UPDATE term
+SET
+    seats = $2, tries = 0, over_at = CASE WHEN $4::boolean THEN $3::timestamptz ELSE over_at END,
+    try_at = CASE WHEN NOT $4 THEN $3 END
+WHERE pool_task = $1 AND over_at > $3;
+
+-- lose_ended --
+UPDATE seat
+SET lost_at = $2, reason = coalesce(task.reason, '')
+FROM task
+WHERE seat.task_id = task.id AND seat.pool_task = $1 AND seat.lost_at IS NULL AND task.state IN ('refused', 'cancelled');
+
+-- seats --
+-- For people: each seat of the terms that end after an instant, who has it, and the empty ones; and how many runs.
+SELECT
+    term.starts_at AS term,
+    term.ends_at AS until,
+    number.number::integer AS number,
+    seat.node,
+    node.name,
+    seat.task_id AS task,
+    seat.lost_at,
+    coalesce(seat.reason, term.reason) AS reason,
+    term.over_at,
+    coalesce((
+        SELECT jsonb_object_agg(counted.state, counted.runs)
+        FROM (
+            SELECT run_known.state, count(*) AS runs FROM run_known
+            WHERE run_known.task_id = seat.task_id GROUP BY run_known.state
+        ) AS counted
+    ), '{}') AS runs
+FROM term
+CROSS JOIN LATERAL generate_series(1, term.seats) AS number (number)
+LEFT JOIN seat
+    ON term.pool_task = seat.pool_task AND term.starts_at = seat.term AND number.number = seat.place
+LEFT JOIN node ON seat.node = node.identity
+WHERE term.pool_task = $1 AND term.over_at > $2
+ORDER BY term.starts_at, number.number, seat.taken_at;

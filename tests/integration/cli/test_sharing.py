@@ -1,0 +1,115 @@
+"""``parley campaign``, ``pool`` and ``node set``, against a real node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clocks import ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
+
+Command = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(bare: Command, a: Asker) -> Command:
+    """The command with that node."""
+
+    async def run(*arguments: str) -> Any:
+        settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
+        return await bare(*arguments, stdin="", **settings)
+
+    return run
+
+
+async def test_campaigns_from_the_command_line(ask: Command) -> None:
+    """Added with all options, shown, edited, listed and removed."""
+    added = await ask(
+        "campaign", "add", "ops", "--weight", "2.5", "--level", "urgent", "--target", "30%",
+        "--fairshare", "25%+", "--limit", "runs=10,50", "--limit", "due_runs=7",
+        "--quota", "mbps=1000", "--preemptor", "--seats-max", "9", "--owner", "the lab",
+    )  # fmt: skip
+    made = json.loads(added.out)
+    assert (made["weight"], made["level"], made["target"]["share"]) == (2.5, "urgent", 0.3)
+    assert made["fairshare"] == {"part": 0.25, "kind": "floor"}
+    assert made["limits"]["runs"] == {"soft": 10, "hard": 50}
+    assert made["limits"]["due_runs"] == {"soft": 7, "hard": 7}
+    assert (made["quotas"], made["preemptor"], made["preemptee"]) == ({"mbps": 1000}, True, False)
+    edited = await ask("campaign", "edit", "ops", "--level", "3", "--clear", "target", "-o", "json")
+    assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
+    words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())
+    assert "limits runs soft 10, hard 50; due_runs soft 7, hard 7" in words
+    assert "promised 0 %" in words
+    listed = await ask("campaign", "list", "-o", "table")
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["campaign", "default", "ops"]
+    assert (await ask("campaign", "remove", "ops")).code == 0
+    assert (await ask("campaign", "show", "ops")).code == 6
+    empty = await ask("campaign", "usage", "-o", "table")
+    assert empty.out == "Nothing was charged in these hours.\n"
+
+
+async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
+    """The sentence of the node on standard error, with the exit codes of the others."""
+    refused = await ask("task", "create", "idle", "--campaign", "opps")
+    assert refused.code == 2
+    assert "✗ /campaign: there is no campaign opps on this node" in refused.err
+    assert "make it: parley campaign add opps" in refused.err
+    assert (await ask("campaign", "remove", "default")).code == 3
+    assert (await ask("campaign", "edit", "default")).code == 2
+
+
+async def test_attributes_from_the_command_line(ask: Command) -> None:
+    """Set and taken back; nodes are listed by what is said of them."""
+    card = json.loads((await ask("node", "set", "country=DE", "cpu_mbps=1000")).out)
+    assert (card["attributes"]["country"], card["attributes"]["cpu_mbps"]) == ("DE", 1000)
+    card = json.loads((await ask("node", "unset", "cpu_mbps")).out)
+    assert "cpu_mbps" not in card["attributes"]
+    assert json.loads((await ask("node", "list", "--match", "country=DE")).out)[0]["name"] == "a"
+    assert json.loads((await ask("node", "list", "--match", '{"country": "FR"}')).out) == []
+    table = (await ask("node", "list", "-o", "table")).out
+    assert "country=DE" in table
+
+
+async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
+    """Added by conditions, given other policies, and they show who belongs and who does not."""
+    await a.node.own_card.set({"country": "DE", "cpu_mbps": 1000})
+    await a.node.directory.refresh()
+    match = ("--match", "country=DE,FR", "--match", "cpu_mbps>=500")
+    made = json.loads((await ask("pool", "add", "fast", *match, "--choice", "rotating")).out)
+    wanted = {"country": ["DE", "FR"], "cpu_mbps": {">=": 500}}
+    assert (made["match"], made["nodes"], made["choice"]) == (wanted, ["a"], "rotating")
+    override = ("--override", "order=next-run", "--override", "fill.depth=2")
+    changed = json.loads((await ask("pool", "set-policy", "fast", "maui-backfill", *override)).out)
+    overrides = {"order": {"rule": "next-run"}, "fill": {"depth": 2}}
+    assert changed["policy"] == {"set": "maui-backfill", "overrides": overrides}
+    changed = json.loads((await ask("pool", "set-policy", "fast", "pscheduler")).out)
+    assert changed["policy"] == {"set": "pscheduler", "overrides": {}}
+    await a.node.own_card.set({"cpu_mbps": None})
+    await a.node.directory.refresh()
+    shown = (await ask("pool", "show", "fast", "-o", "table")).out
+    assert 'country in "DE", "FR" and cpu_mbps >= 500' in shown
+    assert "it has no cpu_mbps, not cpu_mbps >= 500" in shown
+    assert (await ask("pool", "list", "-o", "ids")).out == "fast\n"
+    assert (await ask("pool", "remove", "fast")).code == 0
+
+
+async def test_what_is_no_pool(ask: Command) -> None:
+    """Conditions that are none, sets that do not exist, nobody who belongs to it."""
+    nobody = await ask("pool", "add", "x", "--match", "country=NL")
+    assert (nobody.code, "matches none of the 1 node known here" in nobody.err) == (2, True)
+    unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")
+    assert (unknown.code, "near: maui-fifo" in unknown.err) == (2, True)
+    assert (await ask("pool", "add", "x")).code == 2
+    assert "gridserver-usage" in (await ask("pool", "sets")).out.split()

@@ -1,0 +1,323 @@
+"""Campaigns over HTTP: added, edited, removed, refused with a pointer and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from node.model import times
+from node.model.times import format_instant
+from node.store.database import PostgresConnection, PostgresDatabase
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
+
+_CHARGE = """
+INSERT INTO charge (
+    campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at
+)
+SELECT
+    id, gen_random_uuid(), 0, 'ed25519:x', $2::timestamptz, $2 + interval '1 hour', $3, 'booked', $2
+FROM campaign WHERE name = $1
+"""
+_CAMPAIGN = """
+INSERT INTO campaign (
+    name, parent_id, parent_depth, target_seats, target_share, created_at, changed_at
+)
+SELECT $1, parent.id, parent.depth, $3, $4, now(), now()
+FROM (VALUES ($2::text)) AS wanted (parent)
+LEFT JOIN campaign AS parent ON parent.name = wanted.parent
+"""
+IDLE = {"type": "idle", "spec": {"duration": "PT1M", "class": "exclusive"}}
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+
+
+async def _add(a: Asker, name: str, **settings: Any) -> dict[str, Any]:
+    status, answer = await a.ask("POST", "/v1/campaigns", {"name": name, **settings})
+    assert status == 201, answer
+    return dict(answer)
+
+
+async def _refused(a: Asker, method: str, path: str, document: Any) -> list[tuple[str, str]]:
+    """The faults of a document that is refused."""
+    status, problem = await a.ask(method, path, document)
+    assert status == 422, problem
+    return [(fault["pointer"], fault["detail"]) for fault in problem["errors"]]
+
+
+async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
+    """All that is said of it comes back, numbers exactly as they were written."""
+    said = {
+        "weight": 0.1,
+        "level": "urgent",
+        "priority": -3,
+        "preemptor": True,
+        "preemptee": True,
+        "seats_max": 7,
+        "target": {"seats": None, "share": 0.25},
+        "fairshare": {"part": 0.5, "kind": "floor"},
+        "limits": {"runs": {"soft": 2, "hard": 5}, "seat_seconds": {"soft": None, "hard": 100}},
+        "quotas": {"mbps": 1000},
+        "owner": "the lab",
+        "contact": "lab@a.example",
+        "description": "measures",
+    }
+    made = await _add(a, "ops", **said)
+    assert {name: made[name] for name in said} == said
+    assert (made["revision"], made["state"], made["tasks"]) == (1, "active", {})
+    assert (await a.ask("GET", "/v1/campaigns/ops"))[1] == made
+    [weight] = await a.rows("SELECT weight::text FROM campaign WHERE name = 'ops'")
+    assert weight[0] == "0.100000"
+
+
+async def test_the_same_again_is_harmless(a: Asker) -> None:
+    """A POST that comes twice makes one campaign; another one of the name is refused."""
+    first = await _add(a, "ops", weight=2)
+    assert await _add(a, "ops", weight=2) == first
+    status, problem = await a.ask("POST", "/v1/campaigns", {"name": "ops", "weight": 3})
+    assert (status, problem["detail"].partition(";")[0]) == (409, "there is another campaign ops")
+
+
+async def test_the_default_campaign_stays(a: Asker) -> None:
+    """Tasks without a campaign belong to it: it cannot be removed or closed, but edited."""
+    status, problem = await a.ask("DELETE", "/v1/campaigns/default")
+    assert status == 409
+    assert "tasks that name no campaign belong to it" in problem["detail"]
+    [(pointer, _)] = await _refused(a, "PATCH", "/v1/campaigns/default", {"state": "closed"})
+    assert pointer == "/state"
+    status, edited = await a.ask("PATCH", "/v1/campaigns/default", {"weight": 4})
+    assert (status, edited["weight"], edited["revision"]) == (200, 4, 2)
+
+
+async def test_edits_are_merged_and_guarded(a: Asker) -> None:
+    """Null gives back a default, maps are merged, and a stale revision changes nothing."""
+    await _add(a, "ops", owner="x", limits={"runs": {"hard": 3}}, target={"seats": 5})
+    patch = {"owner": None, "limits": {"nodes": {"soft": 1}}, "target": {"share": 0.5}}
+    status, edited = await a.ask("PATCH", "/v1/campaigns/ops", patch)
+    assert (status, edited["owner"], edited["target"]) == (200, None, {"seats": None, "share": 0.5})
+    assert edited["limits"] == {
+        "runs": {"soft": None, "hard": 3},
+        "nodes": {"soft": 1, "hard": None},
+    }
+    status, problem = await a.ask("PATCH", "/v1/campaigns/ops", {"revision": 1, "weight": 2})
+    assert (status, "it is at 2" in problem["detail"]) == (409, True)
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/ops", {"name": "opsy"})
+    assert (pointer, said.partition(";")[0]) == ("/name", "cannot be changed")
+    assert (await a.ask("PATCH", "/v1/campaigns/no", {"weight": 2}))[0] == 404
+
+
+async def test_lists_have_cursors(a: Asker) -> None:
+    """Page after page, by name."""
+    for name in ("ops", "lab", "zeta"):
+        await _add(a, name)
+    names: list[list[str]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        _, page = await a.ask("GET", f"/v1/campaigns?limit=3&cursor={cursor}")
+        names.append([campaign["name"] for campaign in page["items"]])
+        cursor = page["next"]
+    assert names == [["default", "lab", "ops"], ["zeta"]]
+
+
+async def test_parents_never_go_in_circles(a: Asker) -> None:
+    """A parent that is not there, is below itself or too deep is refused, and says so."""
+    await _add(a, "one")
+    await _add(a, "two", parent="one")
+    await _add(a, "three", parent="two")
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "three"})
+    assert (pointer, "one → three → two → one" in said) == ("/parent", True)
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "one"})
+    assert (pointer, "one → one" in said) == ("/parent", True)
+    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "parent": "onee"})
+    assert (pointer, "near: one" in said) == ("/parent", True)
+    for number in range(4, 9):
+        parent = "three" if number == 4 else f"g{number - 1}"
+        await _add(a, f"g{number}", parent=parent)
+    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "g9", "parent": "g8"})
+    assert (pointer, "9 generations, of at most 8" in said) == ("/parent", True)
+    await _add(a, "zero")
+    [(pointer, _)] = await _refused(a, "PATCH", "/v1/campaigns/one", {"parent": "zero"})
+    assert pointer == "/parent"
+
+
+async def test_the_database_holds_it_too(rolled_back: PostgresConnection) -> None:
+    """Whatever a program forgets: no circles among parents, no two kinds of promises."""
+    for name, parent in (("one", None), ("two", "one"), ("three", "two")):
+        await rolled_back.execute(_CAMPAIGN, name, parent, None, None)
+    circle = """
+    UPDATE campaign SET parent_id = below.id, parent_depth = below.depth FROM campaign AS below
+    WHERE campaign.name = 'one' AND below.name = 'three'
+    """
+    with pytest.raises(asyncpg.CheckViolationError, match="campaign_depth"):
+        async with rolled_back.transaction():
+            await rolled_back.execute(circle)
+    await rolled_back.execute(_CAMPAIGN, "seats", None, 5, None)
+    await rolled_back.execute(_CAMPAIGN, "more", None, 7, None)
+    with pytest.raises(asyncpg.ExclusionViolationError, match="campaign_targets_alike"):
+        async with rolled_back.transaction():
+            await rolled_back.execute(_CAMPAIGN, "share", None, None, 0.5)
+
+
+async def test_depths_follow_the_parents(rolled_back: PostgresConnection) -> None:
+    """Whoever is given another parent takes all below along."""
+    for name, parent in (("one", None), ("two", "one"), ("three", "two"), ("top", None)):
+        await rolled_back.execute(_CAMPAIGN, name, parent, None, None)
+    move = """
+    UPDATE campaign SET parent_id = top.id, parent_depth = top.depth FROM campaign AS top
+    WHERE campaign.name = 'one' AND top.name = 'top'
+    """
+    await rolled_back.execute(move)
+    rows = await rolled_back.fetch("SELECT name, depth FROM campaign WHERE name <> 'default'")
+    assert {row[0]: row[1] for row in rows} == {"top": 1, "one": 2, "two": 3, "three": 4}
+
+
+async def test_promises_are_of_one_kind(a: Asker) -> None:
+    """Seats and parts of a pool are not mixed; neither is both or none."""
+    await _add(a, "ops", target={"seats": 5})
+    wanted = {"name": "lab", "target": {"share": 0.5}}
+    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", wanted)
+    assert (pointer, "ops has seats; give seats here" in said) == ("/target/share", True)
+    for target in ({}, {"seats": 1, "share": 0.5}, {"share": 1.5}, {"seats": 0}):
+        wanted = {"name": "lab", "target": target}
+        [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", wanted)
+        assert (pointer.split("/")[1], bool(said)) == ("target", True)
+
+
+async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
+    """0 is refused unless a pool's policies say what it means, and none divides by it."""
+    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "weight": 0})
+    assert (pointer, "suspend it with level 0" in said) == ("/weight", True)
+    pool = {"name": "here", "match": {"name": "a"}, "policy": {"set": "boinc-wrr"}}
+    assert (await a.ask("POST", "/v1/pools", pool))[0] == 201
+    await _add(a, "x", weight=0)
+    patch = {"policy": {"set": "campaign-default"}}
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/here", patch)
+    assert (pointer, "divides by weight, and x has weight 0" in said) == ("/policy/set", True)
+    [(pointer, _)] = await _refused(a, "POST", "/v1/campaigns", {"name": "y", "weight": -1})
+    assert pointer == "/weight"
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        ({"name": "Ops"}, "/name"),
+        ({"name": "ops", "level": 10}, "/level"),
+        ({"name": "ops", "weight": 1e-9}, "/weight"),
+        ({"name": "ops", "limits": {"engines": {"hard": 1}}}, "/limits/engines/"),
+        ({"name": "ops", "limits": {"runs": {"soft": 3, "hard": 2}}}, "/limits/runs"),
+        ({"name": "ops", "fairshare": {"part": 2}}, "/fairshare/part"),
+        ({"name": "ops", "queue": {"floor": 5, "ceiling": 1}}, "/queue"),
+        ({"name": "ops", "colour": "red"}, "/colour"),
+    ],
+)
+async def test_wrong_fields_have_pointers(a: Asker, document: Any, pointer: str) -> None:
+    """Every wrong field is named."""
+    faults = await _refused(a, "POST", "/v1/campaigns", document)
+    assert all(found.startswith(pointer) for found, _ in faults)
+
+
+async def test_tasks_belong_to_campaigns(a: Asker) -> None:
+    """An unknown campaign is refused with those called alike; none is the default one."""
+    await _add(a, "operations")
+    wanted = {"test": IDLE, "campaign": "operation"}
+    [(pointer, said)] = await _refused(a, "POST", "/v1/tasks", wanted)
+    assert pointer == "/campaign"
+    assert said == (
+        "there is no campaign operation on this node; near: operations; "
+        "make it: parley campaign add operation"
+    )
+    _, task = await a.ask("POST", "/v1/tasks", {"test": IDLE})
+    assert task["campaign"] == "default"
+    _, task = await a.ask("POST", "/v1/tasks", {"test": IDLE, "campaign": "operations"})
+    assert task["campaign"] == "operations"
+    _, shown = await a.ask("GET", "/v1/campaigns/operations")
+    assert shown["tasks"] == {"active": 1}
+
+
+async def test_a_used_campaign_is_closed_and_not_removed(a: Asker) -> None:
+    """What hangs on it is said; closed, it takes no tasks, and the ones it has may be edited."""
+    await _add(a, "ops")
+    await _add(a, "ops-lab", parent="ops")
+    status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
+    assert (status, "ops-lab is below ops" in problem["detail"]) == (409, True)
+    assert (await a.ask("DELETE", "/v1/campaigns/ops-lab"))[0] == 204
+    _, task = await a.ask("POST", "/v1/tasks", {"test": IDLE, "campaign": "ops"})
+    status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
+    assert (status, "1 task of ops" in problem["detail"]) == (409, True)
+    assert (await a.ask("PATCH", "/v1/campaigns/ops", {"state": "closed"}))[0] == 200
+    [(pointer, said)] = await _refused(a, "POST", "/v1/tasks", {"test": IDLE, "campaign": "ops"})
+    assert (pointer, "closed and takes no new tasks" in said) == ("/campaign", True)
+    status, edited = await a.ask("PATCH", f"/v1/tasks/{task['id']}", {"priority": 3})
+    assert (status, edited["campaign"], edited["priority"]) == (200, "ops", 3)
+
+
+async def test_shares_promised_and_delivered(a: Asker) -> None:
+    """Parts by weight of those that want something, and what they and those below were charged."""
+    await _add(a, "ops", weight=3)
+    await _add(a, "ops-lab", parent="ops")
+    await _add(a, "idle")
+    hour = START - START % times.HOUR
+    for name, at, weight in (
+        ("default", hour, 1000),
+        ("ops-lab", hour, 2000),
+        ("ops", hour - times.HOUR, 1000),
+        ("ops", hour + times.HOUR, 500),
+        ("ops", hour - 30 * times.HOUR, 9000),
+    ):
+        await a.rows(_CHARGE, name, at, weight)
+    _, page = await a.ask("GET", "/v1/campaigns")
+    used = {campaign["name"]: campaign["used"] for campaign in page["items"]}
+    promised = {name: each["promised"] for name, each in used.items()}
+    assert promised == {"default": 0.25, "ops": 0.75, "ops-lab": 0.75, "idle": 0}
+    delivered = {name: each["delivered"] for name, each in used.items()}
+    assert delivered == {"default": 0.25, "ops": 0.75, "ops-lab": 0.5, "idle": 0}
+    assert (used["ops"]["booked"], used["ops"]["booked_seat_seconds"]) == (1, 1800)
+    assert used["ops"]["delivered_seat_seconds"] == 3 * 3600
+
+
+async def test_usage_by_hours(a: Asker) -> None:
+    """Hour by hour, page by page, of all campaigns or of one."""
+    await _add(a, "ops")
+    hour = START - START % times.HOUR
+    for name, at, weight in (
+        ("default", hour, 1000),
+        ("ops", hour, 3000),
+        ("ops", hour + times.HOUR, 500),
+    ):
+        await a.rows(_CHARGE, name, at, weight)
+    found: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        _, page = await a.ask("GET", f"/v1/usage?limit=2{cursor}")
+        found += page["items"]
+        cursor = None if page["next"] is None else f"&cursor={page['next']}"
+    assert [(each["campaign"], each["seat_seconds"], each["share"]) for each in found] == [
+        ("default", 3600, 0.25),
+        ("ops", 10800, 0.75),
+        ("ops", 1800, 1),
+    ]
+    since = format_instant(hour + times.HOUR)
+    _, page = await a.ask("GET", f"/v1/campaigns/ops/usage?since={since}")
+    assert page["items"] == [found[2]]
+    assert (await a.ask("GET", "/v1/usage?cursor=x"))[0] == 422
+    assert (await a.ask("GET", "/v1/campaigns/no/usage"))[0] == 404
+
+
+async def test_old_charges_are_forgotten(a: Asker, database: PostgresDatabase) -> None:
+    """The ledger is kept for a month, its sums for a year and more."""
+    hour = START - START % times.HOUR
+    for days in (0, 31, 401):
+        await a.rows(_CHARGE, "default", hour - days * times.DAY, 1000)
+    await a.node._purge()
+    assert len(await a.rows("SELECT FROM charge")) == 1
+    assert len(await a.rows("SELECT FROM charge_hour")) == 2

@@ -1,0 +1,196 @@
+"""Pools and node attributes over HTTP: who belongs to a pool, who does not, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from node.cli.services import with_foresight
+from node.model.predicates import Value
+from node.model.wire.nodes import NodeCard
+from node.store import nodes
+from node.trust.keys import NodeKey
+from tests.clocks import ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker, know, served
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node that knows two others, which are somewhere else."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        await _others(made)
+        with_foresight(made.node)
+        yield made
+
+
+async def _others(a: Asker) -> None:
+    said: dict[str, dict[str, Value]] = {
+        "b": {"country": "FR", "cpu_mbps": 100},
+        "c": {"country": "DE", "cpu_mbps": 5000, "tool:iperf3": True},
+    }
+    async with a.node.database.transaction() as connection:
+        for name, attributes in said.items():
+            key, url = NodeKey.generate().identity, f"http://{name}:8642"
+            card = NodeCard(identity=key, name=name, url=url, address=name, attributes=attributes)
+            await nodes.keep(connection, card, a.node.clock.now())
+    await a.node.directory.refresh()
+
+
+async def _refused(a: Asker, method: str, path: str, document: Any) -> list[tuple[str, str]]:
+    """The faults of a document that is refused."""
+    status, problem = await a.ask(method, path, document)
+    assert status == 422, problem
+    return [(fault["pointer"], fault["detail"]) for fault in problem["errors"]]
+
+
+async def test_a_pool_says_who_belongs_to_it(a: Asker) -> None:
+    """Members by name, and of each other node the condition that it fails."""
+    match = {"country": "DE", "cpu_mbps": {">=": 1000}}
+    wanted = {"name": "fast", "match": match, "policy": {"set": "gridserver-usage"}}
+    status, made = await a.ask("POST", "/v1/pools", wanted)
+    assert (status, made["nodes"], made["lead"], made["choice"]) == (201, ["c"], "a", "sticky")
+    why = {other["node"]: other["reason"] for other in made["others"]}
+    assert why["b"] == (
+        'its country is "FR", not country = "DE"; its cpu_mbps is 100, not cpu_mbps >= 1000'
+    )
+    assert why["a"].startswith("it has no country")
+    assert (await a.ask("GET", "/v1/pools/fast"))[1] == made
+    assert (await a.ask("POST", "/v1/pools", wanted))[0] == 201
+    status, _ = await a.ask("POST", "/v1/pools", {**wanted, "choice": "rotating"})
+    assert status == 409
+
+
+async def test_a_pool_that_nobody_meets_is_refused(a: Asker) -> None:
+    """With how many nodes are known, and which values of the attribute there are."""
+    wanted = {"name": "far", "match": {"country": "NL"}}
+    [(pointer, said)] = await _refused(a, "POST", "/v1/pools", wanted)
+    assert pointer == "/match/country"
+    assert said == (
+        'matches none of the 3 nodes known here: country = "NL" fails a, b, c; '
+        'country is "DE", "FR"'
+    )
+
+
+async def test_policies_are_chosen_by_name(a: Asker) -> None:
+    """Sets and axes that do not exist are refused with those called alike; edits hold at once."""
+    pool = {"name": "all", "match": {}}
+    assert (await a.ask("POST", "/v1/pools", pool))[0] == 201
+    patch: dict[str, Any] = {"policy": {"set": "maui-prioritty"}}
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
+    assert (pointer, "near: maui-priority" in said) == ("/policy/set", True)
+    patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-rum"}}}}
+    [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
+    assert pointer == "/policy/overrides/order/rule"
+    assert "there is no rule 'next-rum'; there is: next-run" in said
+    faults = await _refused(a, "PATCH", "/v1/pools/all", {"policy": {"overrides": {"taste": {}}}})
+    assert faults[0][0].startswith("/policy/overrides/taste")
+    patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}
+    status, edited = await a.ask("PATCH", "/v1/pools/all", patch)
+    assert (status, edited["policy"], edited["revision"]) == (200, patch["policy"], 2)
+    assert edited["nodes"] == ["a", "b", "c"]
+
+
+async def test_edits_of_pools_are_guarded(a: Asker) -> None:
+    """A match is replaced as a whole, a stale revision refused, and the lead is this node."""
+    await a.ask("POST", "/v1/pools", {"name": "x", "match": {"country": "DE"}})
+    _, edited = await a.ask("PATCH", "/v1/pools/x", {"match": {"cpu_mbps": 100}})
+    assert (edited["match"], edited["nodes"]) == ({"cpu_mbps": 100}, ["b"])
+    assert (await a.ask("PATCH", "/v1/pools/x", {"revision": 1, "choice": "rotating"}))[0] == 409
+    [(pointer, _)] = await _refused(a, "PATCH", "/v1/pools/x", {"name": "y"})
+    assert pointer == "/name"
+    [(pointer, said)] = await _refused(
+        a, "POST", "/v1/pools", {"name": "z", "match": {}, "lead": "b"}
+    )
+    assert (pointer, "made at the node that plans it" in said) == ("/lead", True)
+    [(pointer, _)] = await _refused(
+        a, "POST", "/v1/pools", {"name": "z", "match": {"a": {">": "b"}}}
+    )
+    assert pointer == "/match/a/>"
+    assert (await a.ask("DELETE", "/v1/pools/x"))[0] == 204
+    for method in ("GET", "DELETE"):
+        assert (await a.ask(method, "/v1/pools/x"))[0] == 404
+
+
+async def test_attributes_are_set_and_taken_back(a: Asker) -> None:
+    """This node's own, kept over a restart; tools it has are said by themselves."""
+    patch = {"attributes": {"country": "NL", "cpu_mbps": 2.5}}
+    status, node = await a.ask("PATCH", "/v1/nodes/a", patch)
+    assert (status, node["attributes"]["country"], node["lanes"]) == (200, "NL", 8)
+    assert node["attributes"]["tool:iperf3"] is True
+    assert (await a.ask("GET", "/v1/nodes/self"))[1]["attributes"] == node["attributes"]
+    _, node = await a.ask("PATCH", "/v1/nodes/self", {"attributes": {"country": None}})
+    assert "country" not in node["attributes"]
+    async with a.node.database.transaction() as connection:
+        await a.node.own_card.write(connection)
+        assert await nodes.set_attributes(connection) == {"cpu_mbps": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "pointer"),
+    [
+        ({"tool:ping": False}, "/attributes/tool:ping"),
+        ({"lanes": 3}, "/attributes/lanes"),
+        ({"Country": "NL"}, "/attributes/Country"),
+        ({"country": ["NL"]}, "/attributes/country"),
+        ({f"n{number}": 1 for number in range(100)}, "/attributes"),
+    ],
+)
+async def test_wrong_attributes_are_refused(a: Asker, attributes: Any, pointer: str) -> None:
+    """What is not anybody's to set, has no such name or value, or is too much."""
+    faults = await _refused(a, "PATCH", "/v1/nodes/a", {"attributes": attributes})
+    assert faults[0][0].startswith(pointer)
+
+
+async def test_another_node_says_itself_what_it_is(a: Asker) -> None:
+    """Nobody sets the attributes of another host."""
+    status, problem = await a.ask("PATCH", "/v1/nodes/b", {"attributes": {"country": "NL"}})
+    assert (status, "its own owner says" in problem["detail"]) == (403, True)
+    assert (await a.ask("PATCH", "/v1/nodes/no", {"attributes": {}}))[0] == 404
+
+
+async def test_nodes_can_be_asked_for_by_predicate(a: Asker) -> None:
+    """The same language as in pools; what is none is refused at its place."""
+    match = quote(json.dumps({"any": [{"country": "FR"}, {"name": "a"}]}))
+    _, page = await a.ask("GET", f"/v1/nodes?match={match}")
+    assert [node["name"] for node in page["items"]] == ["a", "b"]
+    for wrong, pointer in (("{", "?match"), ('{"a":{"<":"x"}}', "?match/a/<")):
+        status, problem = await a.ask("GET", f"/v1/nodes?match={quote(wrong)}")
+        assert (status, problem["errors"][0]["pointer"]) == (422, pointer)
+
+
+async def test_others_learn_what_a_node_says(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A node's attributes come with its card, and again whenever the lookout looks."""
+    async with (
+        asker("a", await new_database(), clock, tmp_path) as a,
+        served("b", await new_database(), clock, tmp_path) as b,
+    ):
+        await know(a.node, b)
+        await b.own_card.set({"country": "DE"})
+        await a.node.lookout.run_once()
+        _, page = await a.ask("GET", "/v1/nodes")
+        [other] = [node for node in page["items"] if node["name"] == "b"]
+        assert other["attributes"]["country"] == "DE"
+        await b.own_card.set({"country": None})
+        await a.node.lookout.run_once()
+        await a.node.directory.refresh()
+        found = a.node.directory.find("b")
+        assert found is not None
+        assert "country" not in found.attributes
+
+
+async def test_a_tool_installed_later_is_noticed(a: Asker) -> None:
+    """What the host shows is looked at now and then."""
+    a.node.capabilities._which = lambda _program: None
+    await a.node.own_card.look_again()
+    _, card = await a.ask("GET", "/v1/nodes/self")
+    assert card["attributes"]["tool:iperf3"] is False
+    [row] = await a.rows("SELECT attributes FROM node WHERE is_self")
+    assert row[0] == card["attributes"]

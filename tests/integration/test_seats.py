@@ -1,0 +1,165 @@
+"""Pool tasks: nodes are chosen for a term, have its seats, lose them, and are chosen anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from node.model.errors import InvalidDocument
+from node.model.wire.tasks import TaskDocument
+from tests.pooled import Pooled, idle, known_as_they_are, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+ALIKE: list[Mapping[str, Any]] = [{}, {}, {}]
+
+
+async def test_nodes_are_chosen_and_their_runs_booked(world: World) -> None:
+    """Two of three nodes take the seats of every term within the horizon, and book its runs."""
+    pool = await pooled(world, ALIKE)
+    task = await pool.create(2)
+    seats = await pool.seats(task)
+    assert list(seats) == [0, 6, 12]
+    assert all(list(term) == [1, 2] for term in seats.values())
+    assert len({frozenset(term.values()) for term in seats.values()}) == 1, "they stay the same"
+    assert (await pool.states(pool.lead, task)) == {"scheduled": 2 * 18}
+    there = [await pool.states(node, task) for node in pool.nodes]
+    assert sorted(it["scheduled"] for it in there) == [0, 18, 18]
+    outcomes = {outcome for outcome, _ in await pool.told(task)}
+    assert outcomes == {"seated"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def refusing(world: World) -> Pooled:
+    """A pool of three nodes at two sites."""
+    return await pooled(world, [{"site": "x"}, {"site": "x"}, {"site": "y"}])
+
+
+async def test_a_node_that_leaves_the_pool_loses_its_seat(world: World) -> None:
+    """Its runs to come are freed with the reason, and another node takes over for the rest."""
+    pool = await pooled(world, ALIKE)
+    task = await pool.create(2)
+    before = await pool.seats(task)
+    left = next(site for site in pool.nodes if site.name == before[0][1])
+    await left.node.own_card.set({"in": None})
+    await left.node.own_card.set({"in": "asia"})
+    await known_as_they_are(world)
+    await pool.changed()
+    after = await pool.seats(task)
+    other = ({site.name for site in pool.nodes} - set(before[0].values())).pop()
+    assert after == {term: {1: other, 2: before[0][2]} for term in before}
+    assert set(await pool.states(left, task)) == {"cancelled"}
+    lost = next(sentence for outcome, sentence in await pool.told(task) if outcome == "seat lost")
+    assert lost.startswith(f'seat 1 ({left.name}): {left.name}: its in is "asia", and pool europe')
+    assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 18
+
+
+async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
+    """Who has other runs all the time is passed over for a spare node, and it is said why."""
+    pool = await pooled(world, ALIKE)
+    spec = {"duration": "PT20H", "class": "exclusive", "participants": ["n1"]}
+    document = TaskDocument.model_validate(
+        {"test": {"type": "idle", "spec": spec}, "schedule": {"start": "2026-12-01T00:00:01Z"}}
+    )
+    await pool.lead.node.admission.create(document, None)
+    await pool.lead.plan()
+    await world.settle()
+    full = await pool.create(1, request={"match": {"name": "n1"}})
+    assert await pool.seats(full) == {}
+    outcome, sentence = (await pool.told(full))[0]
+    assert outcome == "not seated"
+    assert "n1: no PT1M free: busy with an exclusive idle run of priority 0" in sentence
+    task = await pool.create(2, schedule={"until": "2026-12-01T06:00:00Z"})
+    assert await pool.seats(task) == {0: {1: "n2", 2: "n3"}}
+
+
+async def test_seats_are_spread_and_matched(world: World) -> None:
+    """At most so many alike, only nodes that match, and those that are preferred first."""
+    sites = [{"site": "x", "fast": True}, {"site": "x"}, {"site": "y"}, {"site": "z", "fast": True}]
+    pool = await pooled(world, sites)
+    spread = await pool.create(3, request={"spread": {"site": 1}})
+    first = (await pool.seats(spread))[0]
+    assert len({sites[int(name[1:]) - 1]["site"] for name in first.values()}) == 3
+    matched = await pool.create(2, request={"match": {"fast": True}})
+    assert set((await pool.seats(matched))[0].values()) == {"n1", "n4"}
+    preferred = await pool.create(1, request={"prefer": {"site": ["y"]}}, kind="background")
+    assert (await pool.seats(preferred))[0] == {1: "n3"}
+
+
+async def test_rotating_nodes_take_turns(world: World) -> None:
+    """Each slot is a term, and whoever was chosen least recently is next."""
+    pool = await pooled(world, ALIKE, choice="rotating")
+    task = await pool.create(1, schedule={"max_runs": 6})
+    seats = await pool.seats(task)
+    turns = [term[1] for term in seats.values()]
+    assert len(turns) == 6
+    assert sorted(turns[:3]) == ["n1", "n2", "n3"]
+    assert turns[3:] == turns[:3]
+
+
+async def test_together_is_one_task_of_all(world: World) -> None:
+    """All seats have one ordinary task with one interval per run; too few are a failure."""
+    pool = await pooled(world, ALIKE)
+    task = await pool.create(3, request={"together": True}, schedule={"max_runs": 2})
+    parts = await pool.lead.rows("SELECT id, participants FROM task WHERE parent = $1", task)
+    assert len(parts) == 1
+    assert sorted(each["name"] for each in parts[0][1]) == ["n1", "n2", "n3"]
+    states = [await pool.states(site, task) for site in (pool.lead, *pool.nodes)]
+    assert states == [{"scheduled": 2}] * 4
+    spec = {"duration": "PT20H", "class": "exclusive", "participants": ["n1"]}
+    document = TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}, "priority": 9})
+    await pool.lead.node.admission.create(document, None)
+    await pool.lead.plan()
+    await world.settle()
+    late = await pool.create(3, request={"together": True}, schedule={"max_runs": 1})
+    assert await pool.seats(late) == {}
+    assert [outcome for outcome, _ in await pool.told(late)] == ["not seated"]
+
+
+async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
+    """A pool that becomes empty says so on its tasks, and takes it back when it has nodes again."""
+    pool = await pooled(world, [{}])
+    task = await pool.create(1)
+    for value in ("asia", "europe"):
+        await pool.nodes[0].node.own_card.set({"in": value})
+        await known_as_they_are(world)
+        await pool.changed()
+        reason = (await pool.lead.rows("SELECT reason FROM pool_task"))[0][0]
+        if value == "asia":
+            assert reason == 'pool europe is empty: no node known here has in = "europe"'
+            assert await pool.seats(task) == {}
+        else:
+            assert reason is None
+    assert (await pool.seats(task))[0] == {1: "n1"}
+    outcomes = [outcome for outcome, _ in await pool.told(task)]
+    assert outcomes.index("lacks nodes") < outcomes.index("goes on")
+
+
+@pytest.mark.parametrize(
+    ("request_", "pointer", "words"),
+    [
+        ({"pool": "eurpe"}, "/participants/pool", "there is no pool eurpe; there is: europe"),
+        ({"k": 4}, "/participants/k", "more than pool europe has: 3 nodes; ask for 3 at most"),
+        ({"match": {"site": "w"}}, "/participants/match/site", 'site is "x", "y"'),
+        ({"match": {"site": "y"}}, "/participants/k", "1 of 3 nodes"),
+        ({"spread": {"site": 1}, "k": 3}, "/participants/k", "2 of 3 nodes at most"),
+        ({"spread": {"sight": 1}}, "/participants/spread/sight", "they have"),
+        ({"prefer": {"sight": 1}}, "/participants/prefer/sight", "they have"),
+        ({"field": "dest"}, "/participants/field", "idle has no field dest"),
+        ({"field": "duration"}, "/test/spec/duration", "leave it out"),
+        ({"match": {"site": {"~": 1}}}, "/participants/match/site/~0", "is no comparison"),
+    ],
+)
+async def test_what_cannot_be_met_is_refused_at_once(
+    refusing: Pooled, request_: dict[str, Any], pointer: str, words: str
+) -> None:
+    """Each with the field, the figures, and what to do."""
+    k = request_.pop("k", 2)
+    with pytest.raises(InvalidDocument) as raised:
+        await refusing.lead.node.admission.create(idle(k, request=request_), None)
+    assert [fault.pointer for fault in raised.value.faults] == [pointer]
+    assert words in raised.value.detail
