@@ -568,6 +568,7 @@ EXECUTE FUNCTION tell_taken();
 
 CREATE TABLE reservation (
     id uuid PRIMARY KEY,
+    pool text REFERENCES pool (name) ON DELETE CASCADE,
     kind reservation_kind NOT NULL,
     name text NOT NULL,
     owner text NOT NULL,
@@ -582,11 +583,14 @@ CREATE TABLE reservation (
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE reservation IS 'Maintenance, demonstrations, quiet periods: only runs that are admitted are booked meanwhile.';
+COMMENT ON COLUMN reservation.pool IS
+'(At the lead) whose seats get no runs meanwhile; null if it is the time of this node, in which nobody books.';
 COMMENT ON COLUMN reservation.schedule IS 'When it takes place: {start, repeat, cron, timezone, until}; once if it does not repeat.';
 COMMENT ON COLUMN reservation.access IS
 'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes.';
 COMMENT ON COLUMN reservation.revision IS 'Counts its changes.';
 COMMENT ON COLUMN reservation.reserved_to IS 'The spans that begin before are in the table reserved.';
+CREATE INDEX reservation_pool ON reservation (pool) WHERE pool IS NOT NULL;
 CREATE INDEX reservation_created ON reservation (created_at DESC, id);
 
 CREATE TABLE reserved (
@@ -621,7 +625,7 @@ BEGIN
         SELECT
         FROM added
         INNER JOIN reserved ON added.during && reserved.during
-        INNER JOIN reservation ON reserved.reservation_id = reservation.id
+        INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
         INNER JOIN task ON added.task_id = task.id
         WHERE
             added.state IN ('booked', 'running') AND added.participant IS NOT NULL
@@ -865,6 +869,7 @@ COMMENT ON VIEW node_occupancy IS
 CREATE VIEW reserved_time AS
 SELECT
     reservation.id AS reservation_id,
+    reservation.pool,
     reservation.kind,
     reservation.name,
     reservation.owner,
@@ -874,7 +879,7 @@ SELECT
     reservation.description
 FROM reserved
 INNER JOIN reservation ON reserved.reservation_id = reservation.id;
-COMMENT ON VIEW reserved_time IS 'When this node is set apart, for what, by whom, and for whom.';
+COMMENT ON VIEW reserved_time IS 'When this node, or a pool of its lead, is set apart, for what, by whom, and for whom.';
 
 CREATE VIEW campaign_usage AS
 SELECT

@@ -231,15 +231,7 @@ def _proposal(
 def obstacle(window: int, each: Booking | Reserved) -> Obstacle | Closure:
     """A run or a reservation as what stands in the way of a window."""
     if isinstance(each, Reserved):
-        return Closure(
-            window=window,
-            reservation=each.reservation,
-            kind=each.kind,
-            name=each.name,
-            owner=each.owner,
-            starts_at=each.starts_at,
-            ends_at=each.ends_at,
-        )
+        return Closure.of(window, each)
     return Obstacle(
         window=window,
         run=each.run,

@@ -5,8 +5,9 @@ once a day, so that the database itself can refuse what is booked in them (``sch
 ``refuse_reserved``). What was booked there before is kept and told, or displaced on demand by the
 same way as by a run of higher priority.
 
-A reservation holds on one node. One of a pool is to be made by the pool's lead on each of its
-nodes; what is kept here is then the node's part of it.
+One of a pool is made at the pool's lead and holds for what that lead gives: the seats of the pool
+get no runs in its time (``lead/planning/closing.py``). It closes no node: whose time a node's is,
+its own owner says there, and no lead.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from node.model.wire.reservations import (
     RunInside,
 )
 from node.peers import Directory
+from node.seating import no_pool
 from node.settings import Settings
-from node.store import bookings, reservations, tasks
+from node.store import bookings, pools, reservations, seats, tasks
 from node.store.database import Connection, Database, Record
 from node.store.reservations import Filter, Terms
 
@@ -86,6 +88,7 @@ class Reservations:
         made = self._new_id()
         now = self._clock.now()
         terms = self._terms(document, now)
+        await self._check_pool(document)
 
         async def make(connection: Connection) -> UUID:
             known = None if key is None else await tasks.find_idempotency(connection, key)
@@ -96,9 +99,9 @@ class Reservations:
                 return known[1]
             if key is not None:
                 await tasks.keep_idempotency(connection, key, digest, made, now)
-            await reservations.keep(connection, made, terms, now)
+            await reservations.keep(connection, made, document.pool, terms, now)
             await self._set_apart(connection, made, terms, now)
-            await bookings.notify(connection, "reservation", made, "made")
+            await self._tell(connection, made, "made", document.pool, now)
             return made
 
         reservation = await self._database.settle(make)
@@ -114,7 +117,9 @@ class Reservations:
         known = await self._row(reservation)
         revision = known["revision"] if patch.revision is None else patch.revision
         now = self._clock.now()
-        terms = self._terms(self._edited(known, patch), now)
+        edited = self._edited(known, patch)
+        terms = self._terms(edited, now)
+        await self._check_pool(edited)
 
         async def change(connection: Connection) -> None:
             if not await reservations.change(connection, reservation, revision, terms, now):
@@ -122,14 +127,14 @@ class Reservations:
                 raise Conflict(msg)
             await reservations.drop_spans(connection, reservation, now)
             await self._set_apart(connection, reservation, terms, now)
-            await bookings.notify(connection, "reservation", reservation, "changed")
+            await self._tell(connection, reservation, "changed", known["pool"], now)
 
         await self._database.settle(change)
         return await self._with_inside(reservation, displace=patch.displace)
 
     def _edited(self, known: Record, patch: ReservationPatch) -> ReservationDocument:
         shown = self._shown(known).model_dump(mode="json")
-        fields = ("kind", "name", "owner", "description", "schedule", "duration", "access")
+        fields = ("kind", "name", "pool", "owner", "description", "schedule", "duration", "access")
         try:
             return ReservationDocument.model_validate(
                 merged({field: shown[field] for field in fields}, patch.changes()),
@@ -138,15 +143,36 @@ class Reservations:
         except ValidationError as error:
             raise InvalidDocument(faults_of(error)) from None
 
+    async def _check_pool(self, document: ReservationDocument) -> None:
+        if document.pool is None:
+            return
+        if document.access.leads:
+            detail = "all seats of a pool are given by this node; leave it out"
+            raise InvalidDocument([FieldFault("/access/leads", detail)])
+        async with self._database.connection() as connection:
+            there = await pools.listed(connection)
+        if document.pool not in [pool.name for pool in there]:
+            raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+
+    async def _tell(
+        self, connection: Connection, reservation: UUID, what: str, pool: str | None, now: int
+    ) -> None:
+        if pool is not None:
+            for task in await seats.plan_anew(connection, pool, now):
+                await bookings.notify(connection, "task", task, "plan")
+        await bookings.notify(connection, "reservation", reservation, what)
+
     async def remove(self, reservation: UUID) -> None:
         """Give its time back.
 
         :raises NotFound: there is none.
         """
+        known = await self._row(reservation)
+        now = self._clock.now()
         async with self._database.transaction() as connection:
             if not await reservations.remove(connection, reservation):
                 raise NotFound(_none(reservation))
-            await bookings.notify(connection, "reservation", reservation, "removed")
+            await self._tell(connection, reservation, "removed", known["pool"], now)
 
     async def one(self, reservation: UUID) -> Reservation:
         """One of them, with the runs inside.
@@ -212,13 +238,21 @@ class Reservations:
             earliest = now + self._settings.start_margin
             runs = await reservations.inside(connection, reservation, now, earliest)
             until = max((run.ends_at for run in runs), default=now + 1)
-            spans = await reservations.between(connection, now, until)
+            spans = await self._reserved(connection, row["pool"], now, until)
         own = [span for span in spans if span.reservation == reservation]
-        displaced = {run.run: _why(run, own) for run in runs if displace and not run.fixed}
+        giving_way = [run for run in runs if displace and not run.fixed]
+        displaced = {run.run: _why(run, own, row["pool"]) for run in giving_way}
         for run, reason in displaced.items():
             await self._ending.lose_run(run, reason)
         inside = (_inside(run, run.run in displaced) for run in runs[:INSIDE_MAX])
         return self._shown(row).model_copy(update={"inside": tuple(inside)})
+
+    async def _reserved(
+        self, connection: Connection, pool: str | None, since: int, until: int
+    ) -> list[Reserved]:
+        if pool is None:
+            return await reservations.between(connection, since, until)
+        return (await reservations.for_pools(connection, [pool], since, until))[pool]
 
     def _terms(self, document: ReservationDocument, now: int) -> Terms:
         """What is kept of a document.
@@ -262,6 +296,7 @@ class Reservations:
             id=row["id"],
             kind=Purpose(row["kind"]),
             name=row["name"],
+            pool=row["pool"],
             owner=row["owner"],
             description=row["description"],
             state="over" if starts_at is None else "now" if starts_at <= now else "upcoming",
@@ -310,13 +345,14 @@ def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
     return faults
 
 
-def _why(run: Booking, spans: Sequence[Reserved]) -> str:
+def _why(run: Booking, spans: Sequence[Reserved], pool: str | None) -> str:
     """Why a run has to give way to a reservation."""
     span = next(
         each for each in spans if each.starts_at < run.ends_at and run.starts_at < each.ends_at
     )
     said = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
-    return f"displaced by a reservation: {said}"
+    whose = "" if pool is None else f" of pool {pool}"
+    return f"displaced by a reservation{whose}: {said}"
 
 
 def _inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column

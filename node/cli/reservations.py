@@ -66,14 +66,15 @@ RESERVATION = Kind(
         Column("reservation", lambda one: short(one["id"]), whole=True),
         Column("kind", lambda one: one["kind"], whole=True),
         Column("name", lambda one: one["name"]),
+        Column("pool", lambda one: one["pool"] or ""),
         Column("by", lambda one: one["owner"]),
         Column("next", _next, whole=True),
         Column("when", when),
         Column("for", lambda one: admitted(one["access"])),
     ),
     fields=(
-        "id", "kind", "name", "owner", "state", "next_starts_at", "next_ends_at", "duration",
-        "schedule.start", "schedule.repeat", "schedule.cron", "schedule.until", "revision",
+        "id", "kind", "name", "pool", "owner", "state", "next_starts_at", "next_ends_at",
+        "duration", "schedule.start", "schedule.repeat", "schedule.cron", "schedule.until", "revision",
     ),
     empty=(
         "Nothing is reserved. Set time apart: "
@@ -163,19 +164,24 @@ def reservation_group() -> None:
 
 @reservation_group.command("add")
 @click.argument("name", required=False)
+@click.option("--pool", help="A pool that this node plans, instead of the node itself.")
 @_options
 @asks_node
-async def add(session: Session, /, name: str | None, **given: Any) -> None:
+async def add(session: Session, /, name: str | None, pool: str | None, **given: Any) -> None:
     """Set time of the node apart; only runs that are admitted are booked in it.
+
+    Of a pool: its seats get only such runs; what others book on its nodes is theirs to say.
 
     \b
       parley reservation add 'new disks' --kind maintenance --start @1h --for 2h --displace
       parley reservation add SC26 --kind demo --start +3d --for 8h --campaign sc26 --lead b
       parley reservation add night --kind quiet --cron '0 22 * * *' --for 8h --class background
+      parley reservation add SC26 --kind demo --for 8h --pool europe --campaign sc26
     """  # noqa: D301 - click's mark for lines to keep
     document = document_of(given, session.clock.now())
-    if name is not None:
-        document["name"] = name
+    for field, said in (("name", name), ("pool", pool)):
+        if said is not None:
+            document[field] = said
     missing = [word for field, word in _NEEDED.items() if field not in document]
     if missing:
         msg = f"say also {', '.join(missing)}; see: parley reservation add --help"
@@ -285,6 +291,7 @@ def reservation_view(reservation: Record) -> str:
     particulars = (
         ("reservation", reservation["id"]),
         ("when", when(reservation)),
+        ("pool", reservation["pool"]),
         ("for", admitted(reservation["access"])),
         ("by", reservation["owner"]),
         ("description", reservation["description"]),

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
+from node.model.errors import Conflict
 from node.model.reservations import Reserved, access_of
 from node.model.spans import Span
 from node.model.timeline import Booking
-from node.store.database import Connection, Queries, Record
+from node.store.database import BrokenReference, Connection, Queries, Record
 
 _SQL = Queries("node.store", "reservations")
 
@@ -52,16 +53,37 @@ class Filter:
 
 
 async def between(connection: Connection, since: int, until: int) -> list[Reserved]:
-    """What is reserved in this time, span by span in start order."""
+    """What of this node is reserved in this time, span by span in start order."""
     rows = await connection.fetch(_SQL["reserved_between"], since, until)
     return [
         Reserved(row[0], row[1], row[2], row[3], access_of(row[4]), row[5], row[6]) for row in rows
     ]
 
 
-async def keep(connection: Connection, reservation: UUID, terms: Terms, now: int) -> None:
-    """A new reservation, without spans."""
-    await connection.execute(_SQL["keep_reservation"], reservation, *vars(terms).values(), now)
+async def for_pools(
+    connection: Connection, pools: Sequence[str], since: int, until: int
+) -> dict[str, list[Reserved]]:
+    """By pool of this lead, what of its seats' time is reserved, as above."""
+    found: dict[str, list[Reserved]] = {pool: [] for pool in pools}
+    for row in await connection.fetch(_SQL["reserved_for"], list(pools), since, until):
+        each = Reserved(row[1], row[2], row[3], row[4], access_of(row[5]), row[6], row[7])
+        found[row[0]].append(each)
+    return found
+
+
+async def keep(
+    connection: Connection, reservation: UUID, pool: str | None, terms: Terms, now: int
+) -> None:
+    """A new reservation, of this node or of a pool, without spans.
+
+    :raises Conflict: the pool was removed meanwhile.
+    """
+    values = (pool, *vars(terms).values(), now)
+    try:
+        await connection.execute(_SQL["keep_reservation"], reservation, *values)
+    except BrokenReference as error:
+        msg = f"the pool {pool} was removed a moment ago; name another one"
+        raise Conflict(msg) from error
 
 
 async def change(
@@ -128,7 +150,10 @@ async def listed(connection: Connection, wanted: Filter, now: int) -> list[Recor
 async def inside(
     connection: Connection, reservation: UUID, now: int, earliest: int
 ) -> list[Booking]:
-    """Runs to come in its time that it does not admit; who starts before ``earliest`` is fixed."""
+    """Runs to come in its time that it does not admit; who starts before ``earliest`` is fixed.
+
+    Of a pool those that its seats have.
+    """
     rows = await connection.fetch(_SQL["inside"], reservation, now, earliest)
     return [
         Booking(row[0], row[1], row[2], SchedulingClass(row[3]), row[4], row[5], row[6], not row[7])

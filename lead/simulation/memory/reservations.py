@@ -16,15 +16,28 @@ TWINS = Twins("node.store", "reservations")
 @TWINS.of("id", "kind", "name", "owner", "access", "starts_at", "ends_at")
 def reserved_between(tables: Tables, since: int, until: int) -> Answer:
     """The spans that touch this time, each with its reservation."""
+    return [row[1:] for row in _touching(tables, since, until) if row[0] is None]
+
+
+@TWINS.of("pool", "id", "kind", "name", "owner", "access", "starts_at", "ends_at")
+def reserved_for(tables: Tables, pools: Sequence[str], since: int, until: int) -> Answer:
+    """The same of pools."""
+    return [row for row in _touching(tables, since, until) if row[0] in pools]
+
+
+def _touching(tables: Tables, since: int, until: int) -> list[tuple[Any, ...]]:
     found = sorted(
         tables.reserved.touching(since, until),
         key=lambda span: (span.starts_at, span.reservation_id),
     )
     of = tables.reservations.rows
-    pairs = [(of[span.reservation_id], span) for span in found]
     return [
-        (row.id, row.kind, row.name, row.owner, unpack(row.access), span.starts_at, span.ends_at)
-        for row, span in pairs
+        (
+            *(row.pool, row.id, row.kind, row.name, row.owner, unpack(row.access)),
+            *(span.starts_at, span.ends_at),
+        )
+        for span in found
+        for row in [of[span.reservation_id]]
     ]
 
 
@@ -32,6 +45,7 @@ def reserved_between(tables: Tables, since: int, until: int) -> Answer:
 def keep_reservation(
     tables: Tables,
     reservation: UUID,
+    pool: str | None,
     purpose: str,
     name: str,
     owner: str,
@@ -44,6 +58,7 @@ def keep_reservation(
     """A new one."""
     made = Reservation(
         reservation,
+        pool,
         purpose,
         name,
         owner,

@@ -106,6 +106,7 @@ class Reservation(Row):
     """Time that is set apart, again and again or once."""
 
     id: UUID
+    pool: str | None
     kind: str
     name: str
     owner: str

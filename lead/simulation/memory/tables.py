@@ -173,6 +173,11 @@ class Letters(Table[int, Letter]):
 class Reservations(Table[UUID, Reservation]):
     """Time that is set apart."""
 
+    def __init__(self, journal: Journal, pools: Pools) -> None:
+        """Of a node, or of one of these pools."""
+        super().__init__(journal)
+        self._pools = pools
+
     def key(self, row: Reservation) -> UUID:
         """Its id."""
         return row.id
@@ -181,6 +186,9 @@ class Reservations(Table[UUID, Reservation]):
         if row.duration <= 0:
             msg = "a reservation lasts"
             raise BrokenCheck(msg)
+        if row.pool is not None and row.pool not in self._pools.named:
+            msg = f"there is no pool {row.pool}"
+            raise BrokenReference(msg)
 
 
 class ReservedSpans(Table[tuple[UUID, int], Reserved]):
@@ -250,7 +258,7 @@ class Tables:
         self.seats = Seats(journal, self.tasks, self.terms)
         self.policy_states = PolicyStates(journal)
         self.letters = Letters(journal)
-        self.reservations = Reservations(journal)
+        self.reservations = Reservations(journal, self.pools)
         self.reserved = ReservedSpans(journal, self.reservations)
         journal.commit()
 
@@ -262,7 +270,9 @@ class Tables:
 
     def closed_to(self, run: Run) -> bool:
         """Whether a reservation has the time of a run and does not admit it."""
-        closing = self.reserved.touching(run.starts_at, run.ends_at)
+        of = self.reservations.rows
+        touching = self.reserved.touching(run.starts_at, run.ends_at)
+        closing = [span for span in touching if of[span.reservation_id].pool is None]
         task = self.tasks.rows.get(run.task_id)
         if not closing or task is None:
             return False
@@ -274,7 +284,6 @@ class Tables:
             SchedulingClass(run.scheduling_class),
             run.priority,
         )
-        of = self.reservations.rows
         lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
         return not all(admits(access, applicant) for access in lists)
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.reservations import in_words
+from node.model.reservations import Reserved, in_words
 from node.model.wire.fields import Document
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
@@ -137,6 +137,19 @@ class Closure(Document):
     owner: str
     starts_at: Micros
     ends_at: Micros
+
+    @classmethod
+    def of(cls, window: int, each: Reserved) -> Self:
+        """This span, in the way of that window."""
+        return cls(
+            window=window,
+            reservation=each.reservation,
+            kind=each.kind,
+            name=each.name,
+            owner=each.owner,
+            starts_at=each.starts_at,
+            ends_at=each.ends_at,
+        )
 
     def why(self) -> str:
         """``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""

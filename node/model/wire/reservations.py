@@ -86,10 +86,15 @@ class AccessDocument(Document):
 
 
 class ReservationDocument(Document):
-    """A reservation as posted. It holds on the node that it is posted to."""
+    """A reservation as posted. It holds on the node that it is posted to, or on a pool of it."""
 
     kind: Purpose
     name: Line
+    pool: Name | None = Field(
+        None,
+        description="A pool that this node plans: its seats get no runs in that time. The time of "
+        "this node itself unless said.",
+    )
     owner: Line | None = Field(None, description="By whom; the node's owner unless said.")
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     schedule: OccasionsDocument = OccasionsDocument()
@@ -153,6 +158,7 @@ class Reservation(Document):
     id: UUID
     kind: Purpose
     name: str
+    pool: str | None
     owner: str
     description: str | None
     state: str = Field(description="upcoming, now, or over.")

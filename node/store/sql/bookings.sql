@@ -160,7 +160,7 @@ FROM (
     WHERE NOT EXISTS (
         SELECT
         FROM reserved
-        INNER JOIN reservation ON reserved.reservation_id = reservation.id
+        INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
         INNER JOIN task ON exchange.task_id = task.id
         WHERE
             reserved.during && tstzrange(wanted.starts_at, wanted.ends_at)

@@ -1,18 +1,28 @@
 -- reserved_between --
--- The spans that touch this time, each with its reservation.
+-- The spans of this node that touch this time, each with its reservation.
 SELECT
     reservation.id, reservation.kind::text, reservation.name, reservation.owner, reservation.access,
     reserved.starts_at, reserved.ends_at
 FROM reserved
 INNER JOIN reservation ON reserved.reservation_id = reservation.id
-WHERE reserved.during && tstzrange($1, $2)
+WHERE reservation.pool IS NULL AND reserved.during && tstzrange($1, $2)
+ORDER BY reserved.starts_at, reservation.id;
+
+-- reserved_for --
+-- The same of pools of this lead, each with its pool.
+SELECT
+    reservation.pool, reservation.id, reservation.kind::text, reservation.name, reservation.owner, reservation.access,
+    reserved.starts_at, reserved.ends_at
+FROM reserved
+INNER JOIN reservation ON reserved.reservation_id = reservation.id
+WHERE reservation.pool = ANY($1::text []) AND reserved.during && tstzrange($2, $3)
 ORDER BY reserved.starts_at, reservation.id;
 
 -- keep_reservation --
 INSERT INTO reservation (
-    id, kind, name, owner, description, schedule, duration, access, reserved_to, created_at, changed_at
+    id, pool, kind, name, owner, description, schedule, duration, access, reserved_to, created_at, changed_at
 )
-VALUES ($1, $2::text::reservation_kind, $3, $4, $5, $6, $7, $8, $9, $9, $9);
+VALUES ($1, $2, $3::text::reservation_kind, $4, $5, $6, $7, $8, $9, $10, $10, $10);
 
 -- change_reservation --
 -- Unless somebody else has changed it since it was read.
@@ -54,8 +64,8 @@ WHERE reserved_to >= $1 AND NOT EXISTS (SELECT FROM reserved WHERE reserved.rese
 -- reservations --
 -- For people: one by id, or a page, newest first; and when each takes place next.
 SELECT
-    reservation.id, reservation.kind::text, reservation.name, reservation.owner, reservation.description,
-    reservation.schedule, reservation.duration, reservation.access, reservation.revision, reservation.created_at,
+    reservation.id, reservation.pool, reservation.kind::text, reservation.name, reservation.owner,
+    reservation.description, reservation.schedule, reservation.duration, reservation.access, reservation.revision, reservation.created_at,
     reservation.changed_at, following.starts_at AS next_starts_at, following.ends_at AS next_ends_at
 FROM reservation
 LEFT JOIN LATERAL (
@@ -73,8 +83,8 @@ ORDER BY reservation.created_at DESC, reservation.id DESC
 LIMIT $6;
 
 -- inside --
--- Runs booked in the time to come of a reservation that does not admit them. Those that have begun or start before $3
--- cannot be displaced.
+-- Runs booked in the time to come of a reservation that does not admit them: of this node, or of seats of the pool. Those
+-- that have begun or start before $3 cannot be displaced.
 SELECT
     run.id, run.task_id, task.test, run.scheduling_class::text, run.priority, run.starts_at, run.ends_at,
     run.state <> 'running' AND run.starts_at >= $3 AS gives_way
@@ -83,10 +93,21 @@ INNER JOIN task ON run.task_id = task.id
 INNER JOIN reservation ON reservation.id = $1
 WHERE
     run.state IN ('booked', 'running', 'set-aside')
-    AND run.participant IS NOT NULL
     AND run.ends_at > $2
     AND EXISTS (
         SELECT FROM reserved WHERE reserved.reservation_id = reservation.id AND reserved.during && run.during AND reserved.ends_at > $2
     )
-    AND NOT admits(reservation.access, task.id, task.lead, task.campaign, task.test, run.scheduling_class, run.priority)
+    AND CASE
+        WHEN reservation.pool IS NULL THEN run.participant IS NOT NULL
+        ELSE
+            EXISTS (
+                SELECT FROM pool_task
+                INNER JOIN pool ON pool_task.pool_id = pool.id
+                WHERE pool_task.task_id = task.parent AND pool.name = reservation.pool
+            )
+    END
+    AND NOT admits(
+        reservation.access, CASE WHEN reservation.pool IS NULL THEN task.id ELSE task.parent END, task.lead, task.campaign,
+        task.test, run.scheduling_class, run.priority
+    )
 ORDER BY run.starts_at, run.id;
