@@ -74,7 +74,8 @@ RESERVATION = Kind(
     ),
     fields=(
         "id", "kind", "name", "pool", "owner", "state", "next_starts_at", "next_ends_at",
-        "duration", "schedule.start", "schedule.repeat", "schedule.cron", "schedule.until", "revision",
+        "duration", "schedule.start", "schedule.repeat", "schedule.cron", "schedule.until",
+        "revision",
     ),
     empty=(
         "Nothing is reserved. Set time apart: "

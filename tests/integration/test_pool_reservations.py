@@ -73,7 +73,7 @@ async def test_runs_go_behind_it_where_the_slip_allows(world: World) -> None:
 
 @pytest.mark.parametrize("by", ["campaigns", "tests", "classes", "priority", "tasks"])
 async def test_who_is_admitted_has_all_of_it(world: World, by: str) -> None:
-    """By one criterion; a pool task is named by its own id, though its seats have tasks of theirs."""
+    """By one criterion; a pool task by its own id, though its seats have tasks of theirs."""
     pool = await _pool(world)
     task = await pool.create(2, seat=False, schedule=UNTIL, priority=2)
     access: dict[str, Any] = {
