@@ -19,25 +19,24 @@ from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.pools import PoolDocument, PoolPatch
+from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.problems import faults_of
 from node.peers import Directory
 from node.store import campaigns, pools
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
-Judge = Callable[[str, Mapping[str, Any]], list[FieldFault]]
-"""``judge(set, overrides)``: what is wrong with the choice of a policy, by its fields."""
+Judge = Callable[[PolicyChoice], list[FieldFault]]
+"""What is wrong with the choice of a policy, by its fields."""
 
 
-def _by_name(policy_set: str, overrides: Mapping[str, Any]) -> list[FieldFault]:
+def _by_name(policy: PolicyChoice) -> list[FieldFault]:
     """Sets that do not exist, with those that are called alike; rules are the lead's to judge."""
-    del overrides
-    if policy_set in policysets.SETS:
+    if policy.set in policysets.SETS:
         return []
-    near = policysets.near(policy_set)
+    near = policysets.near(policy.set)
     word = "near" if len(near) < len(policysets.SETS) else "there are"
-    said = f"there is no set {policy_set!r} of policies; {word}: {', '.join(near)}"
+    said = f"there is no set {policy.set!r} of policies; {word}: {', '.join(near)}"
     return [FieldFault("/policy/set", said)]
 
 
@@ -148,8 +147,8 @@ class Pools:
     ) -> None:
         """``anew``: who belongs to it is said anew; nodes may have gone from one that is there."""
         policy = document.policy
-        unfit = _by_name(policy.set, policy.overrides)
-        unfit = unfit or self.judge(policy.set, policy.overrides)
+        unfit = _by_name(policy)
+        unfit = unfit or self.judge(policy)
         nobody = self._nobody(document) if anew else None
         found = (self._lead_fault(document), *unfit, nobody)
         faults = [fault for fault in found if fault is not None]

@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -27,6 +27,7 @@ from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
+from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
@@ -238,12 +239,12 @@ def with_foresight(node: Node) -> None:
     ).plan
 
 
-def _judge_policy(policy_set: str, overrides: Mapping[str, Any]) -> list[FieldFault]:
+def _judge_policy(policy: PolicyChoice) -> list[FieldFault]:
     """What is wrong with the policies of a pool, by the fields of its document."""
     from lead.policy.settings import configured
 
     try:
-        configured(policy_set, overrides)
+        configured(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
     except InvalidDocument as error:
         return [FieldFault(f"/policy{fault.pointer}", fault.detail) for fault in error.faults]
     return []

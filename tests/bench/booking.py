@@ -97,8 +97,9 @@ async def batches(fleet: Fleet) -> list[Figure]:
     ]
     found = await rounds(fleet, documents)
     how = (
-        f"{BATCH_TASKS} tasks of {len(CAMPAIGNS)} campaigns every 5 min over 24 h on {count} nodes: "
-        f"runs, from the first hold to the last decision; lead in a process of its own; median of {REPEATS}"
+        f"{BATCH_TASKS} tasks of {len(CAMPAIGNS)} campaigns every 5 min over 24 h on {count} "
+        "nodes: runs, from the first hold to the last decision; lead in a process of its own; "
+        f"median of {REPEATS}"
     )
     figures = [
         Figure(

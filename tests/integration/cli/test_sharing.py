@@ -62,10 +62,10 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
 
 async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
     """The sentence of the node on standard error, with the exit codes of the others."""
-    refused = await ask("task", "create", "idle", "--campaign", "opps")
+    refused = await ask("task", "create", "idle", "--campaign", "obs")
     assert refused.code == 2
-    assert "✗ /campaign: there is no campaign opps on this node" in refused.err
-    assert "make it: parley campaign add opps" in refused.err
+    assert "✗ /campaign: there is no campaign obs on this node" in refused.err
+    assert "make it: parley campaign add obs" in refused.err
     assert (await ask("campaign", "remove", "default")).code == 3
     assert (await ask("campaign", "edit", "default")).code == 2
 
