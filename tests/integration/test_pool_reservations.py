@@ -24,7 +24,7 @@ pytestmark = ON_ONE_LOOP
 
 HALF = 30 * times.MINUTE
 ALIKE: list[dict[str, Any]] = [{}, {}, {}]
-UNTIL = {"until": "2026-12-01T06:00:00Z"}
+UNTIL = {"start": "2026-12-01T00:00:00Z", "until": "2026-12-01T06:00:00Z"}
 """Six slots, all of one term."""
 
 
