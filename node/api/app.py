@@ -12,6 +12,7 @@ from node.api import (
     participant,
     plans,
     pools,
+    reservations,
     runs,
     tasks,
 )
@@ -23,6 +24,7 @@ ROUTES = (
     *tasks.ROUTES,
     *runs.ROUTES,
     *plans.ROUTES,
+    *reservations.ROUTES,
     *campaigns.ROUTES,
     *pools.ROUTES,
     *nodes.ROUTES,

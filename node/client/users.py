@@ -34,6 +34,7 @@ from node.model.wire.nodes import (
 )
 from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of
+from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
 from node.model.wire.seats import Seat
 from node.model.wire.tasks import Task
@@ -65,6 +66,7 @@ class TimeSpan:
     entries: tuple[ScheduleEntry, ...]
     complete: bool
     """Whether these are all; a node shows some thousands at most."""
+    reserved: tuple[ReservedSpan, ...] = ()
 
 
 class UserClient(Sharing):
@@ -206,10 +208,37 @@ class UserClient(Sharing):
                 ends_at=times.parse_instant(body["to"]),
                 entries=page(ScheduleEntry, body).items,
                 complete=bool(body.get("complete", True)),
+                reserved=tuple(read(ReservedSpan, span) for span in body.get("reserved", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the node's schedule cannot be read: {error!r}"
             raise PeerAnswered(msg) from error
+
+    # Reservations
+
+    async def add_reservation(self, document: Mapping[str, Any]) -> Reservation:
+        """Set time of the node apart; the answer has the runs that were booked in it before."""
+        return read(Reservation, await self._ask("POST", "/reservations", body=document))
+
+    async def reservations(
+        self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Reservation]:
+        """Reservations, newest first."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return page(Reservation, await self._ask("GET", "/reservations", query=query))
+
+    async def reservation(self, reservation: UUID) -> Reservation:
+        """One of them, with the runs that were booked in its time before."""
+        return read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
+
+    async def edit_reservation(self, reservation: UUID, patch: Mapping[str, Any]) -> Reservation:
+        """Change one by a merge patch."""
+        answered = await self._ask("PATCH", f"/reservations/{reservation}", body=patch)
+        return read(Reservation, answered)
+
+    async def remove_reservation(self, reservation: UUID) -> None:
+        """Give its time back."""
+        await self._ask("DELETE", f"/reservations/{reservation}")
 
     # Nodes, tests, tools
 

@@ -10,6 +10,7 @@ WITHOUT = {
     # What only people ask for: the simulation reads the tables themselves.
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
+    "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
         "change_campaign",
         "uses",

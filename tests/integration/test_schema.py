@@ -24,6 +24,7 @@ VIEWS = (
     "run_missed",
     "run_history",
     "node_occupancy",
+    "reserved_time",
     "campaign_usage",
     "decision_trace",
 )
