@@ -7,6 +7,7 @@ from aiohttp import web
 from node.api import (
     campaigns,
     events,
+    meshes,
     nodes,
     operations,
     participant,
@@ -25,6 +26,7 @@ ROUTES = (
     *plans.ROUTES,
     *campaigns.ROUTES,
     *pools.ROUTES,
+    *meshes.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

@@ -26,6 +26,8 @@ VIEWS = (
     "node_occupancy",
     "campaign_usage",
     "decision_trace",
+    "mesh_task",
+    "mesh_delivery",
 )
 
 PAIRS = list(product(SchedulingClass, repeat=2))

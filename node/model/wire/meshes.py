@@ -80,6 +80,7 @@ class MeshTask(Document):
     reference: Any
     scheduling_class: SchedulingClass
     duration: Duration
+    created_at: Instant
     participants: tuple[str, ...] = Field(description="Their names.")
 
     @cached_property

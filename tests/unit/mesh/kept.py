@@ -91,6 +91,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
         "reference": task.reference,
         "scheduling_class": test.scheduling_class(spec),
         "duration": tool.duration(spec),
+        "created_at": created_at,
         "participants": tuple(name or "a" for name in test.participants(spec)),
     }
     return MeshTask(**(fields | changes))
