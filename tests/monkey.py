@@ -46,7 +46,7 @@ SMALL = {
     "campaign": (1, 2, 3),
     "limit": (50,),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
-    **dict.fromkeys(("rounds_left", "patience"), (1, 5)),
+    **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
 }
 WORDS = {
     **dict.fromkeys(

@@ -409,7 +409,7 @@ async def notify(connection: Connection, *words: object) -> None:
 
 async def notify_all(connection: Connection, notices: Sequence[Sequence[object]]) -> None:
     """Several notices at once."""
-    said = [" ".join(str(word) for word in words) for words in notices]
+    said = [" ".join(map(str, words)) for words in notices]
     await connection.execute(_SQL["notify"], said)
 
 

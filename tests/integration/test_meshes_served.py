@@ -23,8 +23,8 @@ INSERT INTO run (
     freed, created_at, changed_at
 )
 VALUES (
-    gen_random_uuid(), $1, $2, $3::integer, 'background', 0, $2, $2::timestamptz + interval '1 second',
-    $4::run_state, $5, $6, $7, $7
+    gen_random_uuid(), $1, $2, $3::integer, 'background', 0, $2,
+    $2::timestamptz + interval '1 second', $4::run_state, $5, $6, $7, $7
 )
 """
 OPEN = ("waiting", "booked", "running")

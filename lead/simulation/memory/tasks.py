@@ -218,10 +218,14 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
 @TWINS.of("id", "participants", "participant")
 def finish_tasks(tables: Tables, now: int) -> Answer:
     """Tasks that have nothing left to plan and no run that is not over."""
+    plannings, runs = tables.plannings, tables.runs
+    perhaps = {**plannings.rested, **runs.done_with}
+    plannings.rested.clear()
+    runs.done_with.clear()
     done = [
-        tables.tasks.rows[row.task_id]
-        for row in tables.plannings.idle.values()
-        if row.task_id not in tables.runs.open and row.task_id not in tables.pool_tasks.rows
+        tables.tasks.rows[task]
+        for task in perhaps
+        if task in plannings.idle and task not in runs.open and task not in tables.pool_tasks.rows
     ]
     for row in done:
         tables.tasks.change(row, state="finished", ended_at=now)

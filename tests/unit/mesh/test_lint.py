@@ -55,7 +55,7 @@ def test_a_sound_file() -> None:
             "al",
             "mean all",
         ),
-        (MESH.replace('"throughput"', '"throghputs"'), "/tests/fill/type", "no test", "throughput?"),
+        (MESH.replace('"throughput"', '"thruput"'), "/tests/fill/type", "no test", "throughput?"),
         (MESH.replace("duration =", "durtion ="), "/tests/fill/spec/durtion", "no f", "duration?"),
         (MESH.replace("duration =", "source ="), "/tests/fill/spec/source", "names an end", "out"),
         (
