@@ -47,9 +47,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     mesh = await _one(node, name)
     async with node.database.connection() as connection:
         found = await meshes.outcomes(connection, name, since, until)
-    answer = MeshDelivery(
-        **mesh.model_dump(), since=since, until=until, delivery=Delivery(**_delivery(found))
-    )
+    answer = MeshDelivery(**mesh.model_dump(), since=since, until=until, delivery=_delivery(found))
     return replies.one(answer)
 
 
@@ -70,8 +68,7 @@ def _span(request: web.Request, node: Node) -> tuple[int, int]:
     return max(until - times.DAY, times.EARLIEST) if since is None else since, until
 
 
-def _delivery(found: Iterable[Outcome]) -> dict[str, object]:
-    """The fields of a delivery."""
+def _delivery(found: Iterable[Outcome]) -> Delivery:
     slots = dict.fromkeys(("delivered", "missing", "open"), 0)
     causes = []
     for each in found:
@@ -79,12 +76,12 @@ def _delivery(found: Iterable[Outcome]) -> dict[str, object]:
         if each.outcome == "missing" and len(causes) < _CAUSES:
             state, cause, said = each.state or "", each.cause or "", each.example or ""
             causes.append(Cause(state=state, cause=cause, count=each.slots, example=said))
-    return {
-        "due": slots["delivered"] + slots["missing"],
-        "delivered": slots["delivered"],
-        "open": slots["open"],
-        "causes": tuple(causes),
-    }
+    return Delivery(
+        due=slots["delivered"] + slots["missing"],
+        delivered=slots["delivered"],
+        open=slots["open"],
+        causes=tuple(causes),
+    )
 
 
 async def pairs(request: web.Request) -> web.StreamResponse:
@@ -101,7 +98,7 @@ async def pairs(request: web.Request) -> web.StreamResponse:
     of: dict[str | None, list[Outcome]] = {}
     for outcome in found:
         of.setdefault(outcome.key, []).append(outcome)
-    every = [MeshPair(**vars(each), **_delivery(of.get(each.key, ()))) for each in keys]
+    every = [MeshPair(**vars(each), **dict(_delivery(of.get(each.key, ())))) for each in keys]
     shown = [pair for pair in every if pair.state in _STANDING or pair.due or pair.open]
     return replies.many(shown, names[-1] if len(names) == size else None)
 

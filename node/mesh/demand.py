@@ -136,9 +136,13 @@ def overbooked(
             most = max(load.by_measure, key=lambda measure: load.by_measure[measure])
             worst[most].append((load.booked, node))
     return [
-        _overbooked(measure, sorted(nodes, reverse=True), found, intervals, labels)
+        _overbooked(measure, sorted(nodes, key=_fullest), found, intervals, labels)
         for measure, nodes in sorted(worst.items())
     ]
+
+
+def _fullest(node: tuple[float, str]) -> tuple[float, str]:
+    return -node[0], node[1]
 
 
 def _overbooked(
@@ -157,7 +161,8 @@ def _overbooked(
     parts += [f"{load.others:.0%} by others"] if load.others else []
     detail = f"{node} is {booked:.0%} booked: {', '.join(parts)}"
     if more := len(nodes) - 1:
-        detail += f"; so are {more} other{'s' if more > 1 else ''} ({nodes[-1][0]:.0%} and more)"
+        others = f"so are {more} others" if more > 1 else "so is 1 other"
+        detail += f"; {others} ({nodes[-1][0]:.0%} and more)"
     return Finding(
         Cause.NO_TIME,
         f"/measure/{measure}/schedule",

@@ -46,7 +46,7 @@ def near(word: str, known: Iterable[str]) -> str:
     alike = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(alike)}?"
-    return f"there are: {listed(names)}" if names else "there is none"
+    return f"there are: {listed(names)}." if names else "there is none."
 
 
 def listed(names: Iterable[str]) -> str:

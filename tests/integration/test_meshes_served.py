@@ -61,7 +61,8 @@ async def _run(
 
 async def _every(a: Asker, path: str, limit: int) -> list[dict[str, Any]]:
     """All of a list, page by page."""
-    found, cursor = [], ""
+    found: list[dict[str, Any]] = []
+    cursor = ""
     while True:
         status, page = await a.ask("GET", f"{path}?limit={limit}{cursor}")
         assert status == 200, page

@@ -45,7 +45,7 @@ schedule = "hourly"
 
 def a_fleet(*names: str, **changes: Any) -> Fleet:
     """A node's own words on what there is."""
-    there = {
+    there: dict[str, Any] = {
         "nodes": dict.fromkeys(names or ("a", "b", "c"), 8),
         "tests": SCHEMAS,
         "tools": {name: tool.tests for name, tool in tools().items()},

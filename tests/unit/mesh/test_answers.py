@@ -25,7 +25,7 @@ def _answer(number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: 
         ParticipantAnswer(name=name, node=name, answer="refuses", reason="no iperf3")
         for name in nos
     )
-    plan = {
+    plan: dict[str, Any] = {
         "outcome": outcome,
         "sentence": "there is no time",
         "now": NOW,

@@ -55,7 +55,7 @@ def test_a_node_that_is_asked_for_too_much() -> None:
     [finding] = overbooked(found, intervals, ["fill", "delay"])
     assert finding.pointer == "/measure/0/schedule"
     assert finding.detail == (
-        "b is 140% booked: 120% by measure 1 (fill), 20% by measure 2 (delay); so are 1 other "
+        "b is 140% booked: 120% by measure 1 (fill), 20% by measure 2 (delay); so is 1 other "
         "(130% and more)"
     )
     assert finding.remedy == "an interval of PT20M would fit, or fewer pairs"
