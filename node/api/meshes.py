@@ -70,7 +70,7 @@ def _span(request: web.Request, node: Node) -> tuple[int, int]:
 
 def _delivery(found: Iterable[Outcome]) -> Delivery:
     slots = dict.fromkeys(("delivered", "missing", "open"), 0)
-    causes = []
+    causes: list[Cause] = []
     for each in found:
         slots[each.outcome] += each.slots
         if each.outcome == "missing" and len(causes) < _CAUSES:

@@ -109,8 +109,8 @@ async def study(session: Session, path: str) -> Study:
     try:
         document = parse(text, toml=is_toml(path))
     except InvalidDocument as error:
-        found = (Finding(Cause.INVALID, fault.pointer, fault.detail) for fault in error.faults)
-        return Study(path, text, tuple(found))
+        faults = (Finding(Cause.INVALID, fault.pointer, fault.detail) for fault in error.faults)
+        return Study(path, text, tuple(faults))
     fleet, unknown = await _fleet(session, document)
     expansion, found = lint(document, fleet, session.clock.now())
     begun = Study(path, text, (*unknown, *found), document, fleet, expansion)

@@ -87,6 +87,7 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
     for limit in (1, 2, 500):
         found = await _every(a, "/v1/meshes/lab/tasks", limit)
         assert [(t["key"], UUID(t["id"])) for t in found] == [("x/a/b", second), ("x/b/a", third)]
+    found = await _every(a, "/v1/meshes/lab/tasks", 500)
     assert found[1]["reference"]["moments"] == {"start": "@PT1H"}
     assert (found[0]["test"], found[0]["participants"]) == ("idle", ["a"])
     _, page = await a.ask("GET", "/v1/meshes")
