@@ -290,6 +290,9 @@ COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
+CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
+WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
+COMMENT ON INDEX task_mesh IS 'What a mesh has made is found by its reference: {mesh, key}.';
 
 CREATE TABLE planning (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
@@ -924,6 +927,62 @@ FROM decision
 INNER JOIN task ON decision.task_id = task.id;
 COMMENT ON VIEW decision_trace IS 'Why runs were placed where they are, or not at all: every planning attempt.';
 
+CREATE VIEW mesh_task AS
+SELECT
+    task.id AS task_id,
+    task.reference ->> 'mesh' AS mesh,
+    task.reference ->> 'key' AS key,
+    split_part(task.reference ->> 'key', '/', 2) AS source,
+    split_part(task.reference ->> 'key', '/', 3) AS dest,
+    task.test,
+    task.state::text AS state,
+    task.campaign,
+    task.created_at,
+    task.ended_at
+FROM task
+INNER JOIN node ON task.lead = node.identity AND node.is_self
+WHERE length(task.reference ->> 'mesh') <= 63 AND length(task.reference ->> 'key') <= 400 AND task.parent IS NULL;
+COMMENT ON VIEW mesh_task IS
+'The tasks of meshes (at the lead), by the name of the mesh and the key in it: label/source/dest.';
+
+CREATE VIEW mesh_delivery AS
+SELECT
+    mesh_task.mesh,
+    mesh_task.key,
+    mesh_task.source,
+    mesh_task.dest,
+    mesh_task.test,
+    mesh_task.task_id,
+    served.slot,
+    CASE
+        WHEN served.state = 'finished' THEN 'delivered'
+        WHEN served.state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
+        ELSE 'missing'
+    END AS outcome,
+    served.state::text AS state,
+    served.reason,
+    regexp_replace(
+        served.reason,
+        '[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\mPT?\d[0-9WDHMST.]*\M|(?<=\s)\d[0-9.,]*', '…', 'g'
+    ) AS cause
+FROM mesh_task
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (run.slot)
+        run.slot,
+        run.state,
+        run.reason
+    FROM run
+    WHERE
+        run.task_id = mesh_task.task_id
+        AND NOT (run.freed AND run.changed_at <= run.slot)
+        AND (mesh_task.ended_at IS NULL OR mesh_task.state = 'finished' OR run.slot < mesh_task.ended_at)
+    ORDER BY run.slot, (run.state = 'finished') DESC, run.attempt DESC
+) AS served;
+COMMENT ON VIEW mesh_delivery IS
+'What came of each slot of the tasks of meshes (at the lead): delivered, missing with its state, reason and cause (the reason
+without times, lengths and ids, to be counted by), or open. What was taken back before its time, because the task was edited,
+paused or cancelled, was not due and is not here.';
+
 -- Roles belong to the whole server: the owner of this database may not be allowed to make one.
 DO $$
 BEGIN
@@ -937,8 +996,8 @@ BEGIN
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
-        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, reserved_time, decision_trace
-        TO parley_reader;
+        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, reserved_time,
+        decision_trace, mesh_task, mesh_delivery TO parley_reader;
     END IF;
 END
 $$;

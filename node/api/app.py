@@ -7,6 +7,7 @@ from aiohttp import web
 from node.api import (
     campaigns,
     events,
+    meshes,
     nodes,
     operations,
     participant,
@@ -27,6 +28,7 @@ ROUTES = (
     *reservations.ROUTES,
     *campaigns.ROUTES,
     *pools.ROUTES,
+    *meshes.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

@@ -62,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.pools:pool_group",
         "Add, list, show, edit and remove pools, and choose their policies.",
     ),
+    "mesh": (
+        "node.cli.meshes:mesh_group",
+        "Apply, list and remove meshes, and see what they deliver.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
         "List, show, add and remove the nodes that this node knows, and say what this one is.",

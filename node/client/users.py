@@ -21,7 +21,7 @@ from yarl import URL
 
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.answers import page, read
-from node.client.sharing import Sharing
+from node.client.meshing import Meshing
 from node.model import times
 from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
 from node.model.wire.nodes import (
@@ -69,7 +69,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(Sharing):
+class UserClient(Meshing):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(
@@ -100,9 +100,12 @@ class UserClient(Sharing):
 
     # Tasks
 
-    async def create_task(self, document: Mapping[str, Any]) -> Task:
-        """Post a task document; the node judges it, field by field."""
-        return read(Task, await self._ask("POST", "/tasks", body=document))
+    async def create_task(self, document: Mapping[str, Any], key: str | None = None) -> Task:
+        """Post a task document; the node judges it, field by field.
+
+        The same ``key`` (an Idempotency-Key) gives the task made before.
+        """
+        return read(Task, await self._ask("POST", "/tasks", body=document, key=key))
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """What would happen to a task document; nothing is booked or kept."""
@@ -310,13 +313,14 @@ class UserClient(Sharing):
         query: Mapping[str, object] | None = None,
         body: Mapping[str, Any] | None = None,
         wait_s: int = 0,
+        key: str | None = None,
     ) -> Any:
         """One request and what came of it, sent again once if the connection was lost."""
         given = {**(query or {}), "wait": wait_s or None}
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
             {key: str(value) for key, value in given.items() if value is not None}
         )
-        headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
         timeout = aiohttp.ClientTimeout(
             total=self._patience_s + wait_s, sock_connect=min(_CONNECT_S, self._patience_s)
         )

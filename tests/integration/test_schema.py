@@ -27,6 +27,8 @@ VIEWS = (
     "reserved_time",
     "campaign_usage",
     "decision_trace",
+    "mesh_task",
+    "mesh_delivery",
 )
 
 PAIRS = list(product(SchedulingClass, repeat=2))
