@@ -156,14 +156,7 @@ class Node:
         )
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
-        self.launcher = means.launcher(
-            database,
-            clock,
-            self.capabilities,
-            self.collector,
-            self.ending.lose_run,
-            poll_s=means.poll_s,
-        )
+        self.launcher = self._launcher(means)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
@@ -178,6 +171,10 @@ class Node:
             self.interest.heard,
             self.fetching.heard,
         ]
+
+    def _launcher(self, means: Means) -> Launcher:
+        made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
+        return means.launcher(*made, poll_s=means.poll_s)
 
     def _fetching(self, rng: random.Random) -> Fetching:
         return Fetching(

@@ -24,7 +24,7 @@ pytestmark = ON_ONE_LOOP
 
 HALF = 30 * times.MINUTE
 ALIKE: list[dict[str, Any]] = [{}, {}, {}]
-UNTIL = {"start": "2026-12-01T00:00:00Z", "until": "2026-12-01T06:00:00Z"}
+UNTIL = {"start": "2026-12-01T01:00:00Z", "until": "2026-12-01T07:00:00Z"}
 """Six slots, all of one term."""
 
 
@@ -33,7 +33,7 @@ async def _pool(world: World) -> Pooled:
 
 
 async def _reasons(pool: Pooled, task: UUID) -> Counter[tuple[str, str | None]]:
-    """States and reasons of the runs of its seats in the second slot."""
+    """States and reasons of the runs of its seats in the first slot."""
     rows = await pool.lead.rows(
         "SELECT state, reason FROM run_known "
         "WHERE slot = $2 AND task_id IN (SELECT id FROM task WHERE parent = $1)",
@@ -103,15 +103,15 @@ async def test_no_node_is_asked_for_what_is_all_closed(world: World) -> None:
     assert world.count("propose") == 0
     await pool.lead.node.reservations.remove(made.id)
     await pool.changed()
-    assert len((await pool.seats(task))[0]) == 2
+    assert len((await pool.seats(task))[1]) == 2
 
 
 async def test_a_term_begins_behind_it(world: World) -> None:
     """A reservation over its first slots keeps nobody from the seats of the others."""
     pool = await _pool(world)
-    await reserve(pool.lead, START, duration="PT2H", pool="europe")
+    await reserve(pool.lead, START, duration="PT3H", pool="europe")
     task = await pool.create(2, schedule=UNTIL)
-    assert len((await pool.seats(task))[0]) == 2
+    assert len((await pool.seats(task))[1]) == 2
     assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 4
 
 
@@ -160,7 +160,7 @@ async def test_runs_inside_are_told_and_kept_or_displaced(world: World) -> None:
 async def test_what_is_being_planned_meanwhile_is_planned_anew(world: World) -> None:
     """Who asked the nodes before it was made cannot decide any more: nothing comes in beside it."""
     pool = await _pool(world)
-    task = await pool.create(2, seat=False, schedule=UNTIL)
+    task = await pool.create(1, seat=False, schedule=UNTIL)
     await pool.episodes.run_once()
 
     async def reserve_now(call: Call, phase: str) -> None:
@@ -174,7 +174,7 @@ async def test_what_is_being_planned_meanwhile_is_planned_anew(world: World) -> 
     await pool.lead.plan()
     await world.settle()
     assert world.watch is None
-    assert await pool.states(pool.lead, task) == {"scheduled": 10, "waiting": 2}
+    assert await pool.states(pool.lead, task) == {"scheduled": 5, "waiting": 1}
     [made] = await pool.lead.rows("SELECT id FROM reservation")
     assert (await pool.lead.node.reservations.one(made[0])).inside == ()
 
@@ -198,7 +198,7 @@ async def test_one_of_a_node_is_heard_by_its_pools_lead(world: World) -> None:
     pool = await _pool(world)
     made = await reserve(pool.nodes[0], START, duration="PT7H")
     task = await pool.create(3, request={"min_k": 2}, schedule=UNTIL)
-    assert set((await pool.seats(task))[0].values()) == {"n2", "n3"}
+    assert set((await pool.seats(task))[1].values()) == {"n2", "n3"}
     outcome, sentence = (await pool.told(task))[0]
     assert outcome == "partly seated"
     assert f"n1: no PT1M free: {WORDS} 2026-12-01T07:00:00Z, reservation {made.id}" in sentence

@@ -105,7 +105,9 @@ async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
     made = json.loads((await ask(*add, "--pool", "europe", "-o", "json")).out)
     assert made["pool"] == "europe"
     assert "europe" in (await ask("reservation", "list", "-o", "table")).out
-    assert "pool europe" in " ".join((await ask("reservation", "show", "@-1")).out.split())
+    assert "pool europe" in " ".join(
+        (await ask("reservation", "show", "@-1", "-o", "table")).out.split()
+    )
     assert json.loads((await ask("schedule", *LISTED, "-o", "json")).out) == []
 
 
