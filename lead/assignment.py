@@ -34,10 +34,14 @@ class StaleEpisode(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """An ordinary task that is to be made for some seats; by number who has them (identities)."""
+    """An ordinary task that is to be made for some seats; by number who has them (identities).
+
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority.
+    """
 
     task: StoredTask
     seats: Mapping[int, str]
+    yielding: Sequence[UUID] | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,6 @@ class Result:
     parts: Sequence[Part] = ()
     heard: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[No] = ()
-    displacing: bool = True
 
 
 @dataclass
@@ -107,7 +110,10 @@ class Assignment:
             first = Schedule.model_validate(part.task.schedule).start or now
             plan_at = max(now, first - self._horizon + part.task.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
-            given += [GivenSeat(number, node, part.task.id) for number, node in part.seats.items()]
+            given += [
+                GivenSeat(number, node, part.task.id, part.yielding)
+                for number, node in part.seats.items()
+            ]
         if given:
             taken = await episodes.take(connection, result.case.open.key, given, now)
             if len(taken) < len(given):
@@ -155,6 +161,7 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         taken=result.taken,
         refused={**result.heard, **case.unable},
         verdicts=[no.as_data() for no in result.verdicts],
+        yielding=[str(run) for part in result.parts for run in part.yielding or ()],
     )
 
 

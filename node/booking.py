@@ -193,7 +193,9 @@ class TimeLine:
             earliest=now,
             latest=max(end for _, end in windows),
         )
-        staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
+        named = None if request.yielding is None else frozenset(request.yielding)
+        own = replace(whatever, priority=request.priority, yielding=named)
+        staying = dict(answer(own, found).obstacles)
         there = dict(answer(whatever, found).obstacles)
         in_the_way = {
             index: booking

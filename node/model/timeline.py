@@ -5,7 +5,8 @@ sorted bookings serves all windows and both passes:
 
 * pass 1 displaces nothing: every booking of a conflicting class blocks;
 * pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
-  within the start margin (:attr:`Booking.fixed`).
+  within the start margin (:attr:`Booking.fixed`), and where the runs that may give way are named
+  (:attr:`Question.yielding`), none but these.
 
 Normal runs overlap each other, so what blocks is merged first: the end of a long run must not be
 forgotten because a short one inside it ends earlier.
@@ -54,7 +55,7 @@ class Question:
     """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
-    other.
+    other. ``yielding`` are the runs that may give way if their priority is lower; None is any.
     """
 
     windows: Sequence[Span]
@@ -63,6 +64,7 @@ class Question:
     priority: int
     earliest: int
     latest: int
+    yielding: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Occupation:
             index
             for index, each in enumerate(self._occupied)
             if each.scheduling_class in conflicting
-            and (priority is None or not _gives_way(each, priority))
+            and (priority is None or each.fixed or each.priority >= priority)
         )
         if which not in self._merged:
             spans = chain.from_iterable(self._occupied[index].spans for index in which)
@@ -99,7 +101,7 @@ class Occupation:
 
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
-    found = free_ranges(question, occupation_of(bookings))
+    found = free_among(question, bookings)
     return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
 
 
@@ -121,9 +123,25 @@ class Free:
 
 
 def free_ranges(question: Question, occupation: Occupation) -> Free:
-    """The free ranges, given what occupies time in any window."""
+    """The free ranges, given what occupies time in any window; no run that is named gives way."""
+    priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
-    lasting = occupation.blocking(question.scheduling_class, question.priority)
+    return _ranges(question, every, occupation.blocking(question.scheduling_class, priority))
+
+
+def free_among(question: Question, bookings: Sequence[Booking]) -> Free:
+    """The free ranges, given the bookings that touch any window."""
+    if not question.yielding:
+        return free_ranges(question, occupation_of(bookings))
+    staying = [booking for booking in bookings if not _gives_way(booking, question)]
+    every, lasting = (
+        occupation_of(each).blocking(question.scheduling_class, None)
+        for each in (bookings, staying)
+    )
+    return _ranges(question, every, lasting)
+
+
+def _ranges(question: Question, every: list[Span], lasting: list[Span]) -> Free:
     free = _free(question, every)
     displacing = free if lasting is every else _free(question, lasting)
     return Free(
@@ -144,13 +162,14 @@ def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> li
         booking
         for booking in bookings
         if booking.scheduling_class in conflicting
-        and _gives_way(booking, question.priority)
+        and _gives_way(booking, question)
         and _overlap(start, start + question.duration, booking) > 0
     ]
 
 
-def _gives_way(booking: Booking | Occupied, priority: int) -> bool:
-    return not booking.fixed and booking.priority < priority
+def _gives_way(booking: Booking, question: Question) -> bool:
+    named = question.yielding is None or booking.run in question.yielding
+    return named and not booking.fixed and booking.priority < question.priority
 
 
 def trimmed(question: Question, window: Span) -> Span:
@@ -189,7 +208,7 @@ def obstacles(
     lasting = [
         booking
         for booking in bookings
-        if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
+        if booking.scheduling_class in conflicting and not _gives_way(booking, question)
     ]
     ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
     starts = [booking.starts_at for booking in ordered]

@@ -47,6 +47,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "created_at",
     "revision",
     "freeing",
+    "yielding",
 )
 def claim(
     tables: Tables,
@@ -108,6 +109,7 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
         task.created_at,
         task.revision,
         unpack(task.freeing),
+        None if task.yielding is None else list(task.yielding),
     )
 
 
