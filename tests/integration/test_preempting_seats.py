@@ -14,7 +14,7 @@ from tests.worlds import ON_ONE_LOOP, World
 pytestmark = ON_ONE_LOOP
 
 ONCE = {"start": "2026-12-01T01:00:00Z", "max_runs": 1}
-MOST_OF_IT = {"schedule": ONCE, "length": "PT50M"}
+MOST_OF_IT: dict[str, Any] = {"schedule": ONCE, "length": "PT50M"}
 """A run that leaves no time for another one in its hour, with a slip of five minutes."""
 
 
@@ -42,7 +42,9 @@ async def test_only_a_preemptee_gives_way_to_a_preemptor(world: World) -> None:
     """Its run is displaced on the node they share; that of a campaign without the flag stays."""
     flags: dict[str, Mapping[str, Any]] = {"hot": {"preemptor": True}, "bulk": {"preemptee": True}}
     pool = await _pool(world, 2, {"set": "maui-preempt"}, ops={}, **flags)
-    on = [{"request": {"match": {"name": name}}, **MOST_OF_IT} for name in ("n1", "n2")]
+    on: list[dict[str, Any]] = [
+        {"request": {"match": {"name": name}}, **MOST_OF_IT} for name in ("n1", "n2")
+    ]
     bulk = await pool.create(1, campaign="bulk", **on[0])
     ops = await pool.create(1, campaign="ops", **on[1])
     hot = await pool.create(2, campaign="hot", priority=3, **MOST_OF_IT)
@@ -62,6 +64,7 @@ async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
     bulk = await pool.create(3, campaign="bulk", priority=5, **MOST_OF_IT)
     assert await _booked(pool, bulk) == 3
     outage = await pool.create(3, campaign="outage", seat=False, **MOST_OF_IT)
+    world.clock.advance(times.SECOND)
     more = await pool.create(1, campaign="outage", seat=False, **MOST_OF_IT)
     world.clock.advance(15 * times.SECOND)
     await pool.seat()
