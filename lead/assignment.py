@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from lead.model import Decision, GivenSeat, OpenTerm, Remembered
@@ -160,9 +161,15 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         wanted=len(case.empty),
         taken=result.taken,
         refused={**result.heard, **case.unable},
-        verdicts=[no.as_data() for no in result.verdicts],
+        verdicts=[_verdict(no, case) for no in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
     )
+
+
+def _verdict(no: No, case: Case) -> dict[str, Any]:
+    """As it is stored; what policies call the term is of no use to people."""
+    told = no.as_data()
+    return told | {"sentence": told["sentence"].replace(case.name, "it")}
 
 
 def _decision(account: Account) -> Decision:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from lead.assignment import Part, Ruling
+from lead.assignment import Part, Ruling, account_of
 from lead.policy.view import URGENT, Campaign
 from node.model import times
 from tests.clocks import START
@@ -45,6 +45,16 @@ async def test_only_runs_that_the_policy_names_give_way() -> None:
     assert (part.yielding, part.task.priority) == ([UUID(runs[0].run)], 3)
     [result] = ruling.results
     assert result.heard["n2"].startswith("no PT10M free")
+
+
+async def test_people_are_not_told_what_policies_call_a_term() -> None:
+    """The sentence of a verdict begins like one of the task that it is stored with."""
+    runs = [booked("r1", "ops", ["n1"])]
+    pool = {"policy_set": "fbsng-dynamic"}
+    ruling = await hold([Host("n1")], [Campaign("ops")], [case_of("a", "ops", ["n1"])], pool, runs)
+    [result] = ruling.results
+    said = account_of(ruling, result).why_not()
+    assert said.startswith("it found no common time on 1 of the 1 nodes that were asked; n1: no PT")
 
 
 async def test_no_more_gives_way_than_the_budget_allows() -> None:
