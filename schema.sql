@@ -654,6 +654,7 @@ CREATE TABLE outbox (
 );
 COMMENT ON TABLE outbox IS 'Messages to other nodes that leave until they are acknowledged.';
 CREATE INDEX outbox_due ON outbox (next_at);
+CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------
 -- Views for people and for dashboards, readable by the role parley_reader

@@ -153,7 +153,12 @@ class Node:
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
         self.launcher = means.launcher(
-            database, clock, self.capabilities, self.collector, poll_s=means.poll_s
+            database,
+            clock,
+            self.capabilities,
+            self.collector,
+            self.ending.lose_run,
+            poll_s=means.poll_s,
         )
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)

@@ -71,7 +71,10 @@ DOCUMENTS: dict[str, list[Any]] = {
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
     "weight": [Decimal(1), Decimal("0.25")],
     "target_share": [Decimal(1), Decimal("0.25")],
-    "messages": [{"task": str(task)} for task in TASKS],
+    "messages": [
+        {"task": str(task), "exchange": str(exchange)}
+        for task, exchange in zip(TASKS, EXCHANGES, strict=False)
+    ],
 }
 OF_QUERY = {
     ("tasks.end_task", "state"): ["cancelled", "refused"],

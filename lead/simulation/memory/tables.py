@@ -20,6 +20,7 @@ from lead.simulation.memory.rows import (
     Node,
     Part,
     Run,
+    unpack,
 )
 from lead.simulation.memory.runtable import Runs
 from lead.simulation.memory.seattable import PolicyStates, Pools, PoolTasks, Seats, Terms
@@ -153,6 +154,8 @@ class Letters(Table[int, Letter]):
         super().__init__(journal)
         self.ids = count(1)
         self.due: Ordered[Letter] = Ordered()
+        self.commits: Groups[str, Letter] = Groups()
+        """Of each exchange."""
 
     def key(self, row: Letter) -> int:
         """Its number."""
@@ -160,9 +163,13 @@ class Letters(Table[int, Letter]):
 
     def _enter(self, row: Letter) -> None:
         self.due.add(row.next_at, row)
+        if row.kind == "commit":
+            self.commits.add(str(unpack(row.message)["exchange"]), row)
 
     def _leave(self, row: Letter) -> None:
         self.due.remove(row.next_at, row)
+        if row.kind == "commit":
+            self.commits.remove(str(unpack(row.message)["exchange"]), row)
 
 
 class Tables:
