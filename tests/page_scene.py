@@ -245,7 +245,7 @@ def _seats(stand_in: StandIn) -> None:
         spec = {"source": name, "dest": "203.0.113.9"}
         part = task_of("rtt", name, spec=spec, parent=whole.id, **fields)
         stand_in.tasks[part.id] = part
-        for run in series(part, 30 * times.MINUTE, past=3 * times.HOUR, ahead=3 * times.HOUR):
+        for run in series(part, 30 * times.MINUTE, past=170 * times.MINUTE, ahead=3 * times.HOUR):
             stand_in.runs[run.id] = run
             counts[run.state] += 1
     next_run_at = min(run.starts_at for run in stand_in.runs.values() if run.starts_at > NOW)

@@ -77,7 +77,7 @@ async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn
         told = await page.text("#tasks")
         assert "3 nodes of europe → 203.0.113.9" in told
         assert "2 of 3 seats taken" in told
-        await page.until("document.querySelector('#next').textContent.includes('203.0.113.9')")
+        await page.until("document.querySelector('#last').textContent.includes('203.0.113.9')")
         assert told.index("busy with an exclusive throughput run") < told.index("2 of 3 seats")
         await page.click(f"#tasks a[href='#task={whole.id}']")
         assert "3 nodes of europe" in await page.text("#filter-name")
