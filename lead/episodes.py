@@ -97,8 +97,11 @@ class Episodes:
         self._look_at: int | None = 0
 
     def heard(self, notice: Notice) -> None:
-        """Pool tasks, pools, campaigns or nodes are others now; or notifications may be lost."""
-        if notice.kind in {"pool", "campaign", "node", "wake"}:
+        """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
+
+        Or notifications may be lost.
+        """
+        if notice.kind in {"pool", "campaign", "node", "reservation", "wake"}:
             self._look_at = 0
             self._woken.set()
         if notice.kind == "seats":
@@ -223,7 +226,7 @@ class Episodes:
         """One episode of a pool; whether another one is to follow at once."""
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
         await self._assignment.give_up(found.over)
-        if not found.cases:
+        if not found.cases and not found.closed:
             return False
         ruling, unreached = await self._round.hold(found, membership)
         try:

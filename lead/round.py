@@ -71,6 +71,9 @@ class Round:
                 episode.refused(asked, refused)
             else:
                 episode.placed(asked, run, refused)
+        for case in found.closed:
+            why = case.closed.why(case.windows, case.whole.duration)
+            results[case.name] = Result(case, heard={case.closed.name: why})
         outcome = episode.outcome()
         for name, noes in outcome.refused.items():
             before = results.get(name, Result(found.cases[name]))

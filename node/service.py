@@ -62,6 +62,7 @@ from node.peers import Directory
 from node.pools import Pools
 from node.prospect import Prospect
 from node.reseating import Reseating
+from node.reservations import Reservations
 from node.seating import Seating
 from node.settings import Settings
 from node.store import campaigns, nodes, runs
@@ -150,16 +151,12 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
+        self.reservations = Reservations(
+            database, clock, settings, self.directory, self.ending, means.new_id
+        )
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
-        self.launcher = means.launcher(
-            database,
-            clock,
-            self.capabilities,
-            self.collector,
-            self.ending.lose_run,
-            poll_s=means.poll_s,
-        )
+        self.launcher = self._launcher(means)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
@@ -174,6 +171,10 @@ class Node:
             self.interest.heard,
             self.fetching.heard,
         ]
+
+    def _launcher(self, means: Means) -> Launcher:
+        made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
+        return means.launcher(*made, poll_s=means.poll_s)
 
     def _fetching(self, rng: random.Random) -> Fetching:
         return Fetching(
@@ -242,6 +243,7 @@ class Node:
         await self.directory.refresh()
         await self.campaigns.refresh()
         await self.launcher.recover()
+        await self.reservations.tend()
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
@@ -280,6 +282,7 @@ class Node:
             max_instances=1,
         )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
+        every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
 

@@ -146,7 +146,6 @@ def _ordinary_day() -> StandIn:
     throughput = _throughput_task()
     for task, minutes in ((rtt, 5), (latency, 10), (throughput, 20), *_background_tasks()):
         _plan(stand_in, task, minutes)
-    _seats(stand_in)
     _trouble(stand_in, throughput, latency)
     for task, ago in ((latency, 24), (rtt, 11)):
         state = "running" if task is latency else "merging"
@@ -227,8 +226,8 @@ def _background_tasks() -> Iterator[tuple[Task, int]]:
     )
 
 
-def _seats(stand_in: StandIn) -> None:
-    """A pool task with a seat that is empty, and the ordinary tasks of the others."""
+def with_seats(stand_in: StandIn) -> None:
+    """Add a pool task with a seat that is empty, and the ordinary tasks of the others."""
     schedule = Schedule(repeat=30 * times.MINUTE, start=NOW - 3 * times.HOUR)
     why = "b.example: no PT11S free: busy with an exclusive throughput run of priority 10"
     fields: dict[str, Any] = {"schedule": schedule, "campaign": "ops"}

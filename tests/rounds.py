@@ -12,6 +12,7 @@ from lead.assignment import Ruling
 from lead.caseload import Found
 from lead.membership import Membership
 from lead.model import OpenTerm, PoolTask, Remembered
+from lead.planning.closing import Closed
 from lead.planning.overview import Case, candidate_of
 from lead.policy.view import Campaign, Node, Pool, PostedRun, View
 from lead.round import Round
@@ -104,6 +105,8 @@ def _case(whole: PoolTask, recurrence: Recurrence, term: Term, able: Sequence[st
         recurrence=recurrence,
         slots=slots_in(recurrence, term),
         empty=list(range(1, k + 1)),
+        closed=Closed(whole.pool),
+        begins=term.starts_at,
         able=able,
     )
 

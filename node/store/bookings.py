@@ -42,6 +42,7 @@ class HeldTask:
     test: str
     duration: int
     led_here: bool
+    campaign: str | None
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             row["test"],
             row["duration"],
             bool(row["led_here"]),
+            row["campaign"],
         )
         for row in rows
     }

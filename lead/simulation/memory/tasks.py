@@ -89,20 +89,20 @@ def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) ->
     return [(task,)]
 
 
-@TWINS.of("task_id")
-def keep_idempotency(tables: Tables, key: str, digest: str, task: UUID, now: int) -> Answer:
+@TWINS.of("made")
+def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int) -> Answer:
     """Claim an Idempotency-Key."""
     if key in tables.idempotencies.rows:
         return ()
-    tables.idempotencies.insert(Idempotency(key, digest, task, now))
-    return [(task,)]
+    tables.idempotencies.insert(Idempotency(key, digest, made, now))
+    return [(made,)]
 
 
-@TWINS.of("request_digest", "task_id")
+@TWINS.of("request_digest", "made")
 def find_idempotency(tables: Tables, key: str) -> Answer:
     """What was made under this key."""
     row = tables.idempotencies.rows.get(key)
-    return () if row is None else [(row.request_digest, row.task_id)]
+    return () if row is None else [(row.request_digest, row.made)]
 
 
 @TWINS.of("id")
