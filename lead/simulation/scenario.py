@@ -18,9 +18,12 @@ from pydantic import Field, ValidationError, model_validator
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
+from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.fields import FROM_OUTSIDE, Document, Duration
 from node.model.wire.participants import BATCH_MAX
+from node.model.wire.pools import PoolDocument
 from node.model.wire.problems import faults_of
+from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
 _SUFFIX = ".toml"
@@ -28,6 +31,7 @@ _SUFFIX = ".toml"
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, le=100_000)]
 Few = Annotated[int, Field(ge=1, le=2000)]
+Value = str | int | float | bool
 
 
 class Between(StrEnum):
@@ -68,11 +72,16 @@ class Nodes(Document):
 
 
 class Tasks(Document):
-    """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count."""
+    """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count.
+
+    With ``participants`` they are that many pool tasks of the pool's lead instead.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "tasks"
     between: Between = Between.MESH
-    count: int = Field(10, ge=1, le=100_000, description="How many, for random and alone.")
+    participants: SeatRequest | None = None
+    campaign: str | None = None
+    count: int = Field(10, ge=1, le=100_000, description="How many, for random, alone and pools.")
     size: int = Field(2, ge=1, le=10, description="Participants of each, for random.")
     scheduling_class: SchedulingClass = Field(SchedulingClass.EXCLUSIVE, alias="class")
     length: Duration = Field(20 * times.SECOND, description="How long a run takes.")
@@ -159,6 +168,11 @@ class Scenario(Document):
         times.HOUR, description="How long after that, without faults, before all is checked."
     )
     nodes: Nodes = Nodes()
+    attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
+        default_factory=dict, description="By name the values that the nodes have in turn."
+    )
+    campaigns: tuple[CampaignDocument, ...] = ()
+    pools: tuple[PoolDocument, ...] = Field((), description="Each is planned by its lead, or n1.")
     tasks: tuple[Tasks, ...] = ()
     arrivals: tuple[Arrivals, ...] = ()
     network: Net = Net()
@@ -174,6 +188,18 @@ class Scenario(Document):
         sizes = [group.size for group in self.tasks] + [group.size for group in self.arrivals]
         if max(sizes, default=1) > self.nodes.count:
             raise ValueError(f"a size of {max(sizes)} needs as many nodes; nodes.count is too low")
+        return self
+
+    @model_validator(mode="after")
+    def _has_its_pools(self) -> Self:
+        known = {pool.name for pool in self.pools}
+        for group in self.tasks:
+            if group.participants is not None and group.participants.pool not in known:
+                raise ValueError(f"there is no pool {group.participants.pool}; add it to pools")
+        names = {f"n{number}" for number in range(1, self.nodes.count + 1)}
+        for pool in self.pools:
+            if pool.lead not in {None, *names}:
+                raise ValueError(f"pool {pool.name} is led by {pool.lead}: there are n1, n2 …")
         return self
 
 

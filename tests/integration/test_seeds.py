@@ -19,6 +19,7 @@ from tests.soak.variants import VARIANTS, Variant
 BRIEF = str(Path(tests.soak.seeds.__file__).with_name("brief.toml"))
 SEEDS = 2000
 SEEDS_FOR_A_VARIANT = 60
+SEEDS_OF_POOLS = 40
 
 
 @pytest.mark.timeout(900)
@@ -34,6 +35,14 @@ def test_no_seed_breaks_a_promise() -> None:
     assert broken == []
     assert delivered > 5 * SEEDS
     assert faults > 5 * SEEDS
+
+
+@pytest.mark.timeout(300)
+def test_no_seed_breaks_a_promise_of_a_pool() -> None:
+    """Seats are given, lost and given anew while everything breaks that can."""
+    outcomes = list(played("pools", range(1, SEEDS_OF_POOLS + 1), os.cpu_count() or 1))
+    assert [f"--seed {it.seed}: {it.violations[0]}" for it in outcomes if it.violations] == []
+    assert sum(outcome.counts["delivered"] for outcome in outcomes) > 50 * SEEDS_OF_POOLS
 
 
 @pytest.mark.timeout(300)

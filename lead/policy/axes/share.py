@@ -21,7 +21,7 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, SUSPENDED, Candidate, Charge, Exact, State
+from lead.policy.view import BUCKET, SUSPENDED, URGENT, Candidate, Charge, Exact, State
 from node.model.times import to_the_second
 
 FULL = Rule(
@@ -73,7 +73,12 @@ class Divided:
         self._newcomers = newcomers
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
-        """Whether its campaign holds less than it should there; then, whether a seat is free."""
+        """Whether its campaign holds less than it should there; then, whether a seat is free.
+
+        The urgent take what they find: where no seat is free, others may have to give way to them.
+        """
+        if self._board.view.campaigns[candidate.campaign].level >= URGENT:
+            return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
         if turn is Round.SECOND:

@@ -162,7 +162,7 @@ def test_the_scenarios_are_listed_and_shown() -> None:
     """Each name can be shown as a file to start one's own from."""
     told = simulated("--list", "-o", "json")
     names = [record["name"] for record in json.loads(told.stdout)]
-    assert names == ["contention", "faults", "mesh", "small"]
+    assert names == ["contention", "faults", "mesh", "pools", "small"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
 
 
