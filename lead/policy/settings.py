@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.feasible import availability, deferral
-from lead.policy.order.weighted import COMPONENTS, Weights
+from lead.policy.order.weighted import TERMS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import parse
 from lead.policy.sets import SETS, PolicySet
@@ -135,9 +135,13 @@ def _numbers(value: Any) -> dict[str, float]:
 
 def _weights(value: Any) -> Weights:
     """Terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
-    if not isinstance(value, Mapping) or value.keys() - COMPONENTS:
-        raise ValueError(f"write weights of terms by component: {', '.join(COMPONENTS)}")
-    return Weights({name: _numbers(terms) for name, terms in value.items()})
+    if not isinstance(value, Mapping) or value.keys() - TERMS:
+        raise ValueError(f"write weights of terms by component: {', '.join(TERMS)}")
+    found = {name: _numbers(terms) for name, terms in value.items()}
+    for name, terms in found.items():
+        if terms.keys() - TERMS[name]:
+            raise ValueError(f"the terms of {name} are: {', '.join(TERMS[name])}")
+    return Weights(found)
 
 
 def _fields(value: Any, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
@@ -188,7 +192,11 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "recent-work": _Rule(order.ByRecentWork, {"deadlines": _flag, "half_life": _duration}),
         "late-first": _Rule(
             order.LateFirst,
-            {"others": lambda value: order.Weighted(_weights(value)), "half_life": _duration},
+            {
+                "others": lambda value: order.Weighted(_weights(value)),
+                "half_life": _duration,
+                "ahead": _duration,
+            },
         ),
         "by-starts": _Rule(order.ByStarts),
     },

@@ -15,6 +15,7 @@ from lead.policy.share import decayed_windows, recent_work, start_counts
 from lead.policy.timetable import free_from
 from lead.policy.verdict import No
 from lead.policy.view import Candidate, Exact, QueueState, State
+from node.model import times
 from node.model.classes import SchedulingClass
 
 _BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_at, it.added_at)  # noqa: E731
@@ -131,7 +132,7 @@ class ByRecentWork:
         """For one episode."""
         del serving
         if self.deadlines:
-            return _by_name(board, _by_deadline(board, self.half_life)[0])
+            return _by_name(board, _by_deadline(board, board.candidates, self.half_life)[0])
         recent, shares = _recent(board, self.half_life)
         waiting: dict[str, list[recent_work.Work]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
@@ -149,14 +150,16 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, view.now, half_life), shares
 
 
-def _by_deadline(board: Board, half_life: int) -> tuple[list[str], list[str]]:
+def _by_deadline(
+    board: Board, candidates: Sequence[Candidate], half_life: int
+) -> tuple[list[str], list[str]]:
     """All tasks, what would be late first, and what was moved so."""
     nodes = board.usable(board.view.pool.nodes)
     taken = board.booked[SchedulingClass.EXCLUSIVE]
     busy = {node.name: taken.get(node.name, ()) for node in nodes}
     free_at = list(free_from(busy, board.view.now).values())
     recent, shares = _recent(board, half_life)
-    return deadline_first.order(board.candidates, free_at, shares, recent, half_life)
+    return deadline_first.order(candidates, free_at, shares, recent, half_life)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
@@ -168,15 +171,19 @@ def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
 class LateFirst:
     """What would start too late if all were served in turn goes first; the others in their order.
 
-    Late is what a forecast says in which campaigns take turns by recent work.
+    Late is what a forecast says in which campaigns take turns by recent work. It looks at what is
+    due within ``ahead``: what comes later has other chances.
     """
 
     others: Order = field(default_factory=Weighted)
     half_life: int = recent_work.HALF_LIFE
+    ahead: int = times.HOUR
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
-        moved = _by_deadline(board, self.half_life)[1]
+        until = board.view.now + self.ahead
+        soon = [it for it in board.candidates if it.next_run_at < until]
+        moved = _by_deadline(board, soon, self.half_life)[1]
         ordering = self.others.begin(board, serving)
         ahead = set(moved)
         rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)

@@ -21,9 +21,9 @@ target's value is ``max(0.0001, what is left) ** -2``, for waiting in minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from lead.policy.view import Campaign, Candidate, State
 from node.model import times
@@ -52,34 +52,52 @@ WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
 """The default: whoever has waited longest."""
 
 
-def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
-    """The sum of one component's terms, before the component is capped and weighted."""
-    caps = weights.term_caps.get(name)
+Key = TypeVar("Key")
+Part = tuple[float, float | None, list[tuple[Key, float, float | None]]]
+"""A component's weight, its cap, and for each of its terms a key, a weight, and a cap."""
+
+
+def _parts(weights: Weights, key: Callable[[str, str], Key]) -> list[Part[Key]]:
+    """The formula, prepared for many tasks: what weighs nothing is left out."""
+    return [
+        (
+            weights.components.get(name, 1.0),
+            weights.component_caps.get(name) or None,
+            [
+                (key(name, term), weight, weights.term_caps.get(name, {}).get(term) or None)
+                for term, weight in terms.items()
+                if weight
+            ],
+        )
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    ]
+
+
+def _sum(parts: Iterable[Part[Key]], value: Callable[[Key], float]) -> float:
     total = 0.0
-    for term, weight in weights.terms.get(name, {}).items():
-        if weight and (value := values.get(term)):
-            cap = caps.get(term) if caps else None
-            total += weight * (cap if cap and cap < value else value)
+    for weight, cap, terms in parts:
+        found = 0.0
+        for key, term_weight, term_cap in terms:
+            worth = value(key)
+            found += term_weight * (worth if term_cap is None or worth < term_cap else term_cap)
+        total += weight * (found if cap is None or found < cap else cap)
     return total
 
 
 def weighed(values: Values, weights: Weights) -> float:
     """The weighted sum, not bounded yet."""
-    total = 0.0
-    for name, found_values in values.items():
-        weight = weights.components.get(name, 1.0)
-        if weight:
-            found = component(found_values, weights, name)
-            cap = weights.component_caps.get(name)
-            total += weight * (cap if cap and cap < found else found)
-    return total
+    parts = _parts(weights, lambda name, term: values.get(name, {}).get(term, 0.0))
+    return _sum(parts, lambda value: value)
 
 
 def priority(values: Values, weights: Weights, given: int = 0) -> float:
     """The bounded priority; ``given`` by an administrator is above all that is computed."""
-    if given > 0:
-        return PRIORITY_MAX + given
-    return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
+    return PRIORITY_MAX + given if given > 0 else _bounded(weighed(values, weights))
+
+
+def _bounded(total: float) -> float:
+    return min(max(total, 0.0), PRIORITY_MAX)
 
 
 def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
@@ -122,11 +140,11 @@ class Standing:
 def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
     """The tasks, highest priority first."""
     ranked = []
-    arrived = sorted(candidates, key=lambda it: it.added_at)
-    for candidate in arrived:
+    parts = _parts(weights, lambda name, term: TERMS[name][term])
+    for candidate in sorted(candidates, key=lambda it: it.added_at):
         waited = waited_minutes(candidate, standing)
-        values = values_of(candidate, weights, standing, waited)
-        ranked.append((candidate.task, priority(values, weights), waited))
+        total = _sum(parts, lambda value: value(candidate, standing, waited))  # noqa: B023
+        ranked.append((candidate.task, _bounded(total), waited))
     return in_order(ranked)
 
 
@@ -139,57 +157,13 @@ def waited_minutes(candidate: Candidate, standing: Standing) -> float:
     return max(0, standing.now - since) / times.MINUTE
 
 
-def values_of(
-    candidate: Candidate, weights: Weights, standing: Standing, waited: float
-) -> dict[str, dict[str, float]]:
-    """What speaks for a candidate, of those components that weigh anything."""
-    return {
-        name: COMPONENTS[name](candidate, standing, waited)
-        for name in weights.terms
-        if weights.components.get(name, 1.0)
-    }
+def _parent_priority(candidate: Candidate, standing: Standing, _: float) -> float:
+    parent = standing.campaigns.get(standing.campaigns[candidate.campaign].parent or "")
+    return parent.priority if parent else 0.0
 
 
-def _credential(candidate: Candidate, standing: Standing, _: float) -> dict[str, float]:
-    campaign = standing.campaigns[candidate.campaign]
-    parent = standing.campaigns.get(campaign.parent or "")
-    return {
-        "campaign": campaign.priority,
-        "parent": parent.priority if parent else 0.0,
-        "class": standing.classes.get(candidate.scheduling_class, 0.0),
-    }
-
-
-def _fairshare(candidate: Candidate, standing: Standing, _: float) -> dict[str, float]:
-    parent = standing.campaigns[candidate.campaign].parent or ""
-    return {
-        "campaign": standing.fairshare.get(candidate.campaign, 0.0),
-        "parent": standing.fairshare.get(parent, 0.0),
-    }
-
-
-def _size(candidate: Candidate, _: Standing, __: float) -> dict[str, float]:
-    minutes = candidate.duration / times.MINUTE
-    return {"nodes": candidate.k, "duration": minutes, "seat_time": candidate.k * minutes}
-
-
-def _service(candidate: Candidate, standing: Standing, waited: float) -> dict[str, float]:
-    return {
-        "waiting": waited,
-        "expansion": _expansion(candidate, standing, waited),
-        "bypass": standing.state.passes.get(candidate.task, 0),
-    }
-
-
-def _target(candidate: Candidate, standing: Standing, waited: float) -> dict[str, float]:
-    most = standing.targets.get("waiting")
-    left = (candidate.start_by - standing.now) / times.MINUTE if most is None else most - waited
-    aimed = standing.targets.get("expansion")
-    reached = _expansion(candidate, standing, waited)
-    return {
-        "waiting": urgency(left, 0),
-        "expansion": 0.0 if aimed is None else urgency(aimed, reached),
-    }
+def _parent_fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(standing.campaigns[candidate.campaign].parent or "", 0.0)
 
 
 def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
@@ -197,10 +171,38 @@ def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float
     return expansion(waited, candidate.duration / times.MINUTE, duration_min)
 
 
-COMPONENTS: Final = {
-    "credential": _credential,
-    "fairshare": _fairshare,
-    "size": _size,
-    "service": _service,
-    "target": _target,
+def _target_waiting(candidate: Candidate, standing: Standing, waited: float) -> float:
+    most = standing.targets.get("waiting")
+    left = (candidate.start_by - standing.now) / times.MINUTE if most is None else most - waited
+    return urgency(left, 0)
+
+
+def _target_expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
+    aimed = standing.targets.get("expansion")
+    return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
+
+
+Term = Callable[[Candidate, Standing, float], float]
+TERMS: Final[Mapping[str, Mapping[str, Term]]] = {
+    "credential": {
+        "campaign": lambda it, standing, _: standing.campaigns[it.campaign].priority,
+        "parent": _parent_priority,
+        "class": lambda it, standing, _: standing.classes.get(it.scheduling_class, 0.0),
+    },
+    "fairshare": {
+        "campaign": lambda it, standing, _: standing.fairshare.get(it.campaign, 0.0),
+        "parent": _parent_fairshare,
+    },
+    "size": {
+        "nodes": lambda it, _, __: it.k,
+        "duration": lambda it, _, __: it.duration / times.MINUTE,
+        "seat_time": lambda it, _, __: it.k * it.duration / times.MINUTE,
+    },
+    "service": {
+        "waiting": lambda _, __, waited: waited,
+        "expansion": _expansion,
+        "bypass": lambda it, standing, _: standing.state.passes.get(it.task, 0),
+    },
+    "target": {"waiting": _target_waiting, "expansion": _target_expansion},
 }
+"""By component and term, what it is for a candidate that has waited so many minutes."""

@@ -111,16 +111,25 @@ class UnderWay:
         self._time: dict[str, int] = {}
         for run in runs:
             if run.end > now:
-                self.add(run)
+                for name in self._count(run):
+                    self._runs.setdefault(name, []).append((run.start, run.end, len(run.nodes)))
+        for booked in self._runs.values():
+            booked.sort()
 
     def add(self, run: PostedRun) -> None:
         """One more run is booked."""
+        for name in self._count(run):
+            insort(self._runs.setdefault(name, []), (run.start, run.end, len(run.nodes)))
+
+    def _count(self, run: PostedRun) -> list[str]:
+        """Add up its time; those with limits for whom it counts."""
         left = run.end - max(run.start, self._now)
         self._longest = max(self._longest, run.end - run.start)
-        for name in self._lineage(run.campaign):
-            insort(self._runs.setdefault(name, []), (run.start, run.end, len(run.nodes)))
+        limited = [name for name in self._lineage(run.campaign) if self._campaigns[name].limits]
+        for name in limited:
             self._time[name] = self._time.get(name, 0) + left
             self._seat_time[name] = self._seat_time.get(name, 0) + left * len(run.nodes)
+        return limited
 
     def _lineage(self, campaign: str | None) -> Iterator[str]:
         while campaign is not None and campaign in self._campaigns:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lead.policy.order.weighted import (
     PRIORITY_MAX,
+    TERMS,
     WAITING_ONLY,
     Standing,
     Weights,
@@ -17,7 +18,6 @@ from lead.policy.order.weighted import (
     order,
     priority,
     urgency,
-    values_of,
     weighed,
 )
 from lead.policy.view import Campaign, Candidate, State
@@ -30,13 +30,6 @@ CAMPAIGNS = {
     "net": Campaign("net", priority=2),
 }
 STANDING = Standing(NOW, CAMPAIGNS, {"ops": 5.0, "net": -1.0}, classes={"exclusive": 4.0})
-ALL = {
-    "credential": {"campaign": 1.0, "parent": 1.0, "class": 1.0},
-    "fairshare": {"campaign": 1.0, "parent": 1.0},
-    "size": {"nodes": 1.0, "duration": 1.0, "seat_time": 1.0},
-    "service": {"waiting": 1.0, "expansion": 1.0, "bypass": 1.0},
-    "target": {"waiting": 1.0, "expansion": 1.0},
-}
 numbers = st.floats(-1e6, 1e6)
 
 
@@ -44,7 +37,11 @@ def test_what_speaks_for_a_task() -> None:
     """Every term of the table has its value, those of the parent too."""
     waited = replace(DUE, waits_since=NOW - 30 * times.MINUTE)
     standing = replace(STANDING, state=State(passes={"t": 2}), targets={"expansion": 6.0})
-    assert values_of(waited, Weights(ALL), standing, 30.0) == {
+    values = {
+        name: {term: value(waited, standing, 30.0) for term, value in terms.items()}
+        for name, terms in TERMS.items()
+    }
+    assert values == {
         "credential": {"campaign": 7, "parent": 2, "class": 4.0},
         "fairshare": {"campaign": 5.0, "parent": -1.0},
         "size": {"nodes": 3, "duration": 10.0, "seat_time": 30.0},
@@ -79,7 +76,6 @@ def test_priorities_are_bounded_and_an_administrators_are_above_all() -> None:
 def test_a_component_that_weighs_nothing_is_left_out() -> None:
     """A weight of 0 silences a component with all its terms."""
     weights = Weights({"service": {"waiting": 1.0}, "size": {"nodes": 1.0}}, {"size": 0.0})
-    assert values_of(DUE, weights, STANDING, 3.0).keys() == {"service"}
     assert weighed({"service": {"waiting": 3.0}, "size": {"nodes": 9.0}}, weights) == 3.0
 
 
