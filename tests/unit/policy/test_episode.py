@@ -512,3 +512,46 @@ def test_reserved_time_is_not_shared() -> None:
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 6), reservations=[kept])
     policy = replace(SETS["gridserver-usage"], share=share.ByUsage())
     assert _seats(Driver(view).drive(policy)) == {"a": 2, "b": 2}
+
+
+def _ten_minutes_later(view: View, outcome: Outcome) -> View:
+    charges = [
+        Charge(run.campaign, run.start, run.end, len(run.nodes) * (run.end - run.start))
+        for run in outcome.placed
+    ]
+    now = view.now + 10 * times.MINUTE
+    candidates = [replace(it, next_run_at=now, waits_since=now) for it in view.candidates]
+    ledger = [*view.ledger, *charges]
+    return replace(view, now=now, candidates=candidates, ledger=ledger, state=outcome.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("gridserver-usage", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("campaign-default", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("fbsng-dynamic", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("gridserver-sla", {"a": 0.2, "b": 0.3, "c": 0.5}),
+    ],
+)
+def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) -> None:
+    """Over many episodes in which all want everything, each gets its part within two percent."""
+    nodes = nodes_of(5)
+    campaigns = [
+        Campaign(it, weight=weight, target=target, queue=Queue(price=12 // weight))
+        for it, weight, target in (("a", 1, 20), ("b", 2, 30), ("c", 4, 50))
+    ]
+    figures = {"duration": 10 * times.MINUTE, "slip": 0}
+    candidates = [
+        due(f"{campaign.name}{number}", campaign.name, nodes, **figures)
+        for campaign in campaigns
+        for number in range(5)
+    ]
+    view = view_of(nodes, campaigns, candidates)
+    seats: Counter[str] = Counter()
+    for _ in range(200):
+        outcome = Driver(view).drive(SETS[name])
+        seats += _seats(outcome)
+        view = _ten_minutes_later(view, outcome)
+    assert sum(seats.values()) == 1000
+    assert all(abs(seats[it] / 1000 - part) < 0.02 for it, part in parts.items())
