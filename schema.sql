@@ -8,7 +8,7 @@ CREATE TABLE schema_version (
 );
 COMMENT ON TABLE schema_version IS
 'One row: the version of this file. A program of another version refuses the database.';
-INSERT INTO schema_version (version) VALUES (2);
+INSERT INTO schema_version (version) VALUES (3);
 
 ---------------------------------------------------------------------------------------------------
 -- Types
@@ -50,18 +50,22 @@ CREATE TYPE negotiation_state AS ENUM ('open', 'committed', 'aborted');
 CREATE TABLE node (
     identity text PRIMARY KEY,
     name text NOT NULL UNIQUE,
-    url text NOT NULL,
+    url text,
     address text NOT NULL,
     is_self boolean NOT NULL DEFAULT false,
     added_at timestamptz NOT NULL,
     seen_at timestamptz,
     unreachable_since timestamptz,
-    last_error text
+    last_error text,
+    busy_until timestamptz,
+    shortfall interval
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
-COMMENT ON COLUMN node.url IS 'Where its API listens.';
+COMMENT ON COLUMN node.url IS 'Where its API listens; null if nobody reaches it there and it fetches its work itself.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
+COMMENT ON COLUMN node.busy_until IS '(Of one that fetches its work) no exclusive run can begin earlier there, by its own word.';
+COMMENT ON COLUMN node.shortfall IS '(Of the same) how much of its horizon it could still give to exclusive runs.';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 
 CREATE TABLE access_token (

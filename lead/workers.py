@@ -15,7 +15,7 @@ from lead.model import Claim
 from lead.planner import Planner
 from lead.reach import Reach
 from lead.store import planning
-from node.clock import Clock
+from node.clock import Bell, Clock
 from node.model import times
 from node.model.errors import ParleyError
 from node.store.database import Database, Notice
@@ -55,7 +55,7 @@ class Workers:
         self._horizon = horizon
         self._poll_s = poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
-        self._woken = asyncio.Event()
+        self._woken = Bell()
         self._abort_at = 0
 
     def heard(self, notice: Notice) -> None:
@@ -63,10 +63,10 @@ class Workers:
         if notice.kind == "wake" or (
             notice.kind == "task" and notice.words[-1] in {"active", "plan"}
         ):
-            self._woken.set()
+            self._woken.ring()
         if notice.kind == "node" and notice.words == ("reached",):
             self._reach.reached(notice.id)
-            self._woken.set()
+            self._woken.ring()
 
     async def run(self) -> None:
         """Plan until cancelled; then give back what could not be finished."""
@@ -80,10 +80,8 @@ class Workers:
                 except Exception:
                     log.exception("cannot plan")
                     pause = self._poll_s
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._woken.wait()
-                self._woken.clear()
+                await self._woken.wait(pause)
+                self._woken.silence()
         finally:
             await self._stop()
 
@@ -101,8 +99,7 @@ class Workers:
         if len(claims) == idle:
             return self._until(self._reach.next_held_up())
         async with self._database.connection() as connection:
-            due = await planning.next_due(connection, before, self._reach.closed())
-            beyond = await planning.next_to_come(connection, before)
+            due, beyond = await planning.next_due(connection, before, self._reach.closed())
         # One whose slots are too far away is due when the first of them comes near enough.
         near_at = None if beyond is None else beyond - self._horizon
         return self._until(due, near_at, self._reach.next_opening())
@@ -147,7 +144,7 @@ class Workers:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._busy.pop(task, None)
-        self._woken.set()
+        self._woken.ring()
 
     async def _plan(self, claimed: Claim) -> None:
         """Plan it; whatever goes wrong is stored with the task, which is planned again."""

@@ -8,7 +8,6 @@ one request to another node, then serves dozens.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -30,7 +29,18 @@ def _nothing(_: object) -> Sequence[Hashable]:
 
 
 class Gathering(Generic[Asked, Answered]):
-    """Gathers what is asked into batches."""
+    """Gathers what is asked into batches. Small: a node has three for every other one."""
+
+    __slots__ = (
+        "_apart",
+        "_at_once",
+        "_items_max",
+        "_under_way",
+        "_waiting",
+        "_weight",
+        "_weight_max",
+        "_work",
+    )
 
     def __init__(
         self,
@@ -53,8 +63,8 @@ class Gathering(Generic[Asked, Answered]):
         self._items_max = items_max
         self._apart = apart
         self._at_once = at_once
-        self._waiting: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._waiting: list[tuple[Asked, asyncio.Future[Answered]]] = []
+        self._under_way: list[asyncio.Task[None]] = []
 
     async def ask(self, asked: Asked) -> Answered:
         """The answer; whatever error the work gives for it is raised here."""
@@ -66,11 +76,11 @@ class Gathering(Generic[Asked, Answered]):
 
     def _begin(self) -> None:
         batch = asyncio.create_task(self._serve())
-        self._under_way.add(batch)
+        self._under_way.append(batch)
         batch.add_done_callback(self._done)
 
     def _done(self, batch: asyncio.Task[None]) -> None:
-        self._under_way.discard(batch)
+        self._under_way.remove(batch)
         if self._waiting and len(self._under_way) < self._at_once:
             self._begin()
 
@@ -101,8 +111,11 @@ class Gathering(Generic[Asked, Answered]):
         left: list[tuple[Asked, asyncio.Future[Answered]]] = []
         weight = 0
         seen: set[Hashable] = set()
-        while self._waiting and len(batch) < self._items_max:
-            one = self._waiting.popleft()
+        taken = 0
+        for one in self._waiting:
+            if len(batch) == self._items_max:
+                break
+            taken += 1
             if one[1].done():
                 continue  # whoever asked has gone
             keys = set(self._apart(one[0]))
@@ -115,7 +128,7 @@ class Gathering(Generic[Asked, Answered]):
                 break
             seen |= keys
             batch.append(one)
-        self._waiting.extendleft(reversed(left))
+        self._waiting[:taken] = left
         return batch
 
 

@@ -57,20 +57,25 @@ class Interest:
         self._identity = identity
         self._lead_of = lead_of
         self._refusals = Refusals()
+        self._answering = 0
         self._freed: list[Span] = []
         self._woken = asyncio.Event()
 
     async def propose(self, lead: str, request: ProposalRequest) -> Proposal:
         """The time line's answer; where other runs leave nothing free, it is remembered."""
-        answered = await self._time_line.propose(request)
-        indices = sorted({obstacle.window for obstacle in answered.obstacles})
-        refused = [request.windows[index] for index in indices]
-        self._refusals.remember(lead, request, refused)
+        self._answering += 1
+        try:
+            answered = await self._time_line.propose(request)
+            indices = sorted({obstacle.window for obstacle in answered.obstacles})
+            refused = [request.windows[index] for index in indices]
+            self._refusals.remember(lead, request, refused)
+        finally:
+            self._answering -= 1
         return answered
 
     def heard(self, notice: Notice) -> None:
-        """A run has given back its time."""
-        if notice.kind == "freed":
+        """A run has given back its time; nobody waits for it if nothing is or was just refused."""
+        if notice.kind == "freed" and (self._answering or self._refusals):
             self._freed.append((int(notice.id), int(notice.words[0])))
             self._woken.set()
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import structlog
 
-from node.clock import Clock
+from node.clock import Bell, Clock
 from node.model import times
 from node.model.errors import NotAuthenticated, ParleyError, RequestError
 from node.store import outbox
@@ -25,8 +25,6 @@ POLL_S = 5.0
 """A look into the table now and then is the safety net of lost notifications."""
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
-
-_SILENT = (("running",), ("merging",))
 
 Deliver = Callable[[Message], Awaitable[None]]
 
@@ -51,13 +49,14 @@ class Outbox:
         self._kinds = kinds
         self._deliver = deliver
         self._poll_s = poll_s
-        self._woken = asyncio.Event()
+        self._woken = Bell()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
-        """Whatever ended may have left a message; what only begins leaves none."""
-        if notice.kind in {"run", "task", "wake"} and notice.words[-1:] not in _SILENT:
-            self._woken.set()
+        """A message was written, or a node answers again for which some may wait."""
+        letter = notice.kind == "letter" and notice.id in self._kinds
+        if letter or notice.kind in {"wake", "node"}:
+            self._woken.ring()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -78,13 +77,8 @@ class Outbox:
             except Exception:
                 log.exception("outbox not read")
                 pause = self._poll_s
-            try:
-                async with asyncio.timeout(pause):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
-            finally:
-                self._woken.clear()
+            await self._woken.wait(pause)
+            self._woken.silence()
 
     async def run_once(self) -> None:
         """Deliver what is due and wait until that is done."""
@@ -115,7 +109,7 @@ class Outbox:
 
     def _done(self, node: str, delivering: asyncio.Task[None]) -> None:
         self._busy.pop(node, None)
-        self._woken.set()
+        self._woken.ring()
         if not delivering.cancelled() and (error := delivering.exception()) is not None:
             log.warning("outbox not written", error=str(error))
 

@@ -32,9 +32,10 @@ class Directory:
         self._nodes = {node.identity: node for node in known}
         self._by_word = {}
         for node in reversed(known):
-            host_and_port = node.url.partition("://")[2]
+            host_and_port = (node.url or "").partition("://")[2]
             for word in (host_and_port.rpartition(":")[0], host_and_port, node.address, node.name):
-                self._by_word[word.lower()] = node
+                if word:
+                    self._by_word[word.lower()] = node
 
     @property
     def self(self) -> KnownNode:

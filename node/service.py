@@ -24,13 +24,15 @@ from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.capabilities import Capabilities
 from node.changing import Changing
-from node.client.peers import Peer, Peers, Sign
+from node.client.mailboxes import Mailboxes
+from node.client.peers import Peer, Peers, Sign, by_own_node
 from node.clock import Clock
 from node.consent import Consent
 from node.ending import Ending
 from node.events import Hub
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
+from node.fetching import Fetching
 from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
@@ -63,7 +65,7 @@ from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
-from node.trust.keys import NodeKey
+from node.trust.keys import NodeKey, fingerprint
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
@@ -96,6 +98,7 @@ class Means:
     rng: random.Random = field(default_factory=random.Random)
     new_id: Callable[[], UUID] = uuid4
     poll_s: float = POLL_S
+    mailboxes: Mailboxes | None = None
 
 
 class Node:
@@ -121,7 +124,11 @@ class Node:
         self.capabilities = Capabilities()
         self.hub = Hub(clock)
         self.peers = means.peers
-        self.lookout = Lookout(database, clock, self.directory, self.peers)
+        self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
+        self.fetching = self._fetching(means.rng)
+        self.lookout = Lookout(
+            database, clock, self.directory, self.peers, self.mailboxes, self.fetching.fault
+        )
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(database, clock, settings, self._needs_port, means.rng)
         self.consent = Consent(database, clock, self.capabilities, key.identity)
@@ -151,7 +158,21 @@ class Node:
             self.outbox.heard,
             self.time_line.heard,
             self.interest.heard,
+            self.fetching.heard,
         ]
+
+    def _fetching(self, rng: random.Random) -> Fetching:
+        return Fetching(
+            self.database,
+            self.clock,
+            self.directory,
+            self.peers,
+            rng,
+            lambda: self.card,
+            own_url=self.settings.local_url,
+            horizon=self.settings.horizon,
+            pause_max=self.settings.pull_pause_max,
+        )
 
     def _admission(self, new_id: Callable[[], UUID]) -> Admission:
         return Admission(
@@ -195,6 +216,11 @@ class Node:
             asyncio.create_task(self.interest.run(), name="interest"),
         ]
         self._house_keeping()
+
+    def fetch_work(self) -> None:
+        """Once the API answers: where no other node reaches it, fetch what they would ask of it."""
+        if self.settings.pull:
+            self._loops.append(asyncio.create_task(self.fetching.run(), name="fetching"))
 
     async def _first_token(self, connection: Any) -> None:
         path = self.settings.state_dir / "token"
@@ -273,6 +299,7 @@ class Node:
         """Stop the loops; running parts are ended and marked."""
         self.stopping = True
         self.hub.close()
+        self.mailboxes.close()
         with contextlib.suppress(Exception):
             self._scheduler.shutdown(wait=False)
         ending = [*self._loops, *self._readings]
@@ -300,11 +327,13 @@ class Node:
         return True
 
     async def add_peer(self, addition: NodeAddition) -> KnownNode:
-        """Fetch a node's card and pin its key.
+        """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.
 
         :raises PeerError: nobody answers at the URL.
         :raises Conflict: its key is not the one expected, or its name is taken.
         """
+        if addition.url is None:
+            return await self._add_fetching(addition.identity or "")
         card = await self.peers.card(addition.url)
         if addition.identity not in (None, card.identity):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
@@ -321,6 +350,17 @@ class Node:
             await nodes.notify(connection, card.name, "added")
         await self.directory.refresh()
         return self.directory.by_identity(card.identity)
+
+    async def _add_fetching(self, identity: str) -> KnownNode:
+        if identity == self.card.identity:
+            fault = FieldFault("/identity", "is this node itself")
+            raise InvalidDocument([fault])
+        name = f"unseen-{fingerprint(identity)}"
+        async with self.database.transaction() as connection:
+            await nodes.pin(connection, identity, name, self.clock.now())
+            await nodes.notify(connection, name, "added")
+        await self.directory.refresh()
+        return self.directory.by_identity(identity)
 
     async def remove_peer(self, name: str) -> None:
         """Forget a node.
@@ -395,22 +435,29 @@ def _card(settings: Settings, key: NodeKey) -> NodeCard:
     return NodeCard(
         identity=key.identity,
         name=settings.name,
-        url=settings.public_url,
+        url=None if settings.pull else settings.public_url,
         address=settings.measurement_address,
         version=program_version(),
     )
 
 
 async def assemble(
-    settings: Settings, clock: Clock, dsn: str, session: aiohttp.ClientSession
+    settings: Settings, clock: Clock, dsn: str, session: aiohttp.ClientSession, *, serving: bool
 ) -> Node:
-    """Open the database and the key, and put a node together."""
+    """Open the database and the key, and put a node together.
+
+    The process that is ``serving`` the API has the questions for nodes that fetch them; one beside
+    it hands its own over there.
+    """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
     database = PostgresDatabase(dsn)
     await database.open()
-    peers = Peers(session, signer(key, clock), settings.peer_timeout / times.SECOND)
-    return Node(settings, clock, database, key, Means(peers))
+    timeout_s = settings.peer_timeout / times.SECOND
+    peers, mailboxes = Peers(session, signer(key, clock), timeout_s), Mailboxes(clock, timeout_s)
+    own = peers.to(key.identity, settings.name, settings.local_url)
+    peers.carry = mailboxes.carry if serving else by_own_node(peers, own)
+    return Node(settings, clock, database, key, Means(peers, mailboxes=mailboxes))
 
 
 def signer(key: NodeKey, clock: Clock) -> Sign:

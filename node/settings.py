@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from node.model import times
@@ -39,6 +40,13 @@ class Settings(BaseSettings):
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )
     allow_remote: bool = Field(default=False, description="Listen beyond loopback.")
+    pull: bool = Field(
+        default=False,
+        description="No other node reaches this one: it fetches its work from those it knows.",
+    )
+    pull_pause_max: Duration = Field(
+        times.MINUTE, ge=times.SECOND, description="Longest pause before it asks again in vain."
+    )
 
     horizon: Duration = Field(times.DAY, description="How far ahead runs are booked.")
     workers: int = Field(50, ge=1, le=500, description="Planning workers of the lead.")
@@ -71,6 +79,13 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
+    @model_validator(mode="after")
+    def _is_reached_or_not(self) -> Self:
+        if self.pull and self.url is not None:
+            msg = "a node that fetches its work (pull) has no URL; give one or the other"
+            raise ValueError(msg)
+        return self
+
     @property
     def listen_host(self) -> str:
         """The host part of ``listen``, without brackets."""
@@ -83,8 +98,15 @@ class Settings(BaseSettings):
 
     @property
     def public_url(self) -> str:
-        """Where other nodes reach this one."""
+        """Where people reach this node, and other nodes unless it fetches its work."""
         return (self.url or f"http://{self.listen}").rstrip("/")
+
+    @property
+    def local_url(self) -> str:
+        """Where this host itself reaches the API, whatever lies before it."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is listened on
+        host = everywhere.get(self.listen_host, self.listen_host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.listen_port}"
 
     @property
     def measurement_address(self) -> str:

@@ -13,7 +13,7 @@ from lead.simulation.memory import MemoryDatabase, rows
 from lead.simulation.memory.journal import Table
 from lead.simulation.memory.rows import Row, unpack
 from lead.simulation.memory.tables import Tables
-from lead.simulation.memory.twins import twin_of
+from lead.simulation.memory.twins import TWIN_OF
 from node.store.database import (
     BrokenCheck,
     BrokenKey,
@@ -105,9 +105,9 @@ async def play_to_both(
     answered = await _play(memory.transaction(), transaction)
     for one, other, (query, args) in zip(expected, answered, statements, strict=False):
         if one != other:
-            msg = f"{twin_of(query).name}{args!r:.500}: {one!r:.500} but in memory {other!r:.500}"
+            msg = f"{TWIN_OF[query].name}{args!r:.500}: {one!r:.500} but in memory {other!r:.500}"
             raise AssertionError(msg)
-    assert len(expected) == len(answered), [twin_of(query).name for query, _ in statements]
+    assert len(expected) == len(answered), [TWIN_OF[query].name for query, _ in statements]
 
 
 @asynccontextmanager

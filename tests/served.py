@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
@@ -11,13 +12,14 @@ import aiohttp
 from aiohttp import web
 
 from node.api.app import application
+from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
+from node.clock import Clock
 from node.service import Means, Node, signer
 from node.settings import Settings
 from node.store import nodes
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
-from tests.clocks import ManualClock
 
 
 class Served(Node):
@@ -27,18 +29,22 @@ class Served(Node):
 
 
 @contextlib.asynccontextmanager
-async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Served]:
+async def served(
+    name: str, dsn: str, clock: Clock, directory: Path, *, pull: bool = False
+) -> AsyncIterator[Served]:
     """A node whose API listens on a port of its own; its loops are not started."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        settings = Settings(name=name, listen=address, state_dir=directory)
+        settings = Settings(name=name, listen=address, state_dir=directory, pull=pull)
         database, key = PostgresDatabase(dsn), NodeKey.generate()
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            means = Means(Peers(session, signer(key, clock), timeout_s=5))
+            peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
+            peers.carry = mailboxes.carry
+            means = Means(peers, mailboxes=mailboxes)
             node = Served(settings, clock, database, key, means)
             node.key = key
             node.capabilities._which = lambda program: f"/usr/bin/{program}"
@@ -48,6 +54,18 @@ async def served(name: str, dsn: str, clock: ManualClock, directory: Path) -> As
             stack.push_async_callback(runner.cleanup)
             await web.SockSite(runner, listening).start()
             yield node
+            node.mailboxes.close()
+
+
+@contextlib.asynccontextmanager
+async def fetching(node: Node) -> AsyncIterator[None]:
+    """The node fetches its work meanwhile."""
+    polling = asyncio.create_task(node.fetching.run())
+    try:
+        yield
+    finally:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
 
 
 async def know(node: Node, *others: Node) -> None:

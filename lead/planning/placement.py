@@ -43,16 +43,20 @@ def choose(
     The earliest common start, or with ``rng`` one drawn evenly from all common whole seconds.
     """
     quiet = common([offer.free for offer in offers])
-    displacing = common([offer.free_displacing for offer in offers])
+    displacing: list[Span] | None = None
     taken: list[Span] = []
     choices = []
     for slot in slots:
-        for ranges, displaces in ((quiet, False), (displacing, True)):
-            start = _start(ranges, slot, taken, duration, rng)
-            if start is not None:
-                choices.append(Choice(slot, start, displaces))
-                insort(taken, (start, start + duration))
-                break
+        displaces = False
+        start = _start(quiet, slot, taken, duration, rng)
+        if start is None:
+            if displacing is None:
+                displacing = common([offer.free_displacing for offer in offers])
+            displaces = True
+            start = _start(displacing, slot, taken, duration, rng)
+        if start is not None:
+            choices.append(Choice(slot, start, displaces))
+            insort(taken, (start, start + duration))
     return choices
 
 

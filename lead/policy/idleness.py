@@ -6,9 +6,8 @@ use. Instants in µs, seats in whole seats, amounts in seat-µs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 Stretch = tuple[int, int, float]
 
@@ -39,19 +38,3 @@ def outlook(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> O
         saturated = end if full else saturated
     first = stretches[0][2] if stretches else 0
     return Outlook(idle, saturated - now, max(0, seats - first))
-
-
-def stretches_of(uses: Iterable[tuple[int, int, float]], now: int) -> list[Stretch]:
-    """The stretches of a timetable: each use is ``(start, end, seats)``, in any order."""
-    changes: dict[int, float] = {now: 0}
-    for start, end, seats in uses:
-        if end > now:
-            begun = max(start, now)
-            changes[begun] = changes.get(begun, 0) + seats
-            changes[end] = changes.get(end, 0) - seats
-    instants = sorted(changes)
-    used, stretches = 0.0, []
-    for start, end in pairwise(instants):
-        used += changes[start]
-        stretches.append((start, end, used))
-    return stretches

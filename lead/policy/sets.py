@@ -121,7 +121,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
     "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE)),
     "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
-    "maui-backfill": replace(_ORDERED, fill=fill.Protected()),
+    "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),
     "maui-availability": replace(
         _ORDERED, feasible=feasible.Judged(counted=availability.Counted.COMBINED)

@@ -18,7 +18,8 @@ from typing import Any, Final, TypeVar
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.feasible import availability, deferral
-from lead.policy.order.weighted import TERMS, Weights
+from lead.policy.fill import backfill
+from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import parse
 from lead.policy.sets import SETS, PolicySet
@@ -135,13 +136,13 @@ def _numbers(value: Any) -> dict[str, float]:
 
 def _weights(value: Any) -> Weights:
     """Terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
-    if not isinstance(value, Mapping) or value.keys() - TERMS:
-        raise ValueError(f"write weights of terms by component: {', '.join(TERMS)}")
-    found = {name: _numbers(terms) for name, terms in value.items()}
-    for name, terms in found.items():
-        if terms.keys() - TERMS[name]:
-            raise ValueError(f"the terms of {name} are: {', '.join(TERMS[name])}")
-    return Weights(found)
+    if not isinstance(value, Mapping) or value.keys() - COMPONENTS:
+        raise ValueError(f"write weights of terms by component: {', '.join(COMPONENTS)}")
+    weights = {name: _numbers(terms) for name, terms in value.items()}
+    for name, terms in weights.items():
+        if not terms.keys() <= set(COMPONENTS[name]):
+            raise ValueError(f"the terms of {name} are {', '.join(COMPONENTS[name])}")
+    return Weights(weights)
 
 
 def _fields(value: Any, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
@@ -183,6 +184,7 @@ _PRIORITY: Final = {
     "targets": _numbers,
     "classes": _numbers,
     "duration_min": _duration,
+    "relative": _flag,
 }
 RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     "order": {
@@ -196,6 +198,16 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
                 "others": lambda value: order.Weighted(_weights(value)),
                 "half_life": _duration,
                 "ahead": _duration,
+            },
+        ),
+        "backfilled": _Rule(
+            order.Backfilled,
+            {
+                "choice": partial(_one_of, backfill.Choice),
+                "worth": partial(_one_of, backfill.Worth),
+                "considered": _count,
+                "depth": _count,
+                "others": lambda value: order.Weighted(_weights(value)),
             },
         ),
         "by-starts": _Rule(order.ByStarts),
@@ -241,7 +253,9 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     },
     "fill": {
         "earliest-gap": _Rule(fill.EarliestGap),
-        "protected": _Rule(fill.Protected, {"depth": _count, "passes": _count_or_none}),
+        "protected": _Rule(
+            fill.Protected, {"depth": _count, "passes": _count_or_none, "overtaking": _flag}
+        ),
     },
     "feasible": {
         "judged": _Rule(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from lead.simulation.memory.rows import Run
+from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
 from node.model.runstate import RunState
@@ -39,16 +40,26 @@ Unhappy = tuple[int, str, str]
 
 @dataclass
 class History:
-    """Grows while the world turns. Times in microseconds."""
+    """Grows while the world turns. Times in microseconds.
 
+    ``begins_at`` is the beginning of the simulated days; what is told over time is told by
+    ``period``.
+    """
+
+    begins_at: int = 0
+    period: int = times.HOUR
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     slots: dict[UUID, dict[int, int | Unhappy]] = field(default_factory=lambda: defaultdict(dict))
     """By task, what became of each slot that is over: the attempt that finished, or why none."""
     repaired: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
-    occupied: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """By node: how long each scheduling class was measured there."""
+    waits: Counter[int] = field(default_factory=Counter)
+    """By whole seconds from the nominal start to the real one: how many finished runs."""
+    occupied: dict[str, Counter[tuple[int, str]]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    """By node: how long each scheduling class was measured there in each period."""
     _now: dict[str, dict[UUID, Executed]] = field(default_factory=lambda: defaultdict(dict))
 
     def violated(self, what: str) -> None:
@@ -69,7 +80,16 @@ class History:
         """It has measured for so long, or was interrupted."""
         begun = self._now[node].pop(run.id, None)
         if begun is not None:
-            self.occupied[node][str(begun.scheduling_class)] += measured
+            self._occupy(self.occupied[node], begun, measured)
+
+    def _occupy(self, occupied: Counter[tuple[int, str]], begun: Executed, measured: int) -> None:
+        start = begun.starts_at - self.begins_at
+        end = start + measured
+        while start < end:
+            number = start // self.period
+            until = min(end, (number + 1) * self.period)
+            occupied[number, str(begun.scheduling_class)] += until - start
+            start = until
 
     def crashed(self, node: str) -> None:
         """What a node was measuring is gone."""
@@ -86,6 +106,8 @@ class History:
         if run.state == RunState.FINISHED:
             if isinstance(known, int) and known != run.attempt:
                 self.violated(f"slot {run.slot} of task {run.task_id} was measured twice")
+            if not isinstance(known, int):
+                self.waits[(run.starts_at - run.slot) // times.SECOND] += 1
             slots[run.slot] = run.attempt
         elif known is None or (not isinstance(known, int) and known[0] <= run.attempt):
             slots[run.slot] = (run.attempt, run.state, run.reason or "")

@@ -74,9 +74,8 @@ async def check(world: World) -> None:
 def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
     """Take down what became of the runs led by a host that ended before then."""
     tables = host.database.tables
-    for run in tables.runs.rows.values():
-        is_over = run.ends_at < before and run.state in OVER and run.slot < world.end
-        if is_over and tables.led_here(run.task_id):
+    for run in tables.runs.ended_before(before):
+        if run.slot < world.end and tables.led_here(run.task_id):
             world.history.over(run)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from lead.simulation.history import History
+from node.clock import Bell
 from node.execution.launcher import WRAP_UP, Launcher, Outcome
+from node.model.classes import SchedulingClass
 from node.model.times import MILLISECOND
-from node.plugins.tests.idle import IdlePart, IdleSpec
 from node.store.runs import DueRun
 
 
@@ -21,16 +21,15 @@ class SimulatedLauncher(Launcher):
         self._node = node
         self._history = history
 
-    async def _measure(self, run: DueRun, cancelled: asyncio.Event) -> Outcome:
+    async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         if not await self._until(run.starts_at, cancelled):
             return self._stopped(None)
-        spec = IdleSpec.model_validate(run.spec)
+        scheduling_class = SchedulingClass(run.spec["class"])
         started_at = self._clock.now()
-        self._history.begins(self._node, run, spec.scheduling_class)
+        self._history.begins(self._node, run, scheduling_class)
         to_the_end = await self._until(run.ends_at - WRAP_UP, cancelled)
         slept = max(0, self._clock.now() - started_at)
         self._history.ends(self._node, run, slept)
         if not to_the_end:
             return self._stopped(started_at)
-        part = IdlePart(slept_ms=slept / MILLISECOND)
-        return Outcome(part.model_dump(mode="json"), None, started_at)
+        return Outcome({"slept_ms": slept / MILLISECOND}, None, started_at)

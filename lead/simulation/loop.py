@@ -27,7 +27,7 @@ AnyCoroutine = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
 STANDSTILL = 200_000
 """So many steps without time passing are no program but an endless loop."""
-_PRUNE_FROM = 256
+_PRUNE_FROM = 32
 
 
 class NothingLeftToDo(RuntimeError):
@@ -45,8 +45,8 @@ class Process:
         """Alive, with no tasks yet."""
         self.name = name
         self.alive = True
-        self.steps = 0
-        self._fuse: int | None = None
+        self.fuse: int | None = None
+        """After how many steps it dies; None: not by itself."""
         self._on_death: Callable[[], None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._prune_at = _PRUNE_FROM
@@ -66,24 +66,25 @@ class Process:
 
     def light_fuse(self, steps: int, on_death: Callable[[], None]) -> None:
         """Die after so many more steps: before the one with this number, counted from 0."""
-        self._fuse = self.steps + steps
+        self.fuse = steps
         self._on_death = on_death
 
     @property
     def doomed(self) -> bool:
         """Whether it will die soon."""
-        return self._fuse is not None
+        return self.fuse is not None
 
     def snuff(self) -> None:
         """Put the fuse out."""
-        self._fuse = None
+        self.fuse = None
 
     def step(self) -> None:
-        """Count one step; at the end of the fuse it dies instead."""
-        if self.steps == self._fuse and self._on_death is not None:
-            self._fuse = None
+        """The fuse burns by one step; at its end the process dies before that step."""
+        if self.fuse:
+            self.fuse -= 1
+        elif self._on_death is not None:
+            self.fuse = None
             self._on_death()
-        self.steps += 1
 
     def kill(self) -> None:
         """End every task where it stands.
@@ -102,12 +103,12 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class _Step:
-    """Something to be done, now or later, and in which process: what asyncio calls a handle.
+    """Something to be done, now or later: what asyncio calls a handle.
 
     Not derived from asyncio's own, which takes twice as long to make; a world has millions.
     """
 
-    __slots__ = ("_at", "args", "callback", "context", "gone", "process")
+    __slots__ = ("_at", "args", "callback", "context", "gone")
 
     def __init__(
         self,
@@ -119,7 +120,6 @@ class _Step:
         self.callback = callback
         self.args = args
         self.context = copy_context() if context is None else context
-        self.process = self.context.get(PROCESS)
         self.gone = False
         self._at = at
 
@@ -249,8 +249,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             step = ready.popleft()
             if step.gone:
                 continue
-            if step.process is not None and step.process.alive:
-                step.process.step()
+            process = step.context.get(PROCESS)
+            if process is not None and process.fuse is not None and process.alive:
+                process.step()
             try:
                 step.context.run(step.callback, *step.args)
             except Exception as error:  # noqa: BLE001 - what fails is kept, as by any event loop

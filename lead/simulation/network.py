@@ -130,12 +130,15 @@ class Network:
         question = _Question(sender, receiver, what, serve, answer)
         for delay in self._journeys(sender, receiver):
             self._loop.call_in(delay, self._arrive, question, context=self._nobody)
+        limit = self._weather.time_limit
+        silence = f"{receiver.name} cannot be reached: no answer within {limit / SECOND:g} s"
+        over = self._loop.call_in(
+            limit, _answer, answer, PeerUnreachable(silence), context=self._nobody
+        )
         try:
-            async with asyncio.timeout(self._weather.time_limit / SECOND):
-                outcome = await answer
-        except TimeoutError:
-            told = f"no answer within {self._weather.time_limit / SECOND:g} s"
-            raise PeerUnreachable(f"{receiver.name} cannot be reached: {told}") from None
+            outcome = await answer
+        finally:
+            over.cancel()
         if isinstance(outcome, ParleyError):
             raise outcome
         return outcome
@@ -241,7 +244,7 @@ class SimulatedPeers(Peers):
 
         return await self._network.ask(self._here, station, "card", card)
 
-    def to(self, identity: str, name: str, url: str) -> Peer:
+    def to(self, identity: str, name: str, url: str | None) -> Peer:
         """One other node."""
         return Wire(self, identity, name, url, self._network, self._here, self._stations[identity])
 
@@ -254,7 +257,7 @@ class Wire(Peer):
         peers: Peers,
         identity: str,
         name: str,
-        url: str,
+        url: str | None,
         network: Network,
         sender: Station,
         receiver: Station,

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, Service, SimulatedPeers
-from lead.simulation.scenario import Scenario
+from lead.simulation.scenario import Nodes, Scenario
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.wire.nodes import NodeCard
@@ -68,6 +68,7 @@ class SimulatedNode(Service):
         self._tables = database.tables
         self._hold_made = asyncio.Event()
         self.own = _Own(self)
+        self._listeners.remove(self.hub.heard)  # nobody follows events, and the last ones are many
 
     def hold_served(self) -> None:
         """A hold is made here: it will run out."""
@@ -253,6 +254,7 @@ def _nothing(_instant: int) -> None:
     """Nobody asked for it."""
 
 
+@lru_cache(maxsize=1024)
 def key_of(name: str) -> NodeKey:
     """The same key for the same name, always."""
     secret = hashlib.sha256(f"simulated {name}".encode()).digest()
@@ -264,9 +266,13 @@ def _everything_installed(program: str) -> str:
 
 
 def _settings(name: str, scenario: Scenario) -> SimulatedSettings:
-    terms = scenario.nodes
+    return _terms(scenario.nodes, scenario.network.time_limit).model_copy(update={"name": name})
+
+
+@lru_cache(maxsize=1)
+def _terms(terms: Nodes, time_limit: int) -> SimulatedSettings:
+    """Settings of all hosts; to make them takes longer than to make all else of a small world."""
     return SimulatedSettings(
-        name=name,
         horizon=terms.horizon,
         workers=terms.workers,
         batch=terms.batch,
@@ -274,6 +280,6 @@ def _settings(name: str, scenario: Scenario) -> SimulatedSettings:
         lease=terms.lease,
         start_margin=terms.start_margin,
         clock_limit=terms.clock_limit,
-        peer_timeout=scenario.network.time_limit,
+        peer_timeout=time_limit,
         part_grace=terms.part_grace,
     )

@@ -7,11 +7,24 @@ day or the order of a set.
 from __future__ import annotations
 
 from collections import Counter
-from statistics import median
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from lead.simulation import invariants
 from lead.simulation.history import alike
+from lead.simulation.series import (
+    NodeShare,
+    Occupancy,
+    OverTime,
+    Pairs,
+    Waiting,
+    by_node,
+    occupancy,
+    over_time,
+    pairs,
+    waiting,
+)
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
@@ -27,15 +40,6 @@ class Reason(Document):
     state: str
     reason: str
     slots: int
-
-
-class Occupancy(Document):
-    """The share of the time that nodes spent measuring, for one scheduling class."""
-
-    scheduling_class: str
-    least: float
-    median: float
-    most: float
 
 
 class Fullest(Document):
@@ -61,6 +65,10 @@ class Report(Document):
     displaced_and_delivered: int
     occupancy: tuple[Occupancy, ...]
     fullest: tuple[Fullest, ...]
+    waiting: Waiting | None
+    pairs: Pairs | None
+    over_time: OverTime
+    by_node: tuple[NodeShare, ...]
     messages: dict[str, int]
     messages_lost: int
     messages_per_run: float
@@ -83,6 +91,7 @@ def report_of(world: World) -> Report:
             else:
                 reasons[became[1], alike(became[2])] += 1
     sent = world.network.sent
+    nodes = by_node(history, [host.name for host in world.hosts], world.scenario.duration)
     return Report(
         title=world.scenario.title,
         seed=world.scenario.seed,
@@ -98,8 +107,12 @@ def report_of(world: World) -> Report:
             isinstance(history.slots[task].get(slot), int)
             for task, slot in history.displaced.values()
         ),
-        occupancy=_occupancy(world),
-        fullest=_fullest(world),
+        occupancy=_occupancy(nodes),
+        fullest=_fullest(nodes),
+        waiting=waiting(history.waits),
+        pairs=pairs([host.name for host in world.hosts], _parties(world), history.slots),
+        over_time=over_time(history, [host.name for host in world.hosts], world.scenario.duration),
+        by_node=nodes,
         messages={what: sent[what] for what in sorted(sent)},
         messages_lost=world.network.lost,
         messages_per_run=round(sum(sent.values()) / max(1, delivered), 3),
@@ -119,26 +132,21 @@ def _reasons(counted: Counter[tuple[str, str]]) -> tuple[Reason, ...]:
     return tuple(shown)
 
 
-def _occupancy(world: World) -> tuple[Occupancy, ...]:
-    found = []
-    occupied = world.history.occupied
-    for kind in sorted({kind for by_class in occupied.values() for kind in by_class}):
-        shares = [occupied[h.name][kind] / world.scenario.duration for h in world.hosts]
-        found.append(
-            Occupancy(
-                scheduling_class=kind,
-                least=round(min(shares), 4),
-                median=round(median(shares), 4),
-                most=round(max(shares), 4),
-            )
-        )
-    return tuple(found)
+def _occupancy(nodes: Sequence[NodeShare]) -> tuple[Occupancy, ...]:
+    kinds = sorted({kind for node in nodes for kind in node.shares})
+    return tuple(occupancy(kind, [node.shares.get(kind, 0.0) for node in nodes]) for kind in kinds)
 
 
-def _fullest(world: World) -> tuple[Fullest, ...]:
-    shares = [
-        (sum(world.history.occupied[h.name].values()) / world.scenario.duration, number, h.name)
-        for number, h in enumerate(world.hosts)
-    ]
+def _fullest(nodes: Sequence[NodeShare]) -> tuple[Fullest, ...]:
+    shares = [(sum(n.shares.values()), number, n.node) for number, n in enumerate(nodes)]
     shares.sort(key=lambda entry: (-entry[0], entry[1]))
     return tuple(Fullest(node=name, share=round(s, 4)) for s, _, name in shares[:_FULLEST])
+
+
+def _parties(world: World) -> Iterator[tuple[UUID, list[int]]]:
+    """The participants of each task, by the places of their hosts, as its lead knows them."""
+    places = {host.identity: place for place, host in enumerate(world.hosts)}
+    for host in world.hosts:
+        for task in host.database.tables.tasks.rows.values():
+            if task.lead == host.identity:
+                yield task.id, [places[identity] for identity in task.nodes]

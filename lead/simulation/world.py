@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import random
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -23,10 +25,11 @@ from lead.simulation.network import Network, Service, Weather
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
 from lead.simulation.scenario import Arrivals, Between, Scenario, Tasks
+from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
-from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _AGAIN = times.MINUTE
 """A user whose node is down tries again so much later."""
@@ -35,9 +38,15 @@ _OTHERS_COME = 0.05
 """How often something else comes in between two statements."""
 _STARTED = times.MINUTE
 """How long everybody has to start before anything happens."""
+_COLLECTED = (50_000, 10_000, 10_000)
+"""Objects more since the youngest were looked through; and how often that before older ones are."""
+
+_RUNS_PER_TASK = 4
+"""To take in and plan a task is as much work as so many runs."""
 
 Broken = Callable[[SimulatedNode, Lead], None]
 Progress = Callable[[float, "World"], None]
+"""Told now and then which share of the work is done."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +73,11 @@ class World:
         """``broken`` changes the program of every node, for tests of the checks."""
         self.scenario = scenario
         self.loop = loop
-        self.history = History()
+        self.history = History(START + _STARTED, step_for(scenario.duration))
         self.refused = 0
         self.created = 0
+        self.wished = 0
+        self._runs_wished = 0
         rng = random.Random(f"{scenario.seed} network")
         terms = scenario.network
         self.network = Network(
@@ -121,13 +132,21 @@ class World:
             if self.scenario.faults.crashes:
                 invariants.watch(self)
             if self._progress is not None:
-                whole = _STARTED + self.scenario.duration + self.scenario.settle
-                self._progress(self.loop.now / whole, self)
+                self._progress(self._share_done(), self)
+
+    def _share_done(self) -> float:
+        """Of the work, not of the time: while tasks are created a day takes longest."""
+        passed = self.loop.now / (_STARTED + self.scenario.duration + self.scenario.settle)
+        whole = _RUNS_PER_TASK * self.wished + self._runs_wished
+        done = _RUNS_PER_TASK * (self.created + self.refused) + self._runs_wished * passed
+        return done / whole if whole else passed
 
     def _fill_the_calendar(self) -> None:
         """Write down what users will want and what will go wrong."""
         scenario = self.scenario
         for wish in wishes(scenario):
+            self.wished += 1
+            self._runs_wished += _runs_of(wish.document.schedule, scenario.duration)
             self._at(wish.at, partial(self._grant, wish))
         rng = random.Random(f"{scenario.seed} faults")
         for fault in drawn(scenario, rng):
@@ -174,10 +193,11 @@ def _pauses(luck: random.Random) -> Point:
     Always in a process that is about to die, so that it can die anywhere; else now and then.
     """
 
-    async def point(_moment: str) -> None:
+    def point(_moment: str) -> Awaitable[None] | None:
         process = PROCESS.get()
         if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
-            await pause()
+            return pause()
+        return None
 
     return point
 
@@ -186,18 +206,23 @@ def wishes(scenario: Scenario) -> list[Wish]:
     """All tasks that will be asked for, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
     found: list[Wish] = []
-    for group in scenario.tasks:
+    for place, group in enumerate(scenario.tasks):
         teams = _teams(group, scenario.nodes.count, rng)
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(Wish(at, lead, f"{group.name} {number}", document))
+            found.append(Wish(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
             key = f"arrival {number} {index}"
             found.append(Wish(at, members[0], key, _once(arrivals, members)))
     return found
+
+
+def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
+    """About how many runs will come of it."""
+    return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 
 
 def _teams(group: Tasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
@@ -278,7 +303,24 @@ def simulate(
                 await pause(_STARTED)  # until all that runs has ended
         return report
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _only_the_young_collected():
         # What a killed process had just begun is never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return run(work)
+
+
+@contextlib.contextmanager
+def _only_the_young_collected() -> Iterator[None]:
+    """A world has millions of objects that live for days and are in no cycle: they are left alone.
+
+    Looking through all of them again and again takes longer than everything else. Who has the
+    collector off keeps it off.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -43,16 +43,15 @@ def _claim(row: dict[str, Any]) -> Claim:
     return Claim(task=row.pop("task_id"), scheduling_class=scheduling_class, **row)
 
 
-async def next_due(connection: Connection, before: int, shut: Sequence[str]) -> int | None:
-    """When the next task is due that does not wait for a participant in ``shut``."""
-    found: int | None = await connection.fetchval(_SQL["next_due"], before, list(shut))
-    return found
+async def next_due(
+    connection: Connection, before: int, shut: Sequence[str]
+) -> tuple[int | None, int | None]:
+    """When the next task is due that does not wait for a participant in ``shut``.
 
-
-async def next_to_come(connection: Connection, since: int) -> int | None:
-    """The first slot from then on that is to be planned."""
-    found: int | None = await connection.fetchval(_SQL["next_to_come"], since)
-    return found
+    And the first slot from ``before`` on that is to be planned.
+    """
+    [(due, beyond)] = await connection.fetch(_SQL["next_due"], before, list(shut))
+    return due, beyond
 
 
 async def waiting(

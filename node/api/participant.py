@@ -36,6 +36,7 @@ from node.model.wire.participants import (
     Together,
 )
 from node.model.wire.problems import problem_of
+from node.model.wire.work import Errand, Reply, Work, WorkRequest
 
 log = structlog.get_logger()
 
@@ -151,6 +152,26 @@ async def compare(request: web.Request) -> web.StreamResponse:
     return replies.one(await request.app[NODE].time_line.compare(request[SENDER], asked))
 
 
+async def work(request: web.Request) -> web.StreamResponse:
+    """POST: what waits here for a node that nobody reaches; it answers what it had before."""
+    asked = reading.document(request, WorkRequest)
+    node, sender = request.app[NODE], request[SENDER]
+    await node.lookout.came(sender, asked.card)
+    given = await node.mailboxes.of(sender).take(asked)
+    body = b'{"questions":[' + b",".join(given) + b"]}"
+    return web.Response(body=body, content_type="application/json")
+
+
+async def errand(request: web.Request) -> web.StreamResponse:
+    """POST: this node's own lead, in a process beside this one, asks a node that nobody reaches."""
+    node = request.app[NODE]
+    if request[SENDER] != node.card.identity:
+        msg = "a node runs errands for its own lead only"
+        raise NotAllowed(msg)
+    asked = reading.document(request, Errand)
+    return replies.one(await node.mailboxes.of(asked.node).ask(asked.name, asked.question))
+
+
 def _route(
     method: str,
     path: str,
@@ -192,4 +213,6 @@ ROUTES = (
     _route("POST", "tasks/freed", freed, "Refused time became free", Freed),
     _route("POST", "parts", part, "A participant's part", PartMessage),
     _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
+    _route("POST", "work", work, "Fetch what is asked of the sender", WorkRequest, Work),
+    _route("POST", "errands", errand, "Ask a node that fetches its work", Errand, Reply),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,24 +12,37 @@ from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import NotFound
 
+if TYPE_CHECKING:
+    from node.model.wire.nodes import NodeAddition
+
 
 def _reached(node: Record) -> str:
     if node["is_self"]:
         return "here"
     if node["unreachable_since"]:
         return f"unreachable since {local(node['unreachable_since'])}: {node['last_error'] or ''}"
-    return local(node["seen_at"]) or "not yet"
+    return local(node["seen_at"]) or ("has not asked yet" if node["url"] is None else "not yet")
 
 
 NODE = Kind(
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
         Column("address", lambda node: node["address"]),
-        Column("url", lambda node: node["url"]),
+        Column("url", lambda node: node["url"] or "pull"),
         Column("seen", _reached),
         Column("version", lambda node: node["version"]),
     ),
-    fields=("name", "url", "address", "identity", "is_self", "seen_at", "unreachable_since"),
+    fields=(
+        "name",
+        "url",
+        "address",
+        "identity",
+        "is_self",
+        "seen_at",
+        "unreachable_since",
+        "busy_until",
+        "shortfall",
+    ),
     empty="No nodes. Make one known: parley node add http://HOST:8642",
     key="name",
 )
@@ -84,7 +97,7 @@ async def show(session: Session, name: str | None) -> None:
 
 
 @node_group.command("add")
-@click.argument("url")
+@click.argument("url", metavar="URL|ed25519:KEY")
 @click.option("--identity", metavar="ed25519:KEY", help="The key to expect, told by its owner.")
 @asks_node
 async def add(session: Session, url: str, identity: str | None) -> None:
@@ -92,22 +105,34 @@ async def add(session: Session, url: str, identity: str | None) -> None:
 
     Without --identity the key that is found there is trusted: compare it with what
     'parley node show' says over there.
+
+    A node that no other reaches (parley up --pull) has no URL: give its key instead. It appears
+    with its name as soon as it asks for its work.
     """
     from pydantic import ValidationError  # slow to load
 
     from node.model.errors import InvalidDocument
-    from node.model.wire.nodes import NodeAddition
     from node.model.wire.problems import faults_of
 
-    whole = url if "://" in url else f"http://{url}"
     try:
-        addition = NodeAddition(url=whole.rstrip("/"), identity=identity)
+        addition = _addition(url, identity)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from error
     node = await session.client.add_node(addition)
     session.output.one(node.model_dump(mode="json"), NODE, node_view)
-    if identity is None:
+    if node.url is None:
+        session.progress.note(f"{node.name} is to ask for its work: parley node list says when.")
+    elif identity is None:
         session.progress.note(f"Trusted the key found at {url}; compare it with its owner.")
+
+
+def _addition(url: str, identity: str | None) -> NodeAddition:
+    from node.model.wire.nodes import NodeAddition
+
+    if url.startswith("ed25519:"):
+        return NodeAddition(identity=url)
+    whole = url if "://" in url else f"http://{url}"
+    return NodeAddition(url=whole.rstrip("/"), identity=identity)
 
 
 @node_group.command("remove")
@@ -125,12 +150,14 @@ def node_view(node: Record) -> str:
         (
             ("node", node["name"]),
             ("identity", node["identity"]),
-            ("url", node["url"]),
+            ("url", node["url"] or "none: it fetches its work itself"),
             ("address", node["address"]),
             ("version", node["version"]),
             ("known since", local(node["added_at"])),
             ("seen", _reached(node)),
             ("last error", node["last_error"]),
+            ("busy until", local(node["busy_until"])),
+            ("free time ahead", node["shortfall"]),
         )
     )
 

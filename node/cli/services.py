@@ -46,7 +46,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         first = error.errors()[0]
         name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
         sentence = str(first["msg"]).removeprefix("Value error, ")
-        msg = f"--{name}: {sentence}"
+        msg = f"--{name}: {sentence}" if name else sentence
         raise click.UsageError(msg) from None
 
 
@@ -58,6 +58,7 @@ _OPTIONS = (
     click.option("--dsn", help="Postgres; a private one is made if none is given."),
     click.option("--state-dir", help="Where key, token and the private Postgres are kept."),
     click.option("--allow-remote", is_flag=True, help="Listen beyond loopback."),
+    click.option("--pull", is_flag=True, help="Fetch the work: no other node reaches this one."),
     click.option("--horizon", help="How far ahead runs are booked, such as P1D."),
     click.option("--workers", type=int, help="Planning workers of the lead."),
 )
@@ -133,7 +134,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
         _database(settings) as dsn,
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
-        node = await assemble(settings, clock, dsn, session)
+        node = await assemble(settings, clock, dsn, session, serving=with_node)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
@@ -207,6 +208,7 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         listen = node.settings.listen
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
+    node.fetch_work()
     try:
         yield
     finally:
@@ -281,17 +283,18 @@ async def _await_node(node: Node) -> None:
 
 
 def _ready(node: Node, *, with_node: bool) -> None:
+    settings = node.settings
     _notify("READY=1")
     if not with_node or not sys.stderr.isatty():
-        log.info("ready", node=node.card.name, identity=node.card.identity, url=node.card.url)
+        log.info("ready", node=node.card.name, identity=node.card.identity, url=settings.public_url)
         return
     missing = [
         f"{name} ✗ ({reason})" if (reason := node.capabilities.missing(tool)) else f"{name} ✓"
         for name, tool in sorted(node.capabilities.tools.items())
     ]
     click.echo(f"Node      {node.card.name}, {node.card.identity}", err=True)
-    click.echo(f"API, page {node.card.url}", err=True)
-    click.echo(f"Token     {node.settings.state_dir / 'token'}", err=True)
+    click.echo(f"API, page {settings.public_url}", err=True)
+    click.echo(f"Token     {settings.state_dir / 'token'}", err=True)
     click.echo(f"Tools     {'  '.join(missing)}", err=True)
     click.echo("Try       parley rtt HOST     (Ctrl-C here stops the node)", err=True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +18,18 @@ from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, Kind, Output, Record, aligned, pairs
 from node.cli.progress import Progress
+from node.model import times
 
 if TYPE_CHECKING:
     from lead.simulation.scenario import Scenario
+    from lead.simulation.world import World
+    from node.clock import Clock
 
 _BROKEN = 8
+_ON_A_TERMINAL = times.SECOND // 5
+_IN_A_FILE = 30 * times.SECOND
+_TOO_EARLY = 0.02
+"""Before this share is done it is anybody's guess how long the rest takes."""
 
 SCENARIO = Kind(
     columns=(
@@ -47,6 +55,12 @@ REPORT = Kind(
 @click.argument("scenario", required=False)
 @click.option("--seed", type=click.IntRange(0), help="Another world of the same kind.")
 @click.option("--days", type=click.FloatRange(0, 366, min_open=True), help="How long; 0.5 is 12 h.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Draw the report too, into this file.",
+)
 @click.option("--list", "listing", is_flag=True, help="The scenarios that come with the program.")
 @click.option("--show", is_flag=True, help="Print the scenario's file, to start your own from.")
 @global_options
@@ -56,6 +70,7 @@ def simulate(  # one parameter for each option
     scenario: str | None,
     seed: int | None,
     days: float | None,
+    svg: Path | None,
     listing: bool,
     show: bool,
 ) -> None:
@@ -71,7 +86,9 @@ def simulate(  # one parameter for each option
         elif show:
             _show(scenario)
         else:
-            context.exit(_simulate(scenario, seed, days, invocation))
+            if svg is not None and not svg.parent.is_dir():
+                raise click.UsageError(f"--svg: there is no folder {svg.parent}")
+            context.exit(_simulate(scenario, seed, days, svg, invocation))
     except ParleyError as error:
         context.exit(report(error, invocation))
     except KeyboardInterrupt:
@@ -95,28 +112,67 @@ def _show(name: str) -> None:
     click.echo(built_in_text(name), nl=False)
 
 
-def _simulate(name: str, seed: int | None, days: float | None, invocation: Invocation) -> int:
+def _simulate(
+    name: str, seed: int | None, days: float | None, svg: Path | None, invocation: Invocation
+) -> int:
+    from lead.simulation.drawing import drawn
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
+    from node.clock import SystemClock
 
     scenario = _with_options(named(name), seed, days)
     progress = Progress(quiet=invocation.quiet)
-
-    def tell(share: float, world: Any) -> None:
-        if progress.terminal:
-            sent = sum(world.network.sent.values())
-            progress.status(f"{share:4.0%} simulated, {sent:,} messages", "simulating")
-
+    tell = _Watch(progress, SystemClock(), scenario.days)
     try:
-        done = simulate(scenario, progress=tell).model_dump(mode="json")
+        told = simulate(scenario, progress=tell)
     finally:
         progress.clear()
+    if svg is not None:
+        svg.write_text(drawn(told), "utf-8")
+    done = told.model_dump(mode="json")
     Output(invocation.output, invocation.picked).one(done, REPORT, report_view)
     if not done["violations"]:
         return 0
     again = f"parley simulate {shlex.quote(name)} --seed {scenario.seed} --days {scenario.days:g}"
     sys.stderr.write(f"✗ a promise was broken with seed {scenario.seed}\n  again with: {again}\n")
     return _BROKEN
+
+
+class _Watch:
+    """Tells who waits how far the simulation is: on a terminal all the time, else now and then."""
+
+    def __init__(self, progress: Progress, clock: Clock, days: float) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._days = days
+        self._began = self._told = clock.now()
+
+    def __call__(self, share: float, world: World) -> None:
+        """This share of the work is done."""
+        now = self._clock.now()
+        if now - self._told < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
+            return
+        self._told = now
+        left = (now - self._began) * (1 - share) / share if share > _TOO_EARLY else None
+        text = _how_far(share, world, self._days, left)
+        if self._progress.terminal:
+            self._progress.status(text, "simulating")
+        else:
+            self._progress.note(text)
+
+
+def _how_far(share: float, world: World, days: float, left: float | None) -> str:
+    passed = world.loop.now / times.DAY
+    sent = sum(world.network.sent.values())
+    parts = [
+        f"{share:4.0%} done",
+        f"day {min(passed, days):.2f} of {days:.3g}",
+        f"{world.created:,} of {world.wished:,} tasks",
+        f"{sent:,} messages",
+    ]
+    if left is not None:
+        parts.append(f"about {max(1, round(left / times.SECOND)):,} s left")
+    return ", ".join(parts)
 
 
 def _with_options(scenario: Scenario, seed: int | None, days: float | None) -> Scenario:

@@ -1,7 +1,8 @@
 """What one node says to another: signed requests under ``/v1/participant/``, answers as documents.
 
-One session keeps connections open; each request has a time limit. What another node answers is
-parsed like anything from outside: a wrong answer is :class:`PeerAnswered`, none is
+One session keeps connections open; each request has a time limit. To a node without a URL nothing
+can be sent: the same request, signed, is left for it to fetch (``mailboxes.py``). What another node
+answers is parsed like anything from outside: a wrong answer is :class:`PeerAnswered`, none is
 :class:`PeerUnreachable`, and a problem document is raised as the error it describes.
 """
 
@@ -15,7 +16,9 @@ from uuid import UUID
 import aiohttp
 from pydantic import ValidationError
 
+from node.client.mailboxes import Carry, Reached
 from node.gathering import Gathering
+from node.model import times
 from node.model.errors import (
     NotAuthenticated,
     NotFound,
@@ -49,6 +52,7 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, error_of
+from node.model.wire.work import Errand, Question, Reply, Work, WorkRequest
 
 Sign = Callable[[str, str, bytes, str], dict[str, str]]
 """``sign(method, url, body, receiver's identity)`` gives the headers to send."""
@@ -59,6 +63,10 @@ _ANSWER_BYTES_MAX = 8_000_000
 _WEIGHT_MAX = 2048
 """Most windows or runs in one message."""
 _MESSAGES_AT_ONCE = 2
+_NOWHERE = "http://node.invalid"
+"""Stands for the URL of a node that has none: only path and query are signed."""
+_ERRAND_S = 2.0
+"""How much longer than the errand itself its way to this node's own API and back may take."""
 
 
 class Peers:
@@ -70,6 +78,7 @@ class Peers:
         self._sign = sign
         self._timeout_s = timeout_s
         self._mail: dict[str, Mail] = {}
+        self.carry: Carry = _no_way
 
     def mail_to(self, peer: Peer) -> Mail:
         """Where what is asked of this node is gathered."""
@@ -90,34 +99,101 @@ class Peers:
         except TooLarge as error:
             raise PeerAnswered(error.detail) from error
 
-    def to(self, identity: str, name: str, url: str) -> Peer:
-        """One other node."""
-        return Peer(self, identity, name, url.rstrip("/"))
+    def to(self, identity: str, name: str, url: str | None) -> Peer:
+        """One other node; without a URL it fetches what is asked of it."""
+        return Peer(self, identity, name, url and url.rstrip("/"))
 
-    async def send(self, peer: Peer, method: str, path: str, document: Document | None) -> bytes:
-        """One signed request; the answer's bytes. Signed anew once if the signature was stale."""
+    async def send(
+        self, peer: Peer, method: str, path: str, document: Document | None, wait_s: float = 0.0
+    ) -> bytes:
+        """One signed request; the answer's bytes. Signed anew once if the signature was stale.
+
+        ``wait_s`` is how long the other node may take beyond the time limit.
+        """
         body = b"" if document is None else document.model_dump_json().encode()
-        return await self._signed(peer, method, path, body)
+        return await self._signed(peer, method, path, body, wait_s)
 
     async def post(self, peer: Peer, path: str, body: bytes) -> bytes:
         """The same with a body that is ready to go."""
         return await self._signed(peer, "POST", path, body)
 
-    async def _signed(self, peer: Peer, method: str, path: str, body: bytes) -> bytes:
-        url = f"{peer.url}/v1/participant/{path}"
-        try:
-            return await self._exchange(
-                method, url, body, self._sign(method, url, body, peer.identity), peer.name
-            )
-        except NotAuthenticated:
+    async def _signed(
+        self, peer: Peer, method: str, path: str, body: bytes, wait_s: float = 0.0
+    ) -> bytes:
+        url = f"{peer.url or _NOWHERE}/v1/participant/{path}"
+
+        async def once() -> bytes:
             headers = self._sign(method, url, body, peer.identity)
-            return await self._exchange(method, url, body, headers, peer.name)
+            if peer.url is None:
+                return await self._left(peer, method, url, body, headers)
+            return await self._exchange(method, url, body, headers, peer.name, wait_s)
+
+        try:
+            return await once()
+        except NotAuthenticated:
+            return await once()
+
+    async def _left(
+        self, peer: Peer, method: str, url: str, body: bytes, headers: dict[str, str]
+    ) -> bytes:
+        question = Question.model_validate(
+            {
+                "method": method,
+                "path": url.removeprefix(_NOWHERE),
+                "headers": headers,
+                "body": body.decode(),
+            }
+        )
+        reply = await self.carry(peer, question)
+        answered = reply.body.encode()
+        if reply.status < 300:  # noqa: PLR2004 - HTTP's own border
+            return answered
+        raise error_of(_parsed(Problem, answered, peer.name))
+
+    async def fetch(self, peer: Peer, request: WorkRequest) -> Work:
+        """What waits there for this node; what was fetched before is answered with it."""
+        wait_s = request.wait / times.SECOND
+        return _parsed(Work, await self.send(peer, "POST", "work", request, wait_s), peer.name)
+
+    async def pass_on(self, url: str, question: Question) -> Reply:
+        """Put a question that was fetched to the API at this URL, which is this node's own.
+
+        :raises PeerUnreachable: it does not answer.
+        """
+        body, headers = question.body.encode(), question.headers
+        status, _, answered = await self._request(
+            question.method, f"{url}{question.path}", body, headers
+        )
+        return Reply(status=status, body=answered.decode("utf-8", "replace"))
 
     async def _exchange(
-        self, method: str, url: str, body: bytes, headers: dict[str, str], name: str | None = None
+        self,
+        method: str,
+        url: str,
+        body: bytes,
+        headers: dict[str, str],
+        name: str | None = None,
+        wait_s: float = 0.0,
     ) -> bytes:
+        status, kind, answered = await self._request(method, url, body, headers, name, wait_s)
+        if status < 300:  # noqa: PLR2004 - HTTP's own border
+            return answered
+        if kind == MEDIA_TYPE:
+            raise error_of(_parsed(Problem, answered, name or url))
+        msg = f"{name or url} answered {status} without saying why; is it a node?"
+        raise PeerAnswered(msg)
+
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        body: bytes,
+        headers: dict[str, str],
+        name: str | None = None,
+        wait_s: float = 0.0,
+    ) -> tuple[int, str, bytes]:
         headers = {"Content-Type": "application/json", **headers}
-        limit = aiohttp.ClientTimeout(total=self._timeout_s)
+        limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
         try:
             async with self._session.request(
                 method,
@@ -127,18 +203,11 @@ class Peers:
                 timeout=limit,
                 allow_redirects=False,
             ) as response:
-                answered = await _read(response)
-                status, kind = response.status, response.content_type
+                return response.status, response.content_type, await _read(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             told = str(error) or f"no answer within {self._timeout_s:g} s"
             msg = f"{name or url} cannot be reached: {told}"
             raise PeerUnreachable(msg) from error
-        if status < 300:  # noqa: PLR2004 - HTTP's own border
-            return answered
-        if kind == MEDIA_TYPE:
-            raise error_of(_parsed(Problem, answered, name or url))
-        msg = f"{name or url} answered {status} without saying why; is it a node?"
-        raise PeerAnswered(msg)
 
 
 class Mail:
@@ -173,7 +242,7 @@ class Mail:
 class Peer:
     """One other node: what a lead asks of its participants, and participants of their lead."""
 
-    def __init__(self, peers: Peers, identity: str, name: str, url: str) -> None:
+    def __init__(self, peers: Peers, identity: str, name: str, url: str | None) -> None:
         """Made by :meth:`Peers.to`."""
         self.identity = identity
         self.name = name
@@ -258,6 +327,22 @@ class Peer:
     async def compare(self, request: DigestRequest) -> Differences:
         """Compare what both sides have of the runs to come."""
         return await self._ask(Differences, "POST", "digests", request)
+
+
+def by_own_node(peers: Peers, own: Peer) -> Carry:
+    """For a process beside the one that serves this node's API, which has the mailboxes."""
+
+    async def carry(peer: Reached, question: Question) -> Reply:
+        errand = Errand(node=peer.identity, name=peer.name, question=question)
+        told = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
+        return _parsed(Reply, told, own.name)
+
+    return carry
+
+
+async def _no_way(peer: Reached, _: Question) -> Reply:
+    msg = f"{peer.name} cannot be reached: it has no URL"
+    raise PeerUnreachable(msg)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 
 from node.capabilities import Capabilities
-from node.clock import Clock
+from node.clock import Bell, Clock
 from node.execution import process
 from node.execution.parts import Collector
 from node.model import times
@@ -74,29 +74,29 @@ class Launcher:
         self._capabilities = capabilities
         self._collector = collector
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._cancelled: dict[UUID, asyncio.Event] = {}
-        self._woken = asyncio.Event()
+        self._cancelled: dict[UUID, Bell] = {}
+        self._woken = Bell()
         self._stopping = False
 
     def heard(self, notice: Notice) -> None:
-        """Look again on a commit; stop what was ended."""
-        if notice.kind in {"exchange", "wake"}:
-            self._woken.set()
+        """Look again on a commit, or when a run got its time back; stop what was ended."""
+        if notice.kind in {"exchange", "changed", "wake"}:
+            self._woken.ring()
         elif notice.kind == "run" and notice.words[-1] in {"cancelled", "displaced"}:
             self._stop(UUID(notice.id))
         elif notice.kind == "task" and notice.words[-1] in {"cancelled", "refused"}:
-            self._woken.set()
+            self._woken.ring()
 
     def _stop(self, run: UUID) -> None:
-        event = self._cancelled.get(run)
-        if event is not None:
-            event.set()
+        bell = self._cancelled.get(run)
+        if bell is not None:
+            bell.ring()
 
     async def run(self) -> None:
         """Launch until cancelled; then end what runs, marked as stopped."""
         try:
             while True:
-                self._woken.clear()  # before the look: what is told during it needs another one
+                self._woken.silence()  # before the look: what is told during it needs another one
                 pause = self._poll_s
                 try:
                     pause = await self.run_once()
@@ -104,11 +104,7 @@ class Launcher:
                     log.warning("cannot look for runs", error=error.detail)
                 except Exception:
                     log.exception("cannot look for runs")
-                try:
-                    async with asyncio.timeout(pause):
-                        await self._woken.wait()
-                except TimeoutError:
-                    continue
+                await self._woken.wait(pause)
         finally:
             await self._stop_all()
 
@@ -135,7 +131,7 @@ class Launcher:
         return min(self._poll_s, (following - LOOKAHEAD + 1 - now) / times.SECOND)
 
     def _launch(self, run: DueRun) -> None:
-        self._cancelled[run.id] = asyncio.Event()
+        self._cancelled[run.id] = Bell()
         work = self._execute(run) if run.participant is not None else self._await_parts(run)
         task = asyncio.create_task(work, name=f"run {run.id}")
         self._tasks[run.id] = task
@@ -148,8 +144,8 @@ class Launcher:
     async def _stop_all(self) -> None:
         self._stopping = True
         tasks = list(self._tasks.values())
-        for event in self._cancelled.values():
-            event.set()
+        for bell in self._cancelled.values():
+            bell.ring()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
 
@@ -181,18 +177,14 @@ class Launcher:
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
 
-    async def _until(self, instant: int, cancelled: asyncio.Event) -> bool:
+    async def _until(self, instant: int, cancelled: Bell) -> bool:
         """Wait for an instant; False if the run was cancelled before."""
         left = (instant - self._clock.now()) / times.SECOND
         if left > 0:
-            try:
-                async with asyncio.timeout(left):
-                    await cancelled.wait()
-            except TimeoutError:
-                return True
-        return not cancelled.is_set()
+            return not await cancelled.wait(left)
+        return not cancelled.rung
 
-    async def _measure(self, run: DueRun, cancelled: asyncio.Event) -> Outcome:
+    async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
         missing = self._capabilities.missing(tool)
@@ -246,20 +238,19 @@ class Launcher:
         except DatabaseUnavailable as error:
             log.warning("process not recorded", run=str(run.id), error=error.detail)
 
-    async def _watch(self, run: DueRun, running: process.Running, cancelled: asyncio.Event) -> str:
+    async def _watch(self, run: DueRun, running: process.Running, cancelled: Bell) -> str:
         """Wait for the end, the cancel or the program itself; returns who ended it."""
         waiting = asyncio.create_task(running.wait())
-        stopping = asyncio.create_task(cancelled.wait())
         left = (run.ends_at - WRAP_UP - self._clock.now()) / times.SECOND
-        done, _ = await asyncio.wait(
-            {waiting, stopping}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED
-        )
+        stopping = asyncio.create_task(cancelled.wait(left))
+        done, _ = await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if waiting in done:
             return "itself"
-        await running.end((run.ends_at - self._clock.now()) / times.SECOND if not done else 2.0)
+        cut = cancelled.rung
+        await running.end(2.0 if cut else (run.ends_at - self._clock.now()) / times.SECOND)
         await waiting
-        return "cancel" if done else "end"
+        return "cancel" if cut else "end"
 
     def _stopped(self, started_at: int | None) -> Outcome:
         reason = "the node was stopped during the run" if self._stopping else "cancelled"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -44,9 +45,7 @@ class Calendar:
 
         What was read too long ago is forgotten.
         """
-        for number, read_at in list(self._read_at.items()):
-            if not now - KEPT_FOR < read_at <= now:
-                self._forget(number)
+        self._forget_old(now)
         self._reading = True
         pieces = _pieces(spans)
         return normalise(
@@ -54,6 +53,14 @@ class Calendar:
             for number in pieces
             if number not in self._pieces
         )
+
+    def _forget_old(self, now: int) -> None:
+        # In the order in which they were read, so the first that is young enough ends the search.
+        old = list(takewhile(lambda each: each[1] <= now - KEPT_FOR, self._read_at.items()))
+        for number, _ in old:
+            self._forget(number)
+        if self._read_at and next(reversed(self._read_at.values())) > now:
+            self.clear()  # the clock has gone back
 
     def read(self, spans: Sequence[Span], occupied: Iterable[Occupied], now: int) -> None:
         """These spans, :meth:`missing` until now, were read; so much is occupied in them."""

@@ -34,6 +34,10 @@ class Refusals:
         self._count = 0
         self._by_task: dict[tuple[str, UUID], Refused] = {}
 
+    def __len__(self) -> int:
+        """How many windows are remembered."""
+        return self._count
+
     def remember(self, lead: str, question: ProposalRequest, windows: Sequence[Span]) -> None:
         """These windows of the question were refused; none of an earlier one of the task counts."""
         self.forget(lead, question.task)

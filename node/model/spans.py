@@ -27,13 +27,17 @@ Span = tuple[int, int]
 def normalise(spans: Iterable[Span]) -> list[Span]:
     """Any spans as a span set: sorted, coalesced; those that end before they start are empty."""
     merged: list[Span] = []
-    for start, end in sorted(spans):
+    first = last = 0
+    for span in sorted(spans):
+        start, end = span
         if start >= end:
             continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
+        if not merged or start > last:
+            merged.append(span)
+            first, last = span
+        elif end > last:
+            last = end
+            merged[-1] = (first, last)
     return merged
 
 
@@ -46,15 +50,19 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:
     """What lies in both span sets."""
     common: list[Span] = []
     i = j = 0
-    while i < len(left) and j < len(right):
-        start = max(left[i][0], right[j][0])
-        end = min(left[i][1], right[j][1])
-        if start < end:
-            common.append((start, end))
-        if left[i][1] <= right[j][1]:
+    lefts, rights = len(left), len(right)
+    while i < lefts and j < rights:
+        start, end = left[i]
+        other_start, other_end = right[j]
+        if start < other_start:  # noqa: PLR1730 - every proposal comes by here; a call costs more
+            start = other_start
+        if end <= other_end:
             i += 1
         else:
+            end = other_end
             j += 1
+        if start < end:
+            common.append((start, end))
     return common
 
 

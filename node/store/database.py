@@ -25,7 +25,7 @@ from node.clock import Clock
 from node.model import times
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 CHANNEL = "parley"
 POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
 _SETUP_LOCK = 8642

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.store.database import Connection, Queries
 
@@ -17,13 +18,15 @@ class KnownNode:
 
     identity: str
     name: str
-    url: str
+    url: str | None
     address: str
     is_self: bool
     added_at: int
     seen_at: int | None
     unreachable_since: int | None
     last_error: str | None
+    busy_until: int | None
+    shortfall: int | None
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
@@ -47,6 +50,11 @@ async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
     return kept is not None
 
 
+async def pin(connection: Connection, identity: str, name: str, now: int) -> None:
+    """Pin a node that fetches its work; it is called ``name`` until it says more."""
+    await connection.execute(_SQL["pin"], identity, name, now)
+
+
 async def listed(connection: Connection) -> list[KnownNode]:
     """All of them, this one first, then by name."""
     return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
@@ -65,6 +73,11 @@ async def reached(connection: Connection, identities: Sequence[str], now: int) -
 async def not_reached(connection: Connection, identity: str, now: int, error: str) -> None:
     """It has not answered, and why."""
     await connection.execute(_SQL["not_reached"], identity, now, error)
+
+
+async def keep_figures(connection: Connection, identity: str, figures: Shortfall) -> None:
+    """What it says of the work it could still take."""
+    await connection.execute(_SQL["keep_figures"], identity, figures.busy_until, figures.missing)
 
 
 async def keep_token(connection: Connection, digest: str, label: str, now: int) -> None:

@@ -73,14 +73,15 @@ function nodeItem(node, now) {
 }
 
 function reach(node, now) {
+  const where = node.url ?? "fetches its work itself";
   if (node.unreachable_since) {
     const since = momentOf(Date.parse(node.unreachable_since), now);
     const why = node.last_error ? `: ${node.last_error}` : "";
-    return { word: `out of reach since ${since}${why}`, kind: "failed", picture: "cross", detail: node.url };
+    return { word: `out of reach since ${since}${why}`, kind: "failed", picture: "cross", detail: where };
   }
-  if (!node.seen_at) return { word: "not seen yet", kind: "gone", picture: "clock", detail: node.url };
+  if (!node.seen_at) return { word: "not seen yet", kind: "gone", picture: "clock", detail: where };
   const seen = distance(Date.parse(node.seen_at), now);
-  return { word: "in reach", kind: "done", picture: "check", detail: `${node.url}, seen ${seen}` };
+  return { word: "in reach", kind: "done", picture: "check", detail: `${where}, seen ${seen}` };
 }
 
 const LIVE_WORDS = { connecting: "connecting", live: "live", down: "reconnecting" };

@@ -138,6 +138,7 @@ class Fleet:
             async with self.database(name) as connection:
                 await connection.execute("TRUNCATE task, negotiation, decision, outbox CASCADE")
                 await connection.execute("VACUUM ANALYZE")
+                await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
 
 
 def _command(entry: str, plan: NodePlan) -> list[str]:

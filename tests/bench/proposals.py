@@ -68,7 +68,7 @@ async def proposals(fleet: Fleet) -> list[Figure]:
             await connection.execute("TRUNCATE run CASCADE")
             await connection.execute(_RUNS, size)
             await connection.execute("VACUUM ANALYZE")
-            await connection.execute("SELECT pg_notify('parley', 'wake')")  # TRUNCATE tells nobody
+            await connection.execute("SELECT pg_notify('parley', 'wake')")  # nobody was told
         medians[size] = await _time(fleet, asking, asked)
         how = f"one proposal over HTTP, signed: {WINDOWS} windows of 70 s, one every 5 min, for an "
         how += f"exclusive run of 10 s; {size} runs to come (85 % background, 14 % normal, 1 % "

@@ -49,6 +49,14 @@ class _End(asyncio.Protocol):
             self.transport.write(data)
 
 
+class _Refused(asyncio.Protocol):
+    """What a caller meets where the wire is cut."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
 class _Call:
     """One connection from the one node to the other."""
 
@@ -122,12 +130,11 @@ class Wire:
         self.url = f"http://{host}:{port}"
 
     def _answer(self) -> asyncio.Protocol:
-        call = _Call(self)
         if self.mood is Mood.CUT:
-            asyncio.get_running_loop().call_soon(call.end)
-        else:
-            self.calls.add(call)
-            call.dial()
+            return _Refused()
+        call = _Call(self)
+        self.calls.add(call)
+        call.dial()
         return call.near
 
     def carry(self, sending: Callable[[], None]) -> None:

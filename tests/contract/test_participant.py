@@ -1,4 +1,4 @@
-"""What every participant must do, whether it is this node itself or another one over HTTP."""
+"""What every participant must do: this node itself, another one over HTTP, one that fetches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from lead.participants import Adviser, Participant
+from node.client.peers import Peers, by_own_node
 from node.consent import stored
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -18,14 +19,16 @@ from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.wire.outlooks import HOURS, OutlookRequest
 from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.tasks import Participant as Listed
-from node.service import Node
+from node.service import Node, signer
 from node.store import tasks
 from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import know, served
+from tests.served import fetching, know, served
 from tests.worlds import DURATION, commit_request, hold_request, introduce
 
 HOUR = START + times.HOUR
+FETCHES = "peer that fetches"
+FETCHES_BESIDE = "peer that fetches, asked by a process beside the node"
 WINDOW = (HOUR, HOUR + times.HOUR)
 
 
@@ -58,7 +61,7 @@ def _listed(node: Node) -> Listed:
     return Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
 
 
-@pytest.fixture(params=["own node", "peer over HTTP"])
+@pytest.fixture(params=["own node", "peer over HTTP", FETCHES, FETCHES_BESIDE])
 async def party(
     request: pytest.FixtureRequest, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Party]:
@@ -68,10 +71,21 @@ async def party(
         if request.param == "own node":
             yield Party(lead.own, lead.own, lead, lead)
             return
-        far = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        pull = request.param in {FETCHES, FETCHES_BESIDE}
+        far = await stack.enter_async_context(
+            served("b", await new_database(), clock, tmp_path, pull=pull)
+        )
         await know(lead, far)
         await know(far, lead)
+        if pull:
+            assert lead.directory.by_identity(far.card.identity).url is None
+            await stack.enter_async_context(fetching(far))
         peer = lead.peer(far.card.identity)
+        if request.param == FETCHES_BESIDE:
+            peers = Peers(lead.peers._session, signer(lead.key, clock), timeout_s=5)
+            own = peers.to(lead.card.identity, "a", lead.card.url)
+            peers.carry = by_own_node(peers, own)
+            peer = peers.to(far.card.identity, "b", None)
         yield Party(peer, peer, lead, far)
 
 

@@ -41,7 +41,7 @@ def answers(cases: list[Case]) -> tuple[list[dict[str, Any]], list[str]]:
         asked = {key: value for key, value in case.items() if key != "expect"}
         try:
             answered.append({"id": case["id"], "answer": translator(asked)})
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             faults.append(f"{case['id']} cannot be read as a case: {error!r}")
     known = ", ".join(sorted(TRANSLATORS))
     for system, ids in strangers.items():

@@ -35,6 +35,7 @@ from lead.policy.share.recent_work import Turns, Work, by_standing, choose, deca
 from lead.policy.view import Backoff
 from node.model import times
 from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
@@ -47,13 +48,11 @@ _ON_THE_WAY = re.compile(r"(\w+) is backed off")
 def answer(case: Given) -> Any:
     """The product's answer to one case."""
     given = case["given"]
-    shape = case.get("answer_shape")
     items = given.get("items")
     known = given.keys() | {f"items/{key}" for key in (items[0] if items else ())}
     for telling, translate in _TRANSLATORS:
         if telling <= known:
-            found = translate(given)
-            return {key: found.get(key) for key in shape} if shape else found
+            return shaped(translate(given), case.get("answer_shape"))
     msg = f"nothing is known to ask with {', '.join(sorted(given))}"
     raise ValueError(msg)
 
@@ -208,7 +207,8 @@ def _run_list(given: Given) -> Given:
     shares = {name: it["share"] for name, it in projects.items()}
     recent = {name: it["rec"] for name, it in projects.items()}
     missed = {job["id"] for job in given["jobs"] if job.get("miss")}
-    run = run_list(work, missed, shares, recent, given["instances"])
+    turns = Turns(recent, shares, given["instances"])
+    run = run_list(work, missed, turns, given["instances"])
     return {"run": [it.task for it in run]}
 
 
@@ -323,7 +323,8 @@ def _failures(interval: float) -> int:
     """After how many empty replies in a row the pause is this long."""
     if not interval:
         return 0
-    return next(at for at in range(1, 99) if pause(at, FIRST, MOST) >= micros(interval))
+    most = range(1, 99)
+    return next((at for at in most if pause(at, FIRST, MOST) >= micros(interval)), most.stop)
 
 
 _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (

@@ -1,31 +1,31 @@
 """The cases of Maui's iteration and policies, translated. Credentials are holders and campaigns.
 
 What is asked is told by the fields that are given, so that other cases of the same form are
-answered as well. What a priority is made of has its own module, :mod:`tests.golden.maui_priority`.
+answered as well. What a priority is made of and what rounds come
+to have modules of their own.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
 from lead.policy.feasible.availability import Counted, available, fits, seats_on
 from lead.policy.feasible.deferral import Patience, failed
 from lead.policy.fill.backfill import Choice, Worth, fill, windows
-from lead.policy.fill.reservations import in_priority_order
 from lead.policy.preempt.flagged import may_displace
 from lead.policy.select import last_available, linear_function, poorest
 from lead.policy.throttle.active_limits import Holder, Level, limit_at, outstanding, within_limits
 from lead.policy.throttle.delivered_cap import within_amount, within_part
 from lead.policy.throttle.due_limits import Due, considered
-from lead.policy.timetable import Request, earliest, free_for
+from lead.policy.timetable import free_for
 from lead.policy.view import Deferral, Limit
-from node.model.spans import normalise
-from tests.golden import maui_priority
+from tests.golden import maui_priority, maui_rounds
 from tests.golden.figures import figure, micros, seconds, told
+from tests.golden.maui_rounds import busy, requests
+from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
 
@@ -55,12 +55,10 @@ _FIRST_ATTEMPTS = 3
 def answer(case: Given) -> Any:
     """The product's answer to one case."""
     given = case["given"]
-    shape = case.get("answer_shape")
     for telling, translate in _TRANSLATORS:
         if telling <= given.keys() | {f"items/{key}" for key in _item(given)}:
-            answered = translate(given)
-            return {key: answered.get(key) for key in shape} if shape else answered
-    return maui_priority.answer(given, shape)
+            return shaped(translate(given), case.get("answer_shape"))
+    return shaped(maui_priority.answer(given), case.get("answer_shape"))
 
 
 def _item(given: Given) -> Iterable[str]:
@@ -268,30 +266,8 @@ def _cap(given: Given) -> Given:
 # -- fill ------------------------------------------------------------------------------------------
 
 
-def _names(given: Given) -> list[str]:
-    nodes = told(given, "nodes", "processors")
-    return [f"n{at + 1}" for at in range(nodes)] if isinstance(nodes, int) else list(nodes or ())
-
-
-def _busy(given: Given, now: int = 0) -> dict[str, list[tuple[int, int]]]:
-    """What runs and what is reserved; where only a number is told, on the first free nodes."""
-    busy: dict[str, list[tuple[int, int]]] = {name: [] for name in _names(given)}
-    for run in given["running"]:
-        until = told(run, "until", "limit_left")
-        taken = told(run, "nodes", "procs")
-        idle = [name for name, spans in busy.items() if not spans]
-        for name in idle[:taken] if isinstance(taken, int) else taken:
-            busy[name].append((now, micros(until)))
-    kept = given.get("reservations", [given["reservation"]] if "reservation" in given else [])
-    for reservation in kept:
-        start = micros(reservation["start"])
-        for name in reservation["nodes"]:
-            busy[name].append((start, start + micros(reservation["duration"])))
-    return {name: normalise(spans) for name, spans in busy.items()}
-
-
 def _windows(given: Given) -> Given:
-    found = windows(free_for(_busy(given), 0))
+    found = windows(free_for(busy(given), 0))
     return {
         "windows": [
             {
@@ -303,24 +279,12 @@ def _windows(given: Given) -> Given:
     }
 
 
-def _requests(queue: Iterable[Given], names: Sequence[str]) -> list[Request]:
-    return [
-        Request(
-            job["id"],
-            told(job, "nodes", "procs", default=1),
-            micros(told(job, "dur", "duration")),
-            names,
-        )
-        for job in queue
-    ]
-
-
 def _backfill(given: Given) -> Given:
     free = {
         name: None if until is None else micros(until)
         for name, until in given["free_until"].items()
     }
-    queue = _requests(given["queue"], list(free))
+    queue = requests(given["queue"], list(free))
     answered: Given = {"started": []}
     for policy, metric in given["cases"]:
         found: Mapping[str, tuple[str, ...]] = {}
@@ -331,92 +295,6 @@ def _backfill(given: Given) -> Given:
         placement = {name: list(nodes) for name, nodes in found.items()}
         answered.setdefault(f"placement_{policy.lower()}", placement)
     return answered
-
-
-def _round(
-    queue: Sequence[Request], busy: Mapping[str, list[tuple[int, int]]], now: int, depth: int
-) -> tuple[dict[str, tuple[str, ...]], dict[str, int], dict[str, list[tuple[int, int]]]]:
-    """One iteration: by priority, then filled in. Who started, the slots given, what is busy."""
-    done = in_priority_order(queue, busy, now, depth)
-    filled = fill(done.rest, free_for(done.timetable, now))
-    durations = {request.task: request.duration for request in queue}
-    for task, nodes in filled.items():
-        for name in nodes:
-            insort(done.timetable[name], (now, now + durations[task]))
-    slots = {task: place.start for task, place in done.slots.items()}
-    return {**done.started, **filled}, slots, done.timetable
-
-
-def _depths(given: Given) -> Given:
-    names = _names(given)
-    queue = _requests(given["queue"], names)
-    answered: Given = {}
-    for depth in given["depths"]:
-        started, slots, busy = _round(queue, _busy(given), 0, depth)
-        found: Given = {
-            "started_now": list(started),
-            "reserved": {task: seconds(at) for task, at in slots.items()},
-        }
-        for at, request in enumerate(queue):
-            passed_over = any(later.task in started for later in queue[at + 1 :])
-            if request.task not in started and request.task not in slots and passed_over:
-                place = earliest(busy, request, 0)
-                found[f"then_{request.task}_earliest"] = place and seconds(place.start)
-        answered[f"depth_{depth}"] = found
-    return answered
-
-
-def _early_end(given: Given) -> Given:
-    """Rounds at 0, at the event, and whenever something ends, until all have started."""
-    queue = _requests(given["queue"], _names(given))
-    event = given["event"]
-    starts, rounds = _played(given, queue, micros(event["at"]), event["id"], fills=True)
-    plain, _ = _played(given, queue, micros(event["at"]), event["id"], fills=False)
-    first, after = rounds[0], rounds[micros(event["at"])]
-    answered: Given = {
-        "at_0": {"started": first[0], "reserved": first[1]},
-        "after_event": {"reserved": after[1]},
-        "starts": {task: seconds(at) for task, at in starts.items()},
-    }
-    if after[0]:
-        answered["after_event"]["started"] = after[0]
-    return answered | {
-        f"{request.task}_without_backfill": seconds(plain[request.task]) for request in queue
-    }
-
-
-def _played(
-    given: Given, queue: Sequence[Request], at: int, gone: str, *, fills: bool
-) -> tuple[dict[str, int], dict[int, tuple[list[str], dict[str, Any]]]]:
-    running: list[tuple[str, tuple[str, ...], int]] = []
-    idle = _names(given)
-    for run in given["running"]:
-        count = told(run, "procs", "nodes")
-        running.append((run["id"], tuple(idle[:count]), micros(run["limit_left"])))
-        idle = idle[count:]
-    starts: dict[str, int] = {}
-    rounds: dict[int, tuple[list[str], dict[str, Any]]] = {}
-    now = 0
-    while len(starts) < len(queue):
-        running = [it for it in running if it[2] > now and not (now >= at and it[0] == gone)]
-        busy: dict[str, list[tuple[int, int]]] = {name: [] for name in _names(given)}
-        for _, nodes, end in running:
-            for name in nodes:
-                busy[name].append((now, end))
-        waiting = [request for request in queue if request.task not in starts]
-        if fills:
-            started, slots, _ = _round(waiting, busy, now, given.get("depth", 1))
-        else:
-            done = in_priority_order(waiting, busy, now, overtaking=False)
-            started, slots = done.started, {task: it.start for task, it in done.slots.items()}
-        rounds[now] = list(started), {task: seconds(start) for task, start in slots.items()}
-        for request in waiting:
-            if request.task in started:
-                starts[request.task] = now
-                running.append((request.task, started[request.task], now + request.duration))
-        ends = [end for *_, end in running if end > now]
-        now = min([*ends, at] if now < at else ends, default=now)
-    return starts, rounds
 
 
 # -- select and preempt ----------------------------------------------------------------------------
@@ -471,8 +349,8 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given]], ...] = (
     ({"MAXINODE", "queue"}, _idle),
     ({"nodes", "items/queue"}, _soft_then_hard),
     ({"free_until", "queue"}, _backfill),
-    ({"queue", "depths"}, _depths),
-    ({"queue", "event"}, _early_end),
+    ({"queue", "depths"}, maui_rounds.depths),
+    ({"queue", "event"}, maui_rounds.early_end),
     ({"running", "reservation"}, _windows),
     ({"running", "reservations"}, _windows),
     ({"priority_function"}, _nodes),

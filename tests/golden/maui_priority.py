@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from lead.policy.order.weighted import Weights, expansion, in_order, priority, urgency, weighed
-from lead.policy.share.decayed_windows import decayed_sum, delta, relative_delta, usage
+from lead.policy.share.decayed_windows import decayed_sum, deltas, usage
 from lead.policy.view import Fairshare, FairshareKind
 from tests.golden.figures import figure, told
 
@@ -30,12 +30,11 @@ _KINDS = {
 }
 
 
-def answer(given: Given, shape: Given | None) -> Any:
+def answer(given: Given) -> Given:
     """The product's answer to a case about priorities."""
     for telling, translate in _TRANSLATORS:
         if telling <= given.keys():
-            answered = translate(given)
-            return {key: answered.get(key) for key in shape} if shape else answered
+            return translate(given)
     msg = f"nothing is known to ask with {', '.join(sorted(given))}"
     raise ValueError(msg)
 
@@ -48,19 +47,19 @@ def _exact(number: float) -> Fraction:
 
 
 def _fairshare(given: Given) -> Given:
-    find = relative_delta if given.get("form") == "ratio" else delta
-    deltas = {}
+    fairshares: dict[str, Fairshare | None] = {}
     for name, target in given["targets"].items():
-        share = None
+        fairshares[name] = None
         if target is not None:
             part, kind = target if isinstance(target, list) else (target, "target")
-            share = Fairshare(_exact(part) / 100, _KINDS[kind])
-        deltas[name] = find(_exact(given["usage"].get(name, 0)) / 100, share)
-    terms = {name: given["weights"].get(name, 0) for name in deltas}
+            fairshares[name] = Fairshare(_exact(part) / 100, _KINDS[kind])
+    used = {name: _exact(it) / 100 for name, it in given["usage"].items()}
+    found = deltas(fairshares, used, relative=given.get("form") == "ratio")
+    terms = {name: given["weights"].get(name, 0) for name in found}
     weights = Weights({"FS": terms}, {"FS": given["weights"].get("FS", 1)})
-    values = {"FS": {name: float(it) for name, it in deltas.items()}}
+    values = {"FS": {name: float(it) for name, it in found.items()}}
     return {
-        "deltas": {name: figure(it) for name, it in deltas.items()},
+        "deltas": {name: figure(it) for name, it in found.items()},
         "priority": figure(weighed(values, weights)),
     }
 

@@ -12,7 +12,7 @@ import pytest
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
-from node.model.wire.participants import Freed, Introduction
+from node.model.wire.participants import Freed, Introduction, Proposal, ProposalRequest
 from node.model.wire.tasks import Schedule
 from node.store import runs
 from node.store.database import Notice
@@ -35,8 +35,11 @@ HOUR = START + times.HOUR
 
 
 @contextlib.asynccontextmanager
-async def _listening(site: Site) -> AsyncIterator[asyncio.Event]:
-    """While a site hears its database; the event is set when freed time was heard of."""
+async def _listening(site: Site, told: list[Notice] | None = None) -> AsyncIterator[asyncio.Event]:
+    """While a site hears its database; the event is set when freed time was heard of.
+
+    What was heard of it is added to ``told``.
+    """
     ready, freed = asyncio.Event(), asyncio.Event()
 
     def heard(notice: Notice) -> None:
@@ -45,6 +48,8 @@ async def _listening(site: Site) -> AsyncIterator[asyncio.Event]:
             ready.set()
         if notice.kind == "freed":
             freed.set()
+            if told is not None:
+                told.append(notice)
 
     task = asyncio.create_task(site.database.listen(heard, site.clock))
     await asyncio.wait_for(ready.wait(), 10)
@@ -185,11 +190,38 @@ async def test_a_background_run_gives_back_nothing(world: World) -> None:
     quiet = introduction([b], scheduling_class=SchedulingClass.BACKGROUND)
     [background] = await book_everywhere(quiet, b, [b], [HOUR])
     [exclusive] = await book_everywhere(introduction([b]), b, [b], [HOUR + DURATION])
-    async with _listening(b) as freed:
+    told = list[Notice]()
+    async with _listening(b, told) as freed:
         await b.node.ending.cancel_run(background)
         await b.node.ending.cancel_run(exclusive)
         await asyncio.wait_for(freed.wait(), 10)
-    assert b.node.interest._freed == [(HOUR + DURATION, HOUR + 2 * DURATION)]
+    assert told == [Notice("freed", str(HOUR + DURATION), (str(HOUR + 2 * DURATION),))]
+
+
+async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But it is if a question that is just being answered may be refused it."""
+    a, b = await world.two()
+    [busy] = await book_everywhere(introduction([b]), b, [b], [HOUR])
+    notice = Notice("freed", str(HOUR), (str(HOUR + DURATION),))
+    b.node.interest.heard(notice)
+    assert b.node.interest._freed == []
+    answer = b.node.time_line.propose
+
+    async def answer_slowly(request: ProposalRequest) -> Proposal:
+        answered = await answer(request)
+        await b.node.ending.cancel_run(busy)
+        b.node.interest.heard(notice)
+        return answered
+
+    with monkeypatch.context() as patched:
+        patched.setattr(b.node.time_line, "propose", answer_slowly)
+        _, run = await _waiting(a, b)
+    await b.node.interest.run_once()
+    assert world.count("freed") == 1
+    await a.plan()
+    assert await b.state(run) == "scheduled"
 
 
 async def test_a_lost_message_costs_only_the_pause(world: World) -> None:

@@ -63,7 +63,8 @@ async def test_namespaces_are_joined_by_the_wan() -> None:
         for one, other in itertools.combinations(lab.nodes, 2):
             text = await get(f"{one.url}/ping?to={other.address}")
             times = sorted(float(found) for found in re.findall(r"time=([\d.]+) ms", text))
-            assert 40.0 <= times[len(times) // 2] < 41.0, text
+            # Both ways 20 ms; the emulator is a program, and late by a little on a busy host.
+            assert 40.0 <= times[len(times) // 2] < 45.0, text
             assert one.address not in one.url
     assert lab.wan_report is not None
     assert len(lab.wan_report["directions"]) == 6

@@ -29,7 +29,8 @@ async def test_more_slots_wait_than_a_batch_has(world: World) -> None:
     for run in await a.states():
         await a.node.ending.lose_run(run, "b has lost it")
     await world.pass_time(5 * times.SECOND)
-    assert sorted((await b.states()).values()) == ["displaced"] * 4 + ["scheduled"] * 4
+    states = list((await b.states()).values())
+    assert (states.count("scheduled"), states.count("held"), len(states)) == (4, 0, 8)
 
 
 async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -> None:
@@ -47,7 +48,7 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
             connection, now, before, 1, "w", now + times.MINUTE, shut=[b.identity]
         )
         assert await planning.break_off(connection, claimed, now + times.SECOND)
-        due = await planning.next_due(connection, before, [b.identity])
+        due, _ = await planning.next_due(connection, before, [b.identity])
         assert due == now + times.SECOND
 
 

@@ -28,7 +28,7 @@ async def test_a_node_without_its_lead_answers(
         async with a.database.transaction() as connection:
             await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
         spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
-        async with UserClient(a.card.url, "secret", clock) as client:
+        async with UserClient(a.settings.public_url, "secret", clock) as client:
             plan = await client.plan({"test": {"type": "idle", "spec": spec}, "runs": 1})
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 1)
     assert [said.answer for said in plan.participants] == ["accepts", "accepts"]

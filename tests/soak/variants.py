@@ -64,11 +64,11 @@ def committed_whatever_it_is() -> Iterator[None]:
         answered: Answer = real.twin(tables, exchanges, commits, *others)
         return answered
 
-    twins._BY_TEXT[real.text] = replace(real, twin=decide)
+    twins.TWIN_OF[real.text] = replace(real, twin=decide)
     try:
         yield
     finally:
-        twins._BY_TEXT[real.text] = real
+        twins.TWIN_OF[real.text] = real
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,19 @@ from lead.policy.view import Candidate, Reservation
 class Slots:
     """Protected slots, as they are given."""
 
-    def __init__(self, board: Board, depth: int, passes: int | None) -> None:
+    def __init__(
+        self, board: Board, depth: int, passes: int | None, *, overtaking: bool = True
+    ) -> None:
         """``depth`` of them, and one for each that was passed ``passes`` times or more."""
         self._board = board
         self._depth = depth
         self._passes = passes
+        self._overtaking = overtaking
+        self._blocked = ""
 
     def protect(self, blocked: Candidate, passes: int) -> Reservation | None:
         """The earliest time it can have, if it may have a slot at all."""
+        self._blocked = self._blocked or blocked.task
         due = self._passes is not None and passes >= self._passes
         if len(self._board.slots) >= self._depth and not due:
             return None
@@ -33,6 +38,9 @@ class Slots:
 
     def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, No]:
         """The nodes on which whatever start there is would reach into somebody else's slot."""
+        if self._blocked and not self._overtaking:
+            no = reservations.NO_OVERTAKING.says_no(task=candidate.task, holder=self._blocked)
+            return dict.fromkeys(nodes, no)
         slots = self._board.slots
         if not slots:
             return {}
@@ -63,16 +71,18 @@ class Protected:
     """A slot for the first that are blocked; what is shorter fills the time before it.
 
     ``depth`` slots are given; beyond that, one to each task that was passed ``passes`` times.
+    Without ``overtaking`` nothing starts any more once somebody is blocked.
     """
 
     depth: int = reservations.DEPTH
     passes: int | None = None
+    overtaking: bool = True
 
     @property
     def follows(self) -> bool:
         """Slots depend on who was blocked."""
-        return self.depth > 0 or self.passes is not None
+        return self.depth > 0 or self.passes is not None or not self.overtaking
 
     def begin(self, board: Board) -> Slots:
         """For one episode."""
-        return Slots(board, self.depth, self.passes)
+        return Slots(board, self.depth, self.passes, overtaking=self.overtaking)

@@ -1,22 +1,25 @@
-"""Axis 1 in an episode: lists made beforehand, and queues whose priorities move with each start."""
+"""Axis 1 in an episode: lists made beforehand, or changed by what becomes of those on them."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count
 
 from lead.policy.board import Board
-from lead.policy.contracts import Order
+from lead.policy.contracts import Order, Ordering
+from lead.policy.fill import backfill, reservations
 from lead.policy.gaps import Attempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
-from lead.policy.timetable import free_from
+from lead.policy.timetable import Request, free_for, free_from
 from lead.policy.verdict import No
 from lead.policy.view import Candidate, Exact, QueueState, State
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.spans import normalise
 
 _BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_at, it.added_at)  # noqa: E731
 
@@ -87,13 +90,17 @@ def by_campaign(
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """By one number per task; fairshare only where it weighs anything."""
+    """By one number per task; fairshare only where it weighs anything.
+
+    ``relative``: how far below its fairshare counts as a part of that.
+    """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
     windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
     targets: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
+    relative: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
@@ -103,7 +110,7 @@ class Weighted:
         if "fairshare" in self.weights.terms:
             used = board.with_parents(decayed_windows.usages(view.ledger, view.now, self.windows))
             wanted = {name: campaign.fairshare for name, campaign in view.campaigns.items()}
-            deltas = decayed_windows.deltas(wanted, used)
+            deltas = decayed_windows.deltas(wanted, used, relative=self.relative)
             fairshare = {name: float(delta) for name, delta in deltas.items()}
         standing = weighted.Standing(
             view.now,
@@ -132,7 +139,8 @@ class ByRecentWork:
         """For one episode."""
         del serving
         if self.deadlines:
-            return _by_name(board, _by_deadline(board, board.candidates, self.half_life)[0])
+            supply = _supply(board, self.half_life)
+            return _by_name(board, deadline_first.order(board.candidates, supply))
         recent, shares = _recent(board, self.half_life)
         waiting: dict[str, list[recent_work.Work]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
@@ -150,16 +158,14 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     return recent_work.recent_of(view.ledger, view.now, half_life), shares
 
 
-def _by_deadline(
-    board: Board, candidates: Sequence[Candidate], half_life: int
-) -> tuple[list[str], list[str]]:
-    """All tasks, what would be late first, and what was moved so."""
+def _supply(board: Board, half_life: int) -> deadline_first.Supply:
+    """When the pool's nodes become free, and how its campaigns stand."""
     nodes = board.usable(board.view.pool.nodes)
     taken = board.booked[SchedulingClass.EXCLUSIVE]
     busy = {node.name: taken.get(node.name, ()) for node in nodes}
     free_at = list(free_from(busy, board.view.now).values())
     recent, shares = _recent(board, half_life)
-    return deadline_first.order(candidates, free_at, shares, recent, half_life)
+    return deadline_first.Supply(free_at, shares, recent, half_life)
 
 
 def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
@@ -183,7 +189,7 @@ class LateFirst:
         """For one episode."""
         until = board.view.now + self.ahead
         soon = [it for it in board.candidates if it.next_run_at < until]
-        moved = _by_deadline(board, soon, self.half_life)[1]
+        moved = deadline_first.moved(soon, _supply(board, self.half_life))
         ordering = self.others.begin(board, serving)
         ahead = set(moved)
         rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)
@@ -320,3 +326,88 @@ class ByStarts:
         """For one episode."""
         del serving
         return Moving(board)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """In the order of ``others`` until ``depth`` slots are given; then what is chosen to fill.
+
+    Before that, whoever is filled in might delay one that has no slot yet. ``choice`` says which of
+    the runs that fit, ``worth`` what each is worth, and of those that still wait the first
+    ``considered`` are looked at (0 is all).
+    """
+
+    choice: backfill.Choice = backfill.Choice.FIRST
+    worth: backfill.Worth = backfill.Worth.SEATS
+    considered: int = 0
+    depth: int = reservations.DEPTH
+    others: Order = field(default_factory=Weighted)
+
+    def begin(self, board: Board, serving: Sequence[str]) -> Filler:
+        """For one episode."""
+        return Filler(self, board, self.others.begin(board, serving))
+
+
+class Filler:
+    """A list that is put in another order when the slots are given."""
+
+    follows = True
+
+    def __init__(self, rules: Backfilled, board: Board, others: Ordering) -> None:
+        """The list as the other order has it."""
+        self._rules = rules
+        self._board = board
+        self._others = others
+        self._left = deque(iter(others.take, None))
+        # What may be considered at all is counted in this order.
+        board.candidates = list(self._left)
+        self._filled = False
+
+    def take(self) -> Candidate | None:
+        """The next of the list."""
+        if not self._filled and len(self._board.slots) >= self._rules.depth > 0:
+            self._filled = True
+            self._left = deque(self._fillers_first())
+        return self._left.popleft() if self._left else None
+
+    def _fillers_first(self) -> list[Candidate]:
+        now = self._board.view.now
+        requests = [
+            Request(it.task, it.k, it.duration, it.nodes)
+            for it in self._left
+            if it.next_run_at <= now
+        ]
+        rules = self._rules
+        chosen = backfill.fill(requests, self._free(), rules.choice, rules.worth, rules.considered)
+        known = {it.task: it for it in self._left}
+        return [*(known.pop(task) for task in chosen), *known.values()]
+
+    def _free(self) -> dict[str, int | None]:
+        """How long each node stays free from now on: of runs, reservations and slots."""
+        view = self._board.view
+        taken = self._board.booked[SchedulingClass.EXCLUSIVE]
+        busy = {
+            node.name: list(taken.get(node.name, ()))
+            for node in self._board.usable(view.pool.nodes)
+        }
+        for kept in (*view.reservations, *self._board.slots):
+            for name in kept.nodes:
+                if name in busy:
+                    busy[name].append((kept.start, kept.end))
+        return free_for({name: normalise(spans) for name, spans in busy.items()}, view.now)
+
+    def started(self, candidate: Candidate) -> None:
+        """Told on."""
+        self._others.started(candidate)
+
+    def stuck(self, candidate: Candidate) -> None:
+        """Told on."""
+        self._others.stuck(candidate)
+
+    def held(self) -> Mapping[str, No]:
+        """Those that the other order holds."""
+        return self._others.held()
+
+    def remember(self, state: State) -> State:
+        """What the other order remembers."""
+        return self._others.remember(state)

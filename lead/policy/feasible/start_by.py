@@ -36,10 +36,11 @@ def forecast(
         _, name, had = heap[0]
         it = queues[name].pop()
         count = int(it.seats)
-        start = seats[0]
-        for _ in range(count):
-            start = heapq.heappop(seats)
-        for _ in range(count):
+        # The last of the seats that it takes is the one that becomes free last.
+        for _ in range(count - 1):
+            heapq.heappop(seats)
+        start = heapq.heapreplace(seats, seats[0] + it.duration)
+        for _ in range(count - 1):
             heapq.heappush(seats, start + it.duration)
         starts[it.task] = start
         if queues[name]:

@@ -13,6 +13,7 @@ that is filled in ever delays a slot.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,7 +42,7 @@ class Worth(StrEnum):
     SEAT_TIME = "seat_time"
 
 
-TRIED_MAX: Final = 10_000
+TRIED_MAX: Final = 2_000
 """So many combinations are tried per window at most; the best found counts."""
 
 
@@ -51,10 +52,6 @@ class Window:
 
     nodes: tuple[str, ...]
     length: int | None
-
-    def long_enough(self, duration: int) -> bool:
-        """Whether a run of this duration ends in time."""
-        return self.length is None or duration <= self.length
 
 
 def windows(free: Free) -> list[Window]:
@@ -79,15 +76,21 @@ def fill(
 
     Of the queue only the first ``considered`` are looked at; 0 is all.
     """
-    waiting = list(queue[:considered] if considered else queue)
+    found = windows(free)
+    # Each window lies within the one before it, so what finds no nodes in one finds none later:
+    # a run is looked at once, in the first window that is long enough.
+    fitting: list[list[Request]] = [[] for _ in found]
+    lengths = [window.length for window in found if window.length is not None]
+    for request in queue[:considered] if considered else queue:
+        first = bisect_left(lengths, request.duration)
+        if first < len(found):
+            fitting[first].append(request)
     left = dict(free)
     started: dict[str, tuple[str, ...]] = {}
-    for window in windows(free):
+    for window, requests in zip(found, fitting, strict=True):
         open_here = {name: left[name] for name in window.nodes if name in left}
-        fitting = [it for it in waiting if window.long_enough(it.duration)]
-        for request, nodes in _CHOICES[choice](fitting, open_here, _WORTHS[worth]):
+        for request, nodes in _CHOICES[choice](requests, open_here, _WORTHS[worth]):
             started[request.task] = nodes
-            waiting.remove(request)
             for name in nodes:
                 del left[name]
     return started

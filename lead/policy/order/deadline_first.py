@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from lead.policy.feasible.start_by import forecast
 from lead.policy.feasible.start_by import late as late_of
@@ -18,15 +19,8 @@ _PER_HALF_LIFE = 1 / math.log(2)
 """A seat in constant use is worth 1; so many half-lives of it are, all together."""
 
 
-def run_list(
-    work: Sequence[Work],
-    late: Collection[str],
-    shares: Mapping[str, float],
-    recent: Mapping[str, float],
-    seats: int,
-) -> list[Work]:
-    """What is to run now on so many seats, of this work in the order of arrival."""
-    turns = Turns(recent, shares, seats)
+def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: float) -> list[Work]:
+    """What is to run on so many seats, of this work in the order of arrival."""
     chosen: list[Work] = []
     used = 0.0
     for it in sorted((it for it in work if it.task in late), key=_by_deadline):
@@ -47,23 +41,38 @@ def _by_deadline(work: Work) -> tuple[bool, int, int]:
     return work.deadline is None, work.deadline or 0, work.duration
 
 
-def order(
-    candidates: Sequence[Candidate],
-    free_at: Sequence[int],
-    shares: Mapping[str, float],
-    recent: Mapping[str, float],
-    half_life: int = HALF_LIFE,
-) -> tuple[list[str], list[str]]:
-    """All tasks in order, and which of them would start too late without being moved ahead.
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """When each seat becomes free, and how campaigns stand.
 
-    ``free_at`` says of each seat when it becomes free, ``recent`` is in decayed seats in use.
+    ``recent`` is in decayed seats in use, with this half-life.
     """
+
+    free_at: Sequence[int]
+    shares: Mapping[str, float]
+    recent: Mapping[str, float]
+    half_life: int = HALF_LIFE
+
+
+def moved(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
+    """The tasks that would start too late in their turn, in the order in which they go first."""
+    return [it.task for it in sorted(_late(_arrived(candidates), supply), key=_by_deadline)]
+
+
+def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
+    """All tasks in order, those that would be late at the head."""
+    work = _arrived(candidates)
+    late = {it.task for it in _late(work, supply)}
+    turns = Turns(supply.recent, supply.shares, max(1, len(supply.free_at)))
+    return [it.task for it in run_list(work, late, turns, math.inf)]
+
+
+def _arrived(candidates: Sequence[Candidate]) -> list[Work]:
     arrived = sorted(candidates, key=lambda it: (it.next_run_at, it.added_at))
-    work = [Work(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
-    had = {name: it * half_life * _PER_HALF_LIFE for name, it in recent.items()}
-    starts = forecast(work, free_at, shares, had)
-    moved = [it.task for it in sorted(late_of(work, starts), key=_by_deadline)]
-    ahead = set(moved)
-    in_turn = [task for task in starts if task not in ahead]
-    too_wide = [it.task for it in work if it.task not in starts]
-    return [*moved, *in_turn, *too_wide], moved
+    return [Work(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
+
+
+def _late(work: Sequence[Work], supply: Supply) -> list[Work]:
+    per_seat = supply.half_life * _PER_HALF_LIFE
+    had = {name: it * per_seat for name, it in supply.recent.items()}
+    return late_of(work, forecast(work, supply.free_at, supply.shares, had))

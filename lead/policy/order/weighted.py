@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from lead.policy.view import Campaign, Candidate, State
 from node.model import times
@@ -52,52 +52,36 @@ WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
 """The default: whoever has waited longest."""
 
 
-Key = TypeVar("Key")
-Part = tuple[float, float | None, list[tuple[Key, float, float | None]]]
-"""A component's weight, its cap, and for each of its terms a key, a weight, and a cap."""
-
-
-def _parts(weights: Weights, key: Callable[[str, str], Key]) -> list[Part[Key]]:
-    """The formula, prepared for many tasks: what weighs nothing is left out."""
-    return [
-        (
-            weights.components.get(name, 1.0),
-            weights.component_caps.get(name) or None,
-            [
-                (key(name, term), weight, weights.term_caps.get(name, {}).get(term) or None)
-                for term, weight in terms.items()
-                if weight
-            ],
-        )
-        for name, terms in weights.terms.items()
-        if weights.components.get(name, 1.0)
-    ]
-
-
-def _sum(parts: Iterable[Part[Key]], value: Callable[[Key], float]) -> float:
+def component(values: Mapping[str, float], weights: Weights, name: str) -> float:
+    """The sum of one component's terms, before the component is capped and weighted."""
+    caps = weights.term_caps.get(name, {})
     total = 0.0
-    for weight, cap, terms in parts:
-        found = 0.0
-        for key, term_weight, term_cap in terms:
-            worth = value(key)
-            found += term_weight * (worth if term_cap is None or worth < term_cap else term_cap)
-        total += weight * (found if cap is None or found < cap else cap)
+    for term, weight in weights.terms.get(name, {}).items():
+        if weight:
+            total += weight * _capped(values.get(term, 0.0), caps.get(term))
     return total
 
 
 def weighed(values: Values, weights: Weights) -> float:
     """The weighted sum, not bounded yet."""
-    parts = _parts(weights, lambda name, term: values.get(name, {}).get(term, 0.0))
-    return _sum(parts, lambda value: value)
+    total = 0.0
+    for name in weights.terms:
+        weight = weights.components.get(name, 1.0)
+        if weight:
+            found = component(values.get(name, {}), weights, name)
+            total += weight * _capped(found, weights.component_caps.get(name))
+    return total
 
 
 def priority(values: Values, weights: Weights, given: int = 0) -> float:
     """The bounded priority; ``given`` by an administrator is above all that is computed."""
-    return PRIORITY_MAX + given if given > 0 else _bounded(weighed(values, weights))
+    if given > 0:
+        return PRIORITY_MAX + given
+    return min(max(weighed(values, weights), 0.0), PRIORITY_MAX)
 
 
-def _bounded(total: float) -> float:
-    return min(max(total, 0.0), PRIORITY_MAX)
+def _capped(value: float, cap: float | None) -> float:
+    return min(value, cap) if cap else value
 
 
 def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
@@ -139,70 +123,120 @@ class Standing:
 
 def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
     """The tasks, highest priority first."""
+    sums = _compiled(weights)
     ranked = []
-    parts = _parts(weights, lambda name, term: TERMS[name][term])
     for candidate in sorted(candidates, key=lambda it: it.added_at):
         waited = waited_minutes(candidate, standing)
-        total = _sum(parts, lambda value: value(candidate, standing, waited))  # noqa: B023
-        ranked.append((candidate.task, _bounded(total), waited))
+        total = 0.0
+        for weight, cap, terms in sums:
+            found = 0.0
+            for term, term_weight, term_cap in terms:
+                value = term(candidate, standing, waited)
+                found += term_weight * (min(value, term_cap) if term_cap else value)
+            total += weight * (min(found, cap) if cap else found)
+        ranked.append((candidate.task, min(max(total, 0.0), PRIORITY_MAX), waited))
     return in_order(ranked)
+
+
+def _compiled(weights: Weights) -> list[_Sum]:
+    """The formula of :func:`weighed` with everything that weighs nothing left out."""
+    return [
+        (
+            weights.components.get(name, 1.0),
+            weights.component_caps.get(name),
+            [
+                (_TERMS[name][term], weight, weights.term_caps.get(name, {}).get(term))
+                for term, weight in terms.items()
+                if weight
+            ],
+        )
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    ]
 
 
 def waited_minutes(candidate: Candidate, standing: Standing) -> float:
     """How long a candidate has been waiting, as far as it counts."""
-    since = max(
-        candidate.waits_since,
-        standing.state.eligible_since.get(candidate.task, candidate.waits_since),
-    )
+    since = max(candidate.waits_since, standing.state.eligible_since.get(candidate.task, 0))
     return max(0, standing.now - since) / times.MINUTE
 
 
-def _parent_priority(candidate: Candidate, standing: Standing, _: float) -> float:
+def values_of(
+    candidate: Candidate, weights: Weights, standing: Standing, waited: float
+) -> dict[str, dict[str, float]]:
+    """What speaks for a candidate, term by term, of those components that weigh anything."""
+    return {
+        name: {term: _TERMS[name][term](candidate, standing, waited) for term in terms}
+        for name, terms in weights.terms.items()
+        if weights.components.get(name, 1.0)
+    }
+
+
+def _campaign(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.campaigns[candidate.campaign].priority
+
+
+def _parent(candidate: Candidate, standing: Standing, _: float) -> float:
     parent = standing.campaigns.get(standing.campaigns[candidate.campaign].parent or "")
     return parent.priority if parent else 0.0
+
+
+def _class(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.classes.get(candidate.scheduling_class, 0.0)
+
+
+def _fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.fairshare.get(candidate.campaign, 0.0)
 
 
 def _parent_fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
     return standing.fairshare.get(standing.campaigns[candidate.campaign].parent or "", 0.0)
 
 
+def _nodes(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k
+
+
+def _duration(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.duration / times.MINUTE
+
+
+def _seat_time(candidate: Candidate, _: Standing, __: float) -> float:
+    return candidate.k * candidate.duration / times.MINUTE
+
+
+def _waiting(_: Candidate, __: Standing, waited: float) -> float:
+    return waited
+
+
 def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
-    duration_min = standing.duration_min / times.MINUTE
-    return expansion(waited, candidate.duration / times.MINUTE, duration_min)
+    return expansion(waited * times.MINUTE, candidate.duration, standing.duration_min)
 
 
-def _target_waiting(candidate: Candidate, standing: Standing, waited: float) -> float:
+def _bypass(candidate: Candidate, standing: Standing, _: float) -> float:
+    return standing.state.passes.get(candidate.task, 0)
+
+
+def _waiting_target(candidate: Candidate, standing: Standing, waited: float) -> float:
     most = standing.targets.get("waiting")
-    left = (candidate.start_by - standing.now) / times.MINUTE if most is None else most - waited
-    return urgency(left, 0)
+    if most is not None:
+        return urgency(most, waited)
+    return urgency((candidate.start_by - standing.now) / times.MINUTE, 0)
 
 
-def _target_expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
+def _expansion_target(candidate: Candidate, standing: Standing, waited: float) -> float:
     aimed = standing.targets.get("expansion")
     return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
 
 
-Term = Callable[[Candidate, Standing, float], float]
-TERMS: Final[Mapping[str, Mapping[str, Term]]] = {
-    "credential": {
-        "campaign": lambda it, standing, _: standing.campaigns[it.campaign].priority,
-        "parent": _parent_priority,
-        "class": lambda it, standing, _: standing.classes.get(it.scheduling_class, 0.0),
-    },
-    "fairshare": {
-        "campaign": lambda it, standing, _: standing.fairshare.get(it.campaign, 0.0),
-        "parent": _parent_fairshare,
-    },
-    "size": {
-        "nodes": lambda it, _, __: it.k,
-        "duration": lambda it, _, __: it.duration / times.MINUTE,
-        "seat_time": lambda it, _, __: it.k * it.duration / times.MINUTE,
-    },
-    "service": {
-        "waiting": lambda _, __, waited: waited,
-        "expansion": _expansion,
-        "bypass": lambda it, standing, _: standing.state.passes.get(it.task, 0),
-    },
-    "target": {"waiting": _target_waiting, "expansion": _target_expansion},
+_Term = Callable[[Candidate, Standing, float], float]
+_Sum = tuple[float, float | None, list[tuple[_Term, float, float | None]]]
+_TERMS: Final[dict[str, dict[str, _Term]]] = {
+    "credential": {"campaign": _campaign, "parent": _parent, "class": _class},
+    "fairshare": {"campaign": _fairshare, "parent": _parent_fairshare},
+    "size": {"nodes": _nodes, "duration": _duration, "seat_time": _seat_time},
+    "service": {"waiting": _waiting, "expansion": _expansion, "bypass": _bypass},
+    "target": {"waiting": _waiting_target, "expansion": _expansion_target},
 }
-"""By component and term, what it is for a candidate that has waited so many minutes."""
+COMPONENTS: Final = {name: tuple(terms) for name, terms in _TERMS.items()}
+"""The terms that may be weighed, by component."""

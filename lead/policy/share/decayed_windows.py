@@ -101,10 +101,14 @@ def delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:
 
 
 def deltas(
-    fairshares: Mapping[str, Fairshare | None], used: Mapping[str, Fraction]
+    fairshares: Mapping[str, Fairshare | None],
+    used: Mapping[str, Fraction],
+    *,
+    relative: bool = False,
 ) -> dict[str, Fraction]:
-    """The delta of each; who was never charged used nothing."""
-    return {name: delta(used.get(name, Fraction(0)), it) for name, it in fairshares.items()}
+    """The delta of each, or the relative one; who was never charged used nothing."""
+    find = relative_delta if relative else delta
+    return {name: find(used.get(name, Fraction(0)), it) for name, it in fairshares.items()}
 
 
 def relative_delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:

@@ -115,7 +115,7 @@ class Turns:
 
 
 def choose(
-    waiting: Mapping[str, Sequence[Work]], turns: Turns, seats: int, used: float = 0
+    waiting: Mapping[str, Sequence[Work]], turns: Turns, seats: float, used: float = 0
 ) -> list[Work]:
     """What runs at one instant, in the order chosen, until the seats are used up.
 

@@ -123,12 +123,13 @@ class UnderWay:
 
     def _count(self, run: PostedRun) -> list[str]:
         """Add up its time; those with limits for whom it counts."""
-        left = run.end - max(run.start, self._now)
-        self._longest = max(self._longest, run.end - run.start)
+        whole, over = run.end - run.start, max(0, self._now - run.start)
+        self._longest = max(self._longest, whole)
         limited = [name for name in self._lineage(run.campaign) if self._campaigns[name].limits]
         for name in limited:
-            self._time[name] = self._time.get(name, 0) + left
-            self._seat_time[name] = self._seat_time.get(name, 0) + left * len(run.nodes)
+            self._time[name] = self._time.get(name, 0) + outstanding([(1, whole)], over)
+            seat_time = outstanding([(len(run.nodes), whole)], over)
+            self._seat_time[name] = self._seat_time.get(name, 0) + seat_time
         return limited
 
     def _lineage(self, campaign: str | None) -> Iterator[str]:

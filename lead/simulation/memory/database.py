@@ -16,14 +16,15 @@ from typing import Any, cast
 
 from lead.simulation.memory.statements import Answer, Statement
 from lead.simulation.memory.tables import Tables
-from lead.simulation.memory.twins import twin_of
+from lead.simulation.memory.twins import TWIN_OF
 from node.clock import Clock
 from node.model.errors import DatabaseUnavailable
 from node.store.database import Connection, Database, Notice, Record, parse_notice
 
-Point = Callable[[str], Awaitable[None]]
-"""Awaited at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
-commit``: where another process may come in between, and where this one may crash."""
+Point = Callable[[str], Awaitable[None] | None]
+"""Asked at ``before bookings.book``, ``after bookings.book``, ``before commit`` and ``after
+commit``: where another process may come in between, and where this one may crash; then it gives
+something to wait for."""
 
 
 class MemoryDatabase(Database):
@@ -78,19 +79,23 @@ class MemoryDatabase(Database):
 
     async def at(self, moment: str) -> None:
         """Let the simulation do its worst."""
-        if self.point is not None:
-            await self.point(moment)
+        if self.point is not None and (between := self.point(moment)) is not None:
+            await between
 
     async def run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
-        """One statement that is a transaction of its own."""
-        if not self._alone.locked():
-            return self._run(statement, args)
+        """One statement that is a transaction of its own, when nobody has the database alone."""
         async with self._alone:
-            return self._run(statement, args)
+            return self.run_now(statement, args)
 
-    def _run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
+    @property
+    def busy(self) -> bool:
+        """Whether a transaction has it to itself."""
+        return self._alone.locked()
+
+    def run_now(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
+        """The same at once, where it is not :attr:`busy`."""
         try:
-            answered = statement(self.tables, args)
+            answered = statement.twin(self.tables, *args)
         except BaseException:
             self.tables.journal.roll_back()
             raise
@@ -145,32 +150,37 @@ class _Connection:
         pass
 
     async def fetch(self, query: str, *args: Any) -> list[Record]:
-        statement = twin_of(query)
+        statement = TWIN_OF[query]
         return cast("list[Record]", [*map(statement.record, await self._answer(statement, args))])
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
-        statement = twin_of(query)
+        statement = TWIN_OF[query]
         found = await self._answer(statement, args)
         return cast("Record", statement.record(found[0])) if found else None
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        found = await self._answer(twin_of(query), args)
+        found = await self._answer(TWIN_OF[query], args)
         return found[0][0] if found else None
 
     async def execute(self, query: str, *args: Any) -> None:
-        await self._answer(twin_of(query), args)
+        await self._answer(TWIN_OF[query], args)
 
     async def _answer(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
         database = self._database
         if database.point is None:
             return await self._run(statement, args)
-        await database.point(f"before {statement.name}")
+        if (between := database.point(statement.before)) is not None:
+            await between
         answered = await self._run(statement, args)
-        await database.point(f"after {statement.name}")
+        if (between := database.point(statement.after)) is not None:
+            await between
         return answered
 
     async def _run(self, statement: Statement, args: tuple[Any, ...]) -> Answer:
-        return await self._database.run(statement, args)
+        database = self._database
+        if database.busy:
+            return await database.run(statement, args)
+        return database.run_now(statement, args)
 
 
 class _Transaction(_Connection):
@@ -209,11 +219,11 @@ class _Transaction(_Connection):
             raise RuntimeError(msg)
         if not self._alone:
             if not statement.changes:
-                return await database.run(statement, args)
+                return await super()._run(statement, args)
             await database.begin()
             self._alone = True
         try:
-            return statement(database.tables, args)
+            return statement.twin(database.tables, *args)
         except BaseException:
             self._failed = True
             database.tables.journal.roll_back()

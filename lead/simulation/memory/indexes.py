@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from lead.simulation.memory.rows import Row, Run
@@ -13,53 +15,69 @@ R = TypeVar("R", bound=Row)
 
 
 class Ordered(Generic[R]):
-    """Rows in the order of an instant, and of their numbers where that is equal."""
+    """Rows in the order of an instant, and of their numbers where that is equal.
 
-    __slots__ = ("_entries",)
+    The instants lie side by side: a search looks at a few of them and at no row.
+    """
+
+    __slots__ = ("_instants", "_rows")
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._entries: list[tuple[int, int, R]] = []
+        self._instants = array("q")
+        self._rows: list[R] = []
+
+    def _place(self, instant: int, row: R) -> int:
+        first = bisect_left(self._instants, instant)
+        if first == len(self._rows) or self._instants[first] != instant:
+            return first
+        last = bisect_right(self._instants, instant, first)
+        return bisect_left(self._rows, row.number, first, last, key=_number)
 
     def add(self, instant: int, row: R) -> None:
         """Put a row in its place."""
-        insort(self._entries, (instant, row.number, row))
+        place = self._place(instant, row)
+        self._instants.insert(place, instant)
+        self._rows.insert(place, row)
 
     def remove(self, instant: int, row: R) -> None:
         """Take it out; it must be there under this instant."""
-        del self._entries[bisect_left(self._entries, (instant, row.number))]
+        place = self._place(instant, row)
+        del self._instants[place]
+        del self._rows[place]
 
     def __iter__(self) -> Iterator[tuple[int, R]]:
         """All, with their instants."""
-        return ((instant, row) for instant, _, row in self._entries)
+        return zip(self._instants, self._rows, strict=True)
+
+    def all(self) -> list[R]:
+        """All as they are now."""
+        return self._rows[:]
 
     def between(self, start: int, end: int) -> list[R]:
         """Those in [start, end)."""
-        entries = self._entries
-        return [
-            entry[2]
-            for entry in entries[bisect_left(entries, (start,)) : bisect_left(entries, (end,))]
-        ]
+        first = bisect_left(self._instants, start)
+        return self._rows[first : bisect_left(self._instants, end, first)]
 
     def since(self, start: int) -> Iterator[R]:
         """Those from an instant on; the table must not change meanwhile."""
-        entries = self._entries
-        for place in range(bisect_left(entries, (start,)), len(entries)):
-            yield entries[place][2]
+        for place in range(bisect_left(self._instants, start), len(self._rows)):
+            yield self._rows[place]
 
     def after(self, instant: int) -> list[R]:
         """Those after an instant."""
-        entries = self._entries
-        return [entry[2] for entry in entries[bisect_left(entries, (instant + 1,)) :]]
+        return self._rows[bisect_right(self._instants, instant) :]
 
     def __len__(self) -> int:
         """How many."""
-        return len(self._entries)
+        return len(self._rows)
 
     def before(self, end: int) -> list[R]:
         """Those before an instant."""
-        entries = self._entries
-        return [entry[2] for entry in entries[: bisect_left(entries, (end,))]]
+        return self._rows[: bisect_left(self._instants, end)]
+
+
+_number = attrgetter("number")
 
 
 class Lane:
@@ -83,6 +101,15 @@ class Lane:
         """Its time is free."""
         length = (run.ends_at - run.starts_at).bit_length()
         self._by_length[length].remove(run.starts_at, run)
+
+    def in_the_way(self, run: Run) -> bool:
+        """Whether another run takes some of its time."""
+        start = run.starts_at
+        for length, runs in self._by_length.items():
+            for other in runs.between(start - (1 << length), run.ends_at):
+                if other.ends_at > start and other is not run:
+                    return True
+        return False
 
     def touching(self, start: int, end: int) -> list[Run]:
         """Those that take time in [start, end)."""
@@ -119,7 +146,7 @@ class OrderedGroups(Generic[K, R]):
     def of(self, key: K) -> list[R]:
         """The group as it is now."""
         group = self._groups.get(key)
-        return [] if group is None else [row for _, row in group]
+        return [] if group is None else group.all()
 
     def after(self, key: K, instant: int) -> list[R]:
         """Those of a group after an instant."""

@@ -60,6 +60,8 @@ def keep(tables: Tables, identity: str, name: str, url: str, address: str, now: 
     "seen_at",
     "unreachable_since",
     "last_error",
+    "busy_until",
+    "shortfall",
 )
 def nodes(tables: Tables) -> Answer:
     """All of them, this one first, then by name."""
@@ -75,6 +77,8 @@ def nodes(tables: Tables) -> Answer:
             row.seen_at,
             row.unreachable_since,
             row.last_error,
+            row.busy_until,
+            row.shortfall,
         )
         for row in rows
     ]
@@ -106,6 +110,28 @@ def not_reached(tables: Tables, identity: str, now: int, error: str) -> Answer:
     if row is not None:
         since = now if row.unreachable_since is None else row.unreachable_since
         tables.nodes.change(row, unreachable_since=since, last_error=error)
+    return ()
+
+
+@TWINS.of()
+def pin(tables: Tables, identity: str, name: str, now: int) -> Answer:
+    """A node of which nothing but the key is known."""
+    row = tables.nodes.rows.get(identity)
+    if row is None:
+        tables.nodes.insert(Node(identity, name, None, name, now))
+    elif not row.is_self:
+        tables.nodes.change(row, url=None, seen_at=None, unreachable_since=None, last_error=None)
+    return ()
+
+
+@TWINS.of()
+def keep_figures(
+    tables: Tables, identity: str, busy_until: int | None, shortfall: int | None
+) -> Answer:
+    """What a node says of the work it could still take."""
+    row = tables.nodes.rows.get(identity)
+    if row is not None:
+        tables.nodes.change(row, busy_until=busy_until, shortfall=shortfall)
     return ()
 
 

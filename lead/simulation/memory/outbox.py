@@ -15,7 +15,7 @@ TWINS = Twins("node.store", "outbox")
 _TAKEN_MAX = 100
 
 
-@TWINS.of("id")
+@TWINS.of("id", "pg_notify")
 def post(
     tables: Tables,
     nodes: Sequence[str],
@@ -30,7 +30,8 @@ def post(
         number = next(tables.letters.ids)
         letter = Letter(number, node, str(kind), pack(message), now, now + delay)
         tables.letters.insert(letter)
-        posted.append((number,))
+        tables.journal.tell(f"letter {kind}")
+        posted.append((number, None))
     return posted
 
 

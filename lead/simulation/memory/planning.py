@@ -111,9 +111,9 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
     )
 
 
-@TWINS.of("least")
+@TWINS.of("due", "beyond")
 def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
-    """When the next task is due to be planned."""
+    """When the next task is due to be planned, and the first slot that is not near enough yet."""
     soonest: int | None = None
     for plan_at, row in tables.plannings.due:
         if soonest is not None and plan_at >= soonest:
@@ -125,14 +125,9 @@ def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
             if None not in {row.plan_at, row.waits_until} and _runs_before(row, before):
                 waits_until = greatest(row.plan_at, row.waits_until)
                 soonest = least(soonest, greatest(waits_until, row.lease_until))
-    return [(soonest,)]
-
-
-@TWINS.of("min")
-def next_to_come(tables: Tables, since: int) -> Answer:
-    """The first slot beyond those that are near enough to be planned."""
     slots = [row.next_run_at for _, row in tables.plannings.due]
-    return [(min((at for at in slots if at is not None and at >= since), default=None),)]
+    beyond = min((at for at in slots if at is not None and at >= before), default=None)
+    return [(soonest, beyond)]
 
 
 def _runs_before(row: Planning, before: int) -> bool:

@@ -19,7 +19,7 @@ LIVE = frozenset({"booked", "running"})
 _OVER = frozenset({"finished", "failed", "missed", "cancelled", "displaced", "unplaced"})
 _REASONED = frozenset({"failed", "missed", "cancelled", "displaced", "unplaced", "waiting"})
 _FREE = (OPEN - LIVE - {"set-aside"}) | _OVER
-_INDEXED = frozenset({"state", "exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
+_PLACED = frozenset({"exchange_id", "lane", "starts_at", "ends_at", "displaced_by"})
 
 _TOLD_MAX = 240
 """Spans in one notification."""
@@ -58,6 +58,7 @@ class Runs(Table[UUID, Run]):
         if run.lane is not None and run.state in LIVE and self.in_the_way(run):
             return False
         self._check_values(run)
+        self._check_state(run, was=run.state)
         self._add(run)
         return True
 
@@ -72,13 +73,9 @@ class Runs(Table[UUID, Run]):
 
     def in_the_way(self, run: Run) -> bool:
         """Whether the time of an exclusive or normal run is taken by another one."""
-        exclusive = self._lanes["exclusive"].touching(run.starts_at, run.ends_at)
-        if any(other is not run for other in exclusive):
+        if self._lanes["exclusive"].in_the_way(run):
             return True
-        if run.lane != "exclusive":
-            return False
-        normal = self._lanes["normal"].touching(run.starts_at, run.ends_at)
-        return any(other is not run for other in normal)
+        return run.lane == "exclusive" and self._lanes["normal"].in_the_way(run)
 
     def over_before(self, finished: int, others: int) -> Iterator[Run]:
         """Runs that are over and ended before then; each is handed out once: delete or keep it."""
@@ -91,6 +88,19 @@ class Runs(Table[UUID, Run]):
                 there = self.rows.get(run.id) is run and run.ends_at == ends_at
                 if there and run.state not in OPEN and (run.state == "finished") == is_finished:
                     yield run
+
+    def ended_before(self, instant: int) -> Iterator[Run]:
+        """Runs that are over and ended before then, in no order; some more than once."""
+        for heap in self._over:
+            places = [0]
+            while places:
+                place = places.pop()
+                if place < len(heap) and heap[place][0] < instant:
+                    # What lies below a place of a heap is not earlier than what lies at it.
+                    places += (2 * place + 1, 2 * place + 2)
+                    run = heap[place][2]
+                    if self.rows.get(run.id) is run and run.state not in OPEN:
+                        yield run
 
     def keep(self, run: Run) -> None:
         """Hand it out by :meth:`over_before` another time."""
@@ -120,19 +130,36 @@ class Runs(Table[UUID, Run]):
 
     def change(self, row: Run, **changes: Any) -> None:
         """Give columns new values; who gives back its time, or changes what it takes, tells."""
+        state = changes.get("state", row.state)
         if row.lane is not None and changes.get("lane", row.lane) is not None:
-            state = changes.get("state", row.state)
             asides = {row.state, state} == {"booked", "set-aside"}
             if asides or (state in LIVE and changes.get("priority", row.priority) != row.priority):
                 self._journal.tell(f"changed {row.starts_at} {row.ends_at}")
-        if row.lane is not None and row.state in LIVE and changes.get("state", row.state) in _FREE:
+        if row.lane is not None and row.state in LIVE and state in _FREE:
             self._tell_freed(row)
-        if _INDEXED.isdisjoint(changes):
-            before = {column: getattr(row, column) for column in changes}
-            self._set(row, changes)
-            self._journal.write(self._set, row, before)
-        else:
+        if not _PLACED.isdisjoint(changes):
             super().change(row, **changes)
+            return
+        before = {column: getattr(row, column) for column in changes}
+        self._restate(row, changes)
+        try:
+            self._check_state(row, was=before.get("state", state))
+        except BaseException:
+            self._restate(row, before)
+            raise
+        self._journal.write(self._restate, row, before)
+
+    def _restate(self, row: Run, values: dict[str, Any]) -> None:
+        """New values, of which the indexes know no more than the state."""
+        was, state = row.state, values.get("state", row.state)
+        if was == state:
+            self._set(row, values)
+            return
+        stays_open = was in OPEN and state in OPEN
+        stays_live = was in LIVE and state in LIVE
+        self._leave_state(row, stays_open=stays_open, stays_live=stays_live)
+        self._set(row, values)
+        self._enter_state(row, was_open=stays_open, was_live=stays_live)
 
     def _set(self, row: Run, values: dict[str, Any]) -> None:
         for column, value in values.items():
@@ -154,7 +181,14 @@ class Runs(Table[UUID, Run]):
             msg = "run_slot_once: this slot has this attempt already"
             raise BrokenKey(msg)
         self._check_values(row)
-        if row.lane is not None and row.state in LIVE and self.in_the_way(row):
+        self._check_state(row, was=None)
+
+    def _check_state(self, row: Run, was: str | None) -> None:
+        if row.reason is None and row.state in _REASONED:
+            msg = f"a run that is {row.state} must have a reason"
+            raise BrokenCheck(msg)
+        comes_to_life = row.state in LIVE and was not in LIVE
+        if comes_to_life and row.lane is not None and self.in_the_way(row):
             msg = "run_no_overlap: this time is taken"
             raise BrokenOverlap(msg)
 
@@ -165,18 +199,22 @@ class Runs(Table[UUID, Run]):
         if row.task_id not in self._tasks.rows:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
-        if row.starts_at >= row.ends_at or (row.reason is None and row.state in _REASONED):
-            msg = f"a run that is {row.state} must have a reason, and end after its start"
+        if row.starts_at >= row.ends_at:
+            msg = "a run must end after its start"
             raise BrokenCheck(msg)
 
     def _enter(self, row: Run) -> None:
-        state = row.state
         if row.exchange_id is not None:
             self.by_exchange.add(row.exchange_id, row)
+        self._enter_state(row)
+
+    def _enter_state(self, row: Run, *, was_open: bool = False, was_live: bool = False) -> None:
+        state = row.state
         if state not in OPEN:
             self.keep(row)
             return
-        self.open.add(row.task_id, row)
+        if not was_open:
+            self.open.add(row.task_id, row)
         if state == "booked":
             self.booked.add(row.starts_at, row)
         elif state == "running":
@@ -187,7 +225,7 @@ class Runs(Table[UUID, Run]):
             self.waiting.add(row.task_id, row)
         else:
             self.set_aside_for.add(row.displaced_by, row)
-        if state in LIVE:
+        if state in LIVE and not was_live:
             self._live(row)
 
     def _live(self, row: Run) -> None:
@@ -197,12 +235,16 @@ class Runs(Table[UUID, Run]):
             self._exchanges.run_lives(row.exchange_id, 1)
 
     def _leave(self, row: Run) -> None:
-        state = row.state
         if row.exchange_id is not None and self.by_exchange.remove(row.exchange_id, row):
             self._exchanges.bare[row.exchange_id] = None
+        self._leave_state(row)
+
+    def _leave_state(self, row: Run, *, stays_open: bool = False, stays_live: bool = False) -> None:
+        state = row.state
         if state not in OPEN:
             return
-        self.open.remove(row.task_id, row)
+        if not stays_open:
+            self.open.remove(row.task_id, row)
         if state == "booked":
             self.booked.remove(row.starts_at, row)
         elif state == "running":
@@ -213,7 +255,7 @@ class Runs(Table[UUID, Run]):
             self.waiting.remove(row.task_id, row)
         else:
             self.set_aside_for.remove(row.displaced_by, row)
-        if state in LIVE:
+        if state in LIVE and not stays_live:
             self._die(row)
 
     def _die(self, row: Run) -> None:

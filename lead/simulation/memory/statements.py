@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from lead.simulation.memory.tables import Tables
 from node.store.database import Queries
 
 Answer = Sequence[tuple[Any, ...]]
@@ -40,18 +39,19 @@ class Record(tuple[Any, ...]):
 
 @dataclass(frozen=True)
 class Statement:
-    """A named query and its twin. ``changes``: it writes, locks or notifies."""
+    """A named query and its twin. ``changes``: it writes, locks or notifies.
+
+    ``before`` and ``after`` are the moments around it, made once: it is asked thousands of times.
+    """
 
     name: str
+    before: str
+    after: str
     text: str
     twin: Twin
     columns: tuple[str, ...]
     changes: bool
     record: type[Record]
-
-    def __call__(self, tables: Tables, args: tuple[Any, ...]) -> Answer:
-        """What it answers."""
-        return self.twin(tables, *args)
 
 
 class Twins:
@@ -71,12 +71,14 @@ class Twins:
         """
 
         def made(twin: T) -> T:
-            name = twin.__name__
-            text = self._queries[name]
+            text = self._queries[twin.__name__]
             bare = re.sub(r"--.*", "", text)
             places = {column: place for place, column in enumerate(columns)}
-            self.statements[name] = Statement(
-                name=f"{self.file}.{name}",
+            name = f"{self.file}.{twin.__name__}"
+            self.statements[twin.__name__] = Statement(
+                name=name,
+                before=f"before {name}",
+                after=f"after {name}",
                 text=text,
                 twin=twin,
                 columns=columns,

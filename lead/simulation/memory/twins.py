@@ -21,21 +21,13 @@ _MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, r
 FILES = tuple(dict.fromkeys(module.TWINS for module in _MODULES))
 """By file of queries; a long one has its twins in two modules."""
 
-_BY_TEXT: dict[str, Statement] = {
-    statement.text: statement for file in FILES for statement in file.statements.values()
-}
 
+class _ByText(dict[str, Statement]):
+    """Statements by the text of their queries."""
 
-def twin_of(query: str) -> Statement:
-    """The twin of a query, given as its text.
-
-    :raises LookupError: it has none.
-    """
-    found = _BY_TEXT.get(query)
-    if found is None:
+    def __missing__(self, query: str) -> Statement:
         msg = f"{_name_of(query)} has no twin in lead/simulation/memory"
         raise LookupError(msg)
-    return found
 
 
 def _name_of(query: str) -> str:
@@ -44,3 +36,9 @@ def _name_of(query: str) -> str:
             if text == query:
                 return f"{file.file}.{name}"
     return query
+
+
+TWIN_OF = _ByText(
+    {statement.text: statement for file in FILES for statement in file.statements.values()}
+)
+"""The twin of each query, by its text; a LookupError where there is none."""

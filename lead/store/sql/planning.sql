@@ -26,7 +26,8 @@ RETURNING
     task.reference, task.created_at, task.revision, task.freeing;
 
 -- next_due --
--- A task that waits for a participant in the list is due when it can wait no longer.
+-- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond
+-- those that are near enough to be planned.
 SELECT
     least(
         (
@@ -43,11 +44,8 @@ SELECT
                 plan_at IS NOT NULL AND next_run_at < $1 AND waits_for = ANY($2::text [])
                 AND waits_until IS NOT NULL
         )
-    );
-
--- next_to_come --
--- The first slot beyond those that are near enough to be planned.
-SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1;
+    ) AS due,
+    (SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1) AS beyond;
 
 -- waiting --
 -- Those that were not asked for longest come first, so that each has its turn where there are many.

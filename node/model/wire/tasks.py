@@ -150,7 +150,7 @@ class Participant(Document):
 
     node: str = Field(description="Identity: its public key.")
     name: str
-    url: str
+    url: str | None
     address: str
     accepted: bool | None = Field(None, description="Null until it has answered.")
     reason: str | None = Field(None, description="Why it refused, or has not answered yet.")

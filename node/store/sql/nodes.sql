@@ -17,8 +17,16 @@ SET name = excluded.name, url = excluded.url, address = excluded.address, seen_a
 WHERE NOT node.is_self
 RETURNING identity;
 
+-- pin --
+-- A node of which nothing but the key is known: it has no URL, and says the rest when it asks for its work.
+INSERT INTO node (identity, name, address, added_at) VALUES ($1, $2, $2, $3)
+ON CONFLICT (identity) DO UPDATE SET url = NULL, seen_at = NULL, unreachable_since = NULL, last_error = NULL
+WHERE NOT node.is_self;
+
 -- nodes --
-SELECT identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error
+SELECT
+    identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error, busy_until,
+    shortfall
 FROM node ORDER BY is_self DESC, name;
 
 -- remove --
@@ -29,6 +37,10 @@ UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE 
 
 -- not_reached --
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
+
+-- keep_figures --
+-- What a node that fetches its work says of the work it could still take.
+UPDATE node SET busy_until = $2, shortfall = $3 WHERE identity = $1;
 
 -- keep_token --
 INSERT INTO access_token (digest, label, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;

@@ -1,9 +1,10 @@
 -- post --
+-- Told by its kind: whoever delivers others need not look.
 INSERT INTO outbox (node, kind, message, created_at, next_at)
 SELECT letter.node, letter.kind, letter.message, $4::timestamptz, $4::timestamptz + $5::interval
 FROM unnest($1::text [], $2::text [], $3::jsonb []) WITH ORDINALITY AS letter (node, kind, message, number)
 ORDER BY letter.number
-RETURNING id;
+RETURNING id, pg_notify('parley', 'letter ' || kind);
 
 -- due --
 -- Taken for a while: another process, or this one after a crash, takes them again later.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from click.testing import CliRunner, Result
 
 from lead.simulation.history import History
 from node.cli.main import parley
+from node.cli.progress import Progress
+from node.cli.simulate import _Watch
+from node.model import times
+from tests.clocks import ManualClock
 
 WORLD = """
 days = 0.02
@@ -91,6 +97,54 @@ def test_people_get_a_table(world: Path) -> None:
     assert told.exit_code == 0
     assert "delivered" in told.stdout
     assert "✓ no forbidden overlap on any node" in told.stdout
+
+
+def test_the_report_is_drawn_too(world: Path, tmp_path: Path) -> None:
+    """The same drawing for the same seed, beside the report; not without a folder to put it in."""
+    files = [tmp_path / "one.svg", tmp_path / "other.svg"]
+    for file in files:
+        done = report(world, "--svg", file)
+        assert f"{done['promised']:,} runs promised" in file.read_text()
+    one, other = (file.read_bytes() for file in files)
+    assert one == other
+    told = simulated(world, "--svg", tmp_path / "nowhere" / "x.svg")
+    assert told.exit_code == 2
+    assert "there is no folder" in told.stderr
+
+
+@dataclass
+class _Turning:
+    """As much of a world as is told of."""
+
+    now: float
+    created: int = 5
+    wished: int = 20
+
+    @property
+    def loop(self) -> _Turning:
+        return self
+
+    @property
+    def network(self) -> _Turning:
+        return self
+
+    @property
+    def sent(self) -> dict[str, int]:
+        return {"proposals": 1234}
+
+
+def test_who_waits_is_told_how_far_it_is_now_and_then() -> None:
+    """In a file a line every half minute, with a guess when it will be over."""
+    clock, stream = ManualClock(), io.StringIO()
+    watch = _Watch(Progress(stream=stream), clock, 7)
+    world: Any = _Turning(1.5 * times.DAY)
+    for second in range(61):
+        watch(second / 240, world)
+        clock.advance(times.SECOND)
+    assert stream.getvalue().splitlines() == [
+        " 12% done, day 1.50 of 7, 5 of 20 tasks, 1,234 messages, about 210 s left",
+        " 25% done, day 1.50 of 7, 5 of 20 tasks, 1,234 messages, about 180 s left",
+    ]
 
 
 def test_a_broken_promise_says_how_to_see_it_again(

@@ -470,26 +470,6 @@ def test_lent_seats_are_taken_back() -> None:
     assert nothing.displacing is None
 
 
-def test_several_may_be_open_where_nobody_waits_for_them() -> None:
-    """Lists go on while answers are out; queues whose priorities move wait for each answer."""
-    nodes = nodes_of(4)
-    campaigns = [Campaign("a", queue=Queue())]
-    view = view_of(nodes, campaigns, [due(f"t{n}", "a", nodes) for n in range(3)])
-    lists = Episode(view, SETS["pscheduler"], random.Random(1))
-    open_at_once = [lists.next(), lists.next(), lists.next()]
-    assert [ask.candidate.task for ask in open_at_once if ask] == ["t0", "t1", "t2"]
-    assert lists.next() is None
-    moving = Episode(view, SETS["fbsng-dynamic"], random.Random(1))
-    first = moving.next()
-    assert first is not None
-    assert moving.next() is None
-    assert len(moving.open) == 1
-    moving.refused(first)
-    second = moving.next()
-    assert second is not None
-    assert second.candidate.task == "t1"
-
-
 def test_what_is_open_counts_as_placed() -> None:
     """Seats that are being asked for are not given to others, and given back when refused."""
     nodes = nodes_of(2)

@@ -6,11 +6,14 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lead.policy.axes.fill import Protected
+from lead.policy.axes.order import Backfilled
 from lead.policy.fill.backfill import Choice, Worth, fill, windows
-from lead.policy.fill.reservations import in_priority_order, may_fill, protect
+from lead.policy.fill.reservations import may_fill, protect
+from lead.policy.sets import SETS, PolicySet
 from lead.policy.timetable import (
     Place,
     Request,
@@ -23,6 +26,7 @@ from lead.policy.timetable import (
 from lead.policy.view import Candidate, Pool, PostedRun, Reservation, View
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
+from tests.golden.maui_rounds import starting_now
 
 NODES = ("n1", "n2", "n3", "n4")
 END = 60
@@ -81,70 +85,88 @@ def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: i
             )
 
 
-def filled_in(
-    queue: list[Request], table: dict[str, list[tuple[int, int]]], depth: int, choice: Choice
-) -> tuple[dict[str, tuple[str, ...]], dict[str, Place], dict[str, list[tuple[int, int]]]]:
-    """A pass and then backfill: what started, the slots, and what is busy after both."""
-    done = in_priority_order(queue, table, 0, depth)
-    late_starters = fill(done.rest, free_for(done.timetable, 0), choice)
-    lengths = {it.task: it.duration for it in queue}
-    after = {name: list(some) for name, some in done.timetable.items()}
-    for task, nodes in late_starters.items():
-        for name in nodes:
-            after[name].append((0, lengths[task]))
-    return {**done.started, **late_starters}, done.slots, after
+def posted(table: dict[str, list[tuple[int, int]]]) -> list[PostedRun]:
+    """A run for every span."""
+    return [
+        PostedRun(f"{name}-{start}", "x", "all", [name], start, end)
+        for name, some in table.items()
+        for start, end in some
+    ]
 
 
+def policy(choice: Choice, depth: int, worth: Worth = Worth.SEATS) -> PolicySet:
+    """Backfill of one kind with so many slots."""
+    order = Backfilled(choice, worth, depth=depth)
+    return replace(SETS["maui-backfill"], order=order, fill=Protected(depth))
+
+
+@settings(max_examples=30)
 @given(requests, timetables, st.integers(0, 3), st.sampled_from(Choice))
 def test_backfill_delays_no_slot_and_books_nothing_twice(
     queue: list[Request], table: dict[str, list[tuple[int, int]]], depth: int, choice: Choice
 ) -> None:
     """Whatever is filled in, no node has two runs at once, slots of the blocked included."""
-    started, slots, after = filled_in(queue, table, depth, choice)
+    outcome = starting_now(queue, posted(table), 0, policy(choice, depth))
     for name in NODES:
-        assert all(b <= c for (_, b), (c, _) in pairwise(sorted(after[name])))
-    assert len(slots) <= depth
-    assert started.keys().isdisjoint(slots)
+        taken = [(it.start, it.end) for it in outcome.placed if name in it.nodes]
+        taken += [(it.start, it.end) for it in outcome.reservations if name in it.nodes]
+        assert all(b <= c for (_, b), (c, _) in pairwise(sorted([*table[name], *taken])))
+    assert len(outcome.reservations) <= depth
+    started = {run.task for run in outcome.placed}
+    assert started.isdisjoint(task for it in outcome.reservations for task in it.tasks)
 
 
+@settings(max_examples=30)
 @given(requests, timetables)
 def test_the_first_that_is_blocked_has_the_earliest_slot_there_is(
     queue: list[Request], table: dict[str, list[tuple[int, int]]]
 ) -> None:
     """Its slot hangs only on what stood before it in the list."""
-    done = in_priority_order(queue, table, 0, 1)
-    for task, place in done.slots.items():
-        before = [it for it in queue if int(it.task[1:]) < int(task[1:])]
-        alone = in_priority_order([*before, queue[int(task[1:])]], table, 0, 1)
-        assert alone.slots == {task: place}
+    outcome = starting_now(queue, posted(table), 0, policy(Choice.FIRST, 1))
+    for slot in outcome.reservations:
+        [task] = slot.tasks
+        ahead = queue[: int(task[1:]) + 1]
+        alone = starting_now(ahead, posted(table), 0, policy(Choice.FIRST, 1))
+        assert alone.reservations == [slot]
 
 
+@settings(max_examples=30)
 @given(requests, timetables)
 def test_without_overtaking_nothing_starts_after_somebody_waits(
     queue: list[Request], table: dict[str, list[tuple[int, int]]]
 ) -> None:
-    """The started ones are a head of the list."""
-    done = in_priority_order(queue, table, 0, overtaking=False)
-    assert [it.task for it in queue][: len(done.started)] == list(done.started)
+    """The started ones are a head of the list, and whoever else could start is told why not."""
+    strict = replace(SETS["maui-fifo"], fill=Protected(0, overtaking=False))
+    outcome = starting_now(queue, posted(table), 0, strict)
+    started = [run.task for run in outcome.placed]
+    assert [it.task for it in queue][: len(started)] == started
+    for request in queue[len(started) + 1 :]:
+        assert "no-overtaking" in {no.rule.name for no in outcome.refused[request.task]}
 
 
-@given(requests, timetables)
-def test_a_kept_slot_never_moves_back(
-    queue: list[Request], table: dict[str, list[tuple[int, int]]]
+@pytest.mark.parametrize(
+    ("choice", "worth", "started"),
+    [
+        (Choice.FIRST, Worth.SEATS, ["e", "g", "f"]),
+        (Choice.BEST, Worth.SEATS, ["d", "g"]),
+        (Choice.BEST, Worth.TIME, ["g", "h", "f"]),
+        (Choice.COMBINATION, Worth.SEAT_TIME, ["d", "g"]),
+    ],
+)
+def test_an_episode_fills_as_its_set_chooses(
+    choice: Choice, worth: Worth, started: list[str]
 ) -> None:
-    """Whoever was given a slot and keeps it starts then at the latest, whoever came since."""
-    slots = in_priority_order(queue, table, 0, 2).slots
-    came_since = [Request("new", 4, 9, NODES), *queue]
-    done = in_priority_order(came_since, table, 0, 2, kept=slots)
-    for task, place in slots.items():
-        assert task in done.started or done.slots[task].start <= place.start
-
-
-def test_a_kept_slot_whose_nodes_are_taken_is_lost() -> None:
-    """Where something else was booked meanwhile, the holder is given a slot anew."""
-    table = {"n1": [(0, 20)]}
-    done = in_priority_order([Request("t", 1, 5, ["n1"])], table, 0, kept={"t": Place(9, ("n1",))})
-    assert done.slots == {"t": Place(20, ("n1",))}
+    """Once the blocked one has its slot, those go first that are chosen to fill."""
+    names = [f"n{at}" for at in range(8)]
+    running = [PostedRun("r", "x", "all", names[:4], 0, 3600)]
+    waiting = {"wide": (7, 7200), "e": (2, 1800), "d": (3, 3000), "g": (1, 3600)}
+    waiting |= {"f": (1, 10_000), "h": (2, 3600)}
+    queue = [Request(task, k, length, names) for task, (k, length) in waiting.items()]
+    outcome = starting_now(queue, running, 0, policy(choice, 1, worth))
+    assert [run.task for run in outcome.placed] == started
+    assert [(slot.tasks, slot.start) for slot in outcome.reservations] == [
+        (frozenset({"wide"}), 3600)
+    ]
 
 
 @given(frees)

@@ -13,7 +13,7 @@ from lead.policy.feasible.round_robin_simulation import (
     late,
     simulate,
 )
-from lead.policy.idleness import Outlook, outlook, stretches_of
+from lead.policy.idleness import Outlook, outlook
 from lead.policy.share.recent_work import Work
 from node.model import times
 
@@ -104,7 +104,8 @@ def test_the_outlook_is_what_counting_every_instant_gives(
     spans = [(start, start + length, need) for start, length, need in some]
     used = [sum(n for a, b, n in spans if a <= t < b) for t in range(now, now + 80)]
     full = next((at for at, it in enumerate(used) if it < seats), 80)
-    assert outlook(stretches_of(spans, now), seats, now, now + ahead) == Outlook(
+    stretches = [(now + at, now + at + 1, it) for at, it in enumerate(used)]
+    assert outlook(stretches, seats, now, now + ahead) == Outlook(
         shortfall=sum(max(0, seats - it) for it in used[:ahead]),
         saturated=full,
         idle_now=max(0, seats - used[0]),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.feasible.start_by import forecast, late
-from lead.policy.order.deadline_first import order, run_list
-from lead.policy.share.recent_work import Work
+from lead.policy.order.deadline_first import Supply, moved, order, run_list
+from lead.policy.share.recent_work import Turns, Work
 from lead.policy.view import Candidate
 
 SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
@@ -60,32 +60,22 @@ def test_what_would_be_late_goes_first() -> None:
     """A task that its turn would bring too late is moved ahead, the nearest deadline first."""
     due = [candidate(f"a{at}", "a", 10, 1000) for at in range(3)]
     due += [candidate("b0", "b", 10, 9), candidate("a3", "a", 10, 25), candidate("a4", "a", 10, 5)]
-    ordered, moved = order(due, [0], {"a": 1, "b": 1}, {})
-    assert moved == ["a4", "b0", "a3"]
-    assert ordered == ["a4", "b0", "a3", "a0", "a1", "a2"]
-
-
-def test_what_needs_more_seats_than_there_are_comes_last() -> None:
-    """A task that never fits stands at the end of the list, where it is told why."""
-    wide = Candidate("w", "a", 0, 10, ("n1",), k=3)
-    ordered, moved = order([wide, candidate("x", "a", 10, 5)], [0, 0], {"a": 1}, {})
-    assert (ordered, moved) == (["x", "w"], [])
+    supply = Supply([0], {"a": 1, "b": 1}, {})
+    assert moved(due, supply) == ["a4", "b0", "a3"]
+    assert order(due, supply) == ["a4", "b0", "a3", "a0", "a1", "a2"]
 
 
 @given(works, free)
 def test_the_order_names_every_task_once(work: list[Work], free_at: list[int]) -> None:
     """Nothing is lost and nothing doubled, and those that are late are at the head."""
     due = [Candidate(it.task, it.campaign, 0, it.duration, (), k=int(it.seats)) for it in work]
-    ordered, moved = order(due, free_at, SHARES, {})
+    supply = Supply(free_at, SHARES, {})
+    ordered, ahead = order(due, supply), moved(due, supply)
     assert sorted(ordered) == sorted(it.task for it in work)
-    assert ordered[: len(moved)] == moved
-    starts = forecast(
-        [Work(it.task, it.campaign, it.duration, it.k, 0) for it in due], free_at, SHARES, {}
-    )
-    assert set(moved) == {
-        it.task
-        for it in late([Work(it.task, it.campaign, it.duration, it.k, 0) for it in due], starts)
-    }
+    assert ordered[: len(ahead)] == ahead
+    starting_at_once = [Work(it.task, it.campaign, it.duration, it.k, 0) for it in due]
+    found = late(starting_at_once, forecast(starting_at_once, free_at, SHARES, {}))
+    assert set(ahead) == {it.task for it in found}
 
 
 def test_the_run_list_fills_up_after_the_late_ones() -> None:
@@ -99,6 +89,9 @@ def test_the_run_list_fills_up_after_the_late_ones() -> None:
     ]
     late_ones = {"long", "short", "soon"}
     shares, recent = {"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 0.5}
-    listed = run_list(work, late_ones, shares, recent, 4)
+    listed = run_list(work, late_ones, Turns(recent, shares, 4), 4)
     assert [it.task for it in listed] == ["soon", "short", "long", "b1"]
-    assert [it.task for it in run_list(work, late_ones, shares, recent, 2)] == ["soon", "short"]
+    assert [it.task for it in run_list(work, late_ones, Turns(recent, shares, 2), 2)] == [
+        "soon",
+        "short",
+    ]

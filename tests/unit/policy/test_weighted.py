@@ -9,15 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.order.weighted import (
+    COMPONENTS,
     PRIORITY_MAX,
-    TERMS,
     WAITING_ONLY,
     Standing,
     Weights,
     expansion,
+    in_order,
     order,
     priority,
     urgency,
+    values_of,
+    waited_minutes,
     weighed,
 )
 from lead.policy.view import Campaign, Candidate, State
@@ -30,18 +33,26 @@ CAMPAIGNS = {
     "net": Campaign("net", priority=2),
 }
 STANDING = Standing(NOW, CAMPAIGNS, {"ops": 5.0, "net": -1.0}, classes={"exclusive": 4.0})
+ALL = {
+    "credential": {"campaign": 1.0, "parent": 1.0, "class": 1.0},
+    "fairshare": {"campaign": 1.0, "parent": 1.0},
+    "size": {"nodes": 1.0, "duration": 1.0, "seat_time": 1.0},
+    "service": {"waiting": 1.0, "expansion": 1.0, "bypass": 1.0},
+    "target": {"waiting": 1.0, "expansion": 1.0},
+}
 numbers = st.floats(-1e6, 1e6)
+
+
+def test_everything_offered_has_a_term() -> None:
+    """What an operator may weigh is just what is computed."""
+    assert {name: tuple(terms) for name, terms in ALL.items()} == COMPONENTS
 
 
 def test_what_speaks_for_a_task() -> None:
     """Every term of the table has its value, those of the parent too."""
     waited = replace(DUE, waits_since=NOW - 30 * times.MINUTE)
     standing = replace(STANDING, state=State(passes={"t": 2}), targets={"expansion": 6.0})
-    values = {
-        name: {term: value(waited, standing, 30.0) for term, value in terms.items()}
-        for name, terms in TERMS.items()
-    }
-    assert values == {
+    assert values_of(waited, Weights(ALL), standing, 30.0) == {
         "credential": {"campaign": 7, "parent": 2, "class": 4.0},
         "fairshare": {"campaign": 5.0, "parent": -1.0},
         "size": {"nodes": 3, "duration": 10.0, "seat_time": 30.0},
@@ -76,6 +87,7 @@ def test_priorities_are_bounded_and_an_administrators_are_above_all() -> None:
 def test_a_component_that_weighs_nothing_is_left_out() -> None:
     """A weight of 0 silences a component with all its terms."""
     weights = Weights({"service": {"waiting": 1.0}, "size": {"nodes": 1.0}}, {"size": 0.0})
+    assert values_of(DUE, weights, STANDING, 3.0).keys() == {"service"}
     assert weighed({"service": {"waiting": 3.0}, "size": {"nodes": 9.0}}, weights) == 3.0
 
 
@@ -102,6 +114,40 @@ def test_by_default_who_has_waited_longest_is_first(since: list[tuple[int, int]]
     ]
     expected = sorted(due, key=lambda it: (it.waits_since, it.added_at, it.task))
     assert order(due, WAITING_ONLY, STANDING) == [it.task for it in expected]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["ops", "net"]), st.integers(0, 99), st.integers(1, 5)),
+        max_size=9,
+    ),
+    st.fixed_dictionaries(
+        {
+            name: st.fixed_dictionaries({term: st.integers(0, 3) for term in ALL[name]})
+            for name in ALL
+        }
+    ),
+    st.fixed_dictionaries({name: st.integers(0, 2) for name in ALL}),
+    st.fixed_dictionaries({name: st.integers(0, 40) for name in ALL}),
+)
+def test_the_order_is_the_one_of_the_priorities(
+    some: list[tuple[str, int, int]],
+    terms: dict[str, dict[str, int]],
+    components: dict[str, int],
+    caps: dict[str, int],
+) -> None:
+    """Ordering many at once agrees with the priority of each, term by term."""
+    weights = Weights(terms, components, {"service": {"waiting": 30}}, caps)
+    due = [
+        replace(DUE, task=f"t{at}", campaign=name, waits_since=NOW - minutes * times.MINUTE, k=k)
+        for at, (name, minutes, k) in enumerate(some)
+    ]
+    minutes = {it.task: waited_minutes(it, STANDING) for it in due}
+    found = {
+        it.task: priority(values_of(it, weights, STANDING, minutes[it.task]), weights) for it in due
+    }
+    expected = in_order([(it.task, found[it.task], minutes[it.task]) for it in due])
+    assert order(due, weights, STANDING) == expected
 
 
 def test_time_that_did_not_count_makes_nobody_older() -> None:

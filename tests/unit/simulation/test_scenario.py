@@ -78,6 +78,12 @@ def test_a_mesh_has_every_pair_once() -> None:
     assert all(3 <= leads.count(node) <= 6 for node in range(10))
 
 
+def test_groups_without_names_are_told_apart() -> None:
+    """Two groups are two users' wishes, not the same wish made twice."""
+    asked = wishes(Scenario.model_validate({"nodes": {"count": 3}, "tasks": [{}, {}]}))
+    assert len({wish.key for wish in asked}) == 6
+
+
 def test_a_seed_draws_the_same_world() -> None:
     """Wishes and faults depend on the seed and on nothing else; another seed is another world."""
     faults = named("faults")

@@ -1,0 +1,83 @@
+"""A node that no other reaches takes part like any other: three nodes, the last one fetches."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from node.execution import process
+from node.lab.nodes import NodePlan, node_command
+from node.lab.supervisor import Lab
+from tests.acceptance.outsider import Outsider, booked
+from tests.integration.host_leftovers import nothing_left
+
+pytestmark = pytest.mark.timeout(120)
+
+ROOT = Path(__file__).parents[2]
+
+
+def _command(plan: NodePlan) -> list[str]:
+    """The last node says nobody where it is."""
+    argv = node_command(plan)
+    if plan.name == "c":
+        at = argv.index("--url")
+        argv[at : at + 2] = ["--pull"]
+    return argv
+
+
+async def _parley(node: Outsider, *words: str) -> str:
+    """What the command line prints, asked of a node."""
+    argv = [sys.executable, "-m", "node.cli.main", *words]
+    settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token, "COLUMNS": "200"}
+    running = await process.start(argv, env={"PYTHONPATH": str(ROOT), **settings})
+    ended = await running.wait()
+    assert ended.exit_code == 0, ended.stderr
+    return ended.stdout.decode()
+
+
+async def _booked(lead: Outsider, *participants: Outsider) -> None:
+    """A run of these, led by the first, that comes out the same at all of them."""
+    spec = {"duration": "PT1S"}
+    run = await lead.finished(await lead.run(await lead.create("idle", *participants, spec=spec)))
+    assert run["result"]["participants"] == len(run["parts"]) == len(participants)
+    for node in participants:
+        assert booked(await node.get(f"/v1/runs/{run['id']}")) == booked(run)
+
+
+async def test_a_node_behind_a_firewall_takes_part() -> None:
+    """It is measured with, leads, needs no more than its key, and finds a lead that comes back."""
+    with nothing_left():
+        waits = aiohttp.ClientTimeout(total=60)
+        async with (
+            Lab(3, command=_command) as lab,
+            aiohttp.ClientSession(timeout=waits) as session,
+        ):
+            a, b, c = (Outsider(**asdict(node), session=session) for node in lab.nodes)
+            for other in (a, b):
+                page = await other.get("/v1/nodes")
+                assert {each["name"]: each["url"] is None for each in page["items"]}["c"]
+            spec = {"count": 20, "interval": "PT0.1S", "timeout": "PT6S"}
+            run = await a.finished(await a.run(await a.create("latency", a, c, spec=spec)))
+            assert 0 < run["result"]["received_back"] <= run["result"]["sent"] == 20
+            await asyncio.gather(_booked(c, c, b), _booked(b, c, a), _booked(a, a, b, c))
+
+            (line,) = [
+                line
+                for line in (await _parley(a, "node", "list", "-o", "table")).splitlines()
+                if line.startswith("c ")
+            ]
+            assert " pull " in line
+            assert "unreachable" not in line
+            await _parley(a, "node", "remove", "c")
+            identity = (await c.get("/v1/nodes/self"))["identity"]
+            await _parley(a, "node", "add", identity)
+            await a.until("/v1/nodes", lambda page: "c" in {n["name"] for n in page["items"]}, 40)
+            await _booked(a, c, a)
+
+            again = await lab.restart("a")
+            await _booked(Outsider(**asdict(again), session=session), a, c)

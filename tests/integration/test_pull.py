@@ -1,0 +1,295 @@
+"""Nodes that fetch their work, over real HTTP: who may, what is lost on the way, who is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from node.api.nodes import _document
+from node.client.mailboxes import PRESENT_FOR
+from node.client.peers import Peer, Peers, by_own_node
+from node.consent import stored
+from node.fetching import PAUSE_FIRST
+from node.model import times
+from node.model.errors import Conflict, InvalidDocument, NotAllowed, PeerUnreachable
+from node.model.wire.nodes import NodeAddition
+from node.model.wire.participants import HoldAnswer
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.work import Question, WorkRequest
+from node.service import signer
+from node.store import nodes, tasks
+from tests.chaos.links import Mood, Wire
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Served, fetching, served
+from tests.worlds import DURATION, commit_request, hold_request, introduce
+
+HOUR = START + times.HOUR
+
+
+@dataclass
+class Pair:
+    """A lead, a node that fetches its work from it, and the wire between them."""
+
+    lead: Served
+    far: Served
+    wire: Wire
+    clock: ManualClock
+
+    @property
+    def peer(self) -> Peer:
+        """The node, as its lead speaks to it."""
+        return self.lead.peer(self.far.card.identity)
+
+    async def task(self) -> Any:
+        """A task that both know."""
+        card = self.far.card
+        listed = Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
+        made = introduce([listed])
+        async with self.far.database.transaction() as connection:
+            await tasks.keep(connection, stored(made, self.lead.card.identity))
+        return made
+
+    async def until(self, holds: Callable[[], Any], step: int = times.SECOND // 10) -> None:
+        """Let time pass until something is true."""
+        while not holds():
+            self.clock.advance(step)
+            async with self.lead.database.connection() as connection:
+                await nodes.own_identity(connection)
+
+    async def booked(self) -> list[Any]:
+        """The runs that the node has."""
+        async with self.far.database.connection() as connection:
+            return list(await connection.fetch("SELECT id, state::text FROM run ORDER BY id"))
+
+
+@pytest.fixture
+async def pair(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Pair]:
+    """The lead knows the node's key, the node its lead by the wire's address; nobody polls yet."""
+    async with contextlib.AsyncExitStack() as stack:
+        lead = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        far = await stack.enter_async_context(
+            served("b", await new_database(), clock, tmp_path, pull=True)
+        )
+        settings = lead.settings
+        wire = Wire("b", "a", settings.listen_host, settings.listen_port)
+        await wire.open()
+        stack.push_async_callback(wire.close)
+        await lead.add_peer(NodeAddition(identity=far.card.identity))
+        async with far.database.transaction() as connection:
+            card = lead.card.model_copy(update={"url": wire.url})
+            await nodes.keep(connection, card, clock.now())
+        await far.directory.refresh()
+        yield Pair(lead, far, wire, clock)
+
+
+def _poll(node: Served, **changes: object) -> WorkRequest:
+    now = node.clock.now()
+    asked = WorkRequest(card=node.card, now=now, shortfall=0, busy_until=now, wait=0)
+    return asked.model_copy(update=changes)
+
+
+async def _once(node: Served, lead: Served, **changes: object) -> None:
+    """One poll that does not wait."""
+    peer = node.peers.to(lead.card.identity, lead.card.name, lead.card.url)
+    await node.peers.fetch(peer, _poll(node, **changes))
+
+
+async def test_a_key_is_enough(pair: Pair) -> None:
+    """A node that was added by its key alone has its name and address when it first asks."""
+    known = pair.lead.directory.by_identity(pair.far.card.identity)
+    assert known.name.startswith("unseen-")
+    assert (known.url, known.seen_at) == (None, None)
+    await pair.lead.lookout.run_once()
+    await pair.lead.directory.refresh()
+    assert pair.lead.directory.by_identity(pair.far.card.identity) == known
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.lead.directory.find("b"))
+        known = pair.lead.directory.by_identity(pair.far.card.identity)
+        assert (known.name, known.url, known.address) == ("b", None, pair.far.card.address)
+        assert known.seen_at is not None
+        assert (await pair.peer.decision(uuid4())).state == "aborted"
+
+
+async def test_a_node_that_says_it_has_no_url_is_not_looked_for(pair: Pair) -> None:
+    """Who adds a node by an address it happens to have, believes the node's own word."""
+    url = pair.far.settings.public_url
+    known = await pair.lead.add_peer(NodeAddition(url=url))
+    assert (known.name, known.url) == ("b", None)
+
+
+async def test_a_key_of_ones_own_is_refused(pair: Pair) -> None:
+    """A node does not fetch from itself."""
+    with pytest.raises(InvalidDocument, match="is this node itself"):
+        await pair.lead.add_peer(NodeAddition(identity=pair.lead.card.identity))
+
+
+async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
+    """What waits for one node is not given to another, nor to one who only takes its name."""
+    await _once(pair.far, pair.lead)
+    asking = asyncio.create_task(pair.peer.decision(uuid4()))
+    box = pair.lead.mailboxes.of(pair.far.card.identity)
+    await pair.until(lambda: box._waiting)
+    stranger = pair.lead.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    for changes in ({}, {"card": pair.lead.card}):
+        with pytest.raises(NotAllowed, match="is known here as a node to be reached at http"):
+            await pair.lead.peers.fetch(stranger, _poll(pair.far, **changes))
+    with pytest.raises(NotAllowed, match="is known here as a node to be reached at None"):
+        await _once(pair.far, pair.lead, card=pair.lead.card)
+    assert [waiting.given for waiting in box._waiting.values()] == [None]
+    asking.cancel()
+
+
+async def test_a_name_is_taken_once(pair: Pair) -> None:
+    """A node that comes with the name of another known one is refused."""
+    with pytest.raises(Conflict, match="another node named a is known here already"):
+        await _once(pair.far, pair.lead, card=pair.far.card.model_copy(update={"name": "a"}))
+
+
+async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
+    """A lead in a process of its own reaches the node; another node does not by the same way."""
+    outside = Peers(pair.lead.peers._session, signer(pair.lead.key, pair.clock), timeout_s=5)
+    own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    outside.carry = by_own_node(outside, own)
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.lead.directory.find("b"))
+        far = outside.to(pair.far.card.identity, "b", None)
+        assert (await far.decision(uuid4())).state == "aborted"
+    foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    pair.far.peers.carry = by_own_node(pair.far.peers, foreign)
+    with pytest.raises(NotAllowed, match="for its own lead only"):
+        await pair.far.peers.to(pair.far.card.identity, "b", None).decision(uuid4())
+
+
+async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
+    """Who hands over a question can neither make one up nor alter it."""
+    path = f"/v1/participant/exchanges/{uuid4()}"
+    forged = Question(method="GET", path=path, headers={})
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.lead.directory.find("b"))
+        reply = await pair.lead.mailboxes.carry(pair.peer, forged)
+    assert reply.status == 401
+    assert "is not signed" in reply.body
+
+
+@pytest.mark.parametrize("mood", [Mood.DEAF, Mood.CUT])
+async def test_a_connection_is_cut_in_the_middle_of_a_hold(
+    pair: Pair, mood: Mood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hold that was lost on its way, or whose answer was, is held once and answered in time."""
+    task = await pair.task()
+    request = hold_request(task, [HOUR])
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.lead.directory.find("b"))
+        original = pair.far.time_line.hold
+
+        async def held(*asked: Any) -> HoldAnswer:
+            answered = await original(*asked)
+            pair.wire.turn(Mood.CUT if mood is Mood.CUT else Mood.WELL)
+            return answered
+
+        monkeypatch.setattr(pair.far.time_line, "hold", held)
+        if mood is Mood.DEAF:
+            pair.wire.turn(mood)
+        exchange = uuid4()
+        holding = asyncio.create_task(pair.peer.hold(exchange, request))
+        identity = pair.lead.card.identity
+        await pair.until(lambda: pair.far.fetching.fault(identity))
+        pair.wire.turn(Mood.WELL)
+        assert (pair.wire.lost_answers > 0) == (mood is Mood.DEAF)
+        await pair.until(holding.done)
+        assert holding.result().held == (request.runs[0].run,)
+        committing = asyncio.create_task(pair.peer.commit(exchange, commit_request(request)))
+        await pair.until(committing.done)
+        assert not committing.result().late
+    assert [tuple(row) for row in await pair.booked()] == [(request.runs[0].run, "booked")]
+
+
+async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
+    """The pauses grow while nobody answers, and end when somebody does."""
+    pair.wire.turn(Mood.CUT)
+    identity = pair.lead.card.identity
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.far.fetching.fault(identity))
+        assert "a cannot be reached" in (pair.far.fetching.fault(identity) or "")
+        pair.clock.advance(times.HOUR)
+        pair.wire.turn(Mood.WELL)
+        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.until(lambda: pair.far.fetching.fault(identity) is None)
+
+
+async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
+    """Both sides show what is wrong: the lead who does not ask, the node who does not let it in."""
+    await _once(pair.far, pair.lead, shortfall=times.HOUR, busy_until=HOUR)
+    await pair.lead.lookout.run_once()
+    known = pair.lead.directory.by_identity(pair.far.card.identity)
+    pair.clock.advance(PRESENT_FOR)
+    await pair.lead.lookout.run_once()
+    await pair.lead.directory.refresh()
+    known = pair.lead.directory.by_identity(pair.far.card.identity)
+    assert known.last_error == (
+        "b cannot be reached: it fetches its work itself and has not asked since "
+        "2026-12-01T00:00:00Z"
+    )
+    document = _document(known)
+    assert (document.url, document.shortfall, document.busy_until) == (None, times.HOUR, HOUR)
+    with pytest.raises(PeerUnreachable, match="has not asked since"):
+        await pair.peer.decision(uuid4())
+    await _once(pair.far, pair.lead)
+    assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
+
+    await pair.lead.remove_peer("b")
+    async with fetching(pair.far):
+        await pair.until(lambda: pair.far.fetching.fault(pair.lead.card.identity))
+        await pair.far.lookout.run_once()
+        await pair.far.directory.refresh()
+        error = pair.far.directory.by_identity(pair.lead.card.identity).last_error or ""
+    assert "which this node does not know; its owner admits the node" in error
+
+
+async def test_the_figures_are_those_of_the_run_table(pair: Pair) -> None:
+    """What is booked is not missing, and the node is busy as long as a run goes on."""
+    task = await pair.task()
+    begins = START + times.MINUTE
+    await pair.far.time_line.hold(uuid4(), pair.lead.card.identity, hold_request(task, [begins]))
+    pair.clock.move_to(begins + times.MINUTE)
+    found = await pair.far.fetching.figures()
+    assert found.busy_until == begins + DURATION
+    assert found.missing == times.DAY - (DURATION - times.MINUTE)
+    assert await pair.far.fetching.figures() is found
+
+
+async def test_a_lead_that_never_waits_is_not_asked_without_end(
+    pair: Pair,
+) -> None:
+    """Whoever answers each long poll with nothing at once is asked after growing pauses."""
+
+    async def nothing(_: web.Request) -> web.Response:
+        return web.json_response({"questions": []})
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/work", nothing)
+    async with TestServer(app) as server:
+        async with pair.far.database.transaction() as connection:
+            card = pair.lead.card.model_copy(update={"url": str(server.make_url("")).rstrip("/")})
+            await nodes.keep(connection, card, pair.clock.now())
+        async with fetching(pair.far):
+            for failures in range(5):
+                await pair.until(lambda: pair.clock._sleepers, 0)
+                pause = pair.clock._sleepers[0][0] - pair.clock.now()
+                undrawn = PAUSE_FIRST << failures
+                assert undrawn // 2 <= pause <= undrawn + undrawn // 2
+                fault = pair.far.fetching.fault(pair.lead.card.identity)
+                assert fault == "a had nothing to ask and did not wait for it"
+                pair.clock.advance(pause)

@@ -1,0 +1,30 @@
+"""How many questions of an episode may be open at the same time."""
+
+from __future__ import annotations
+
+import random
+
+from lead.policy.episode import Episode
+from lead.policy.sets import SETS
+from lead.policy.view import Campaign, Queue
+from tests.pools import due, nodes_of, view_of
+
+
+def test_several_may_be_open_where_nobody_waits_for_them() -> None:
+    """Lists go on while answers are out; queues whose priorities move wait for each answer."""
+    nodes = nodes_of(4)
+    campaigns = [Campaign("a", queue=Queue())]
+    view = view_of(nodes, campaigns, [due(f"t{n}", "a", nodes) for n in range(3)])
+    lists = Episode(view, SETS["pscheduler"], random.Random(1))
+    open_at_once = [lists.next(), lists.next(), lists.next()]
+    assert [ask.candidate.task for ask in open_at_once if ask] == ["t0", "t1", "t2"]
+    assert lists.next() is None
+    moving = Episode(view, SETS["fbsng-dynamic"], random.Random(1))
+    first = moving.next()
+    assert first is not None
+    assert moving.next() is None
+    assert len(moving.open) == 1
+    moving.refused(first)
+    second = moving.next()
+    assert second is not None
+    assert second.candidate.task == "t1"
