@@ -194,7 +194,7 @@ class Episode:
             if slot.start < until and candidate.next_run_at < slot.end:
                 if slot.admits(candidate):
                     continue
-                for name in set(slot.nodes).intersection(names):
+                for name in (name for name in names if name in slot.nodes):
                     found.setdefault(name, []).append((slot.start, slot.end))
         return found
 

@@ -17,6 +17,7 @@ from lead.policy.share import decayed_windows, recent_work, start_counts
 from lead.policy.timetable import Request, free_for, free_from
 from lead.policy.verdict import No
 from lead.policy.view import Candidate, Exact, QueueState, State
+from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
 
@@ -174,21 +175,34 @@ def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
 
 @dataclass(frozen=True, slots=True)
 class LateFirst:
-    """What would start too late if all were served in turn goes first; the others in their order.
+    """Each campaign's places stay as they are; what would start too late goes first in these.
 
-    Late is what a forecast says in which campaigns take turns by recent work.
+    Late is what a forecast says in which campaigns take turns by recent work. It looks at what is
+    due within ``ahead``: what comes later has other chances. Late tasks do not pass those of other
+    campaigns: where there is too much to do, those are late whose campaign had most already.
     """
 
     others: Order = field(default_factory=Weighted)
     half_life: int = recent_work.HALF_LIFE
+    ahead: int = times.HOUR
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
-        moved = deadline_first.moved(board.candidates, _supply(board, self.half_life))
-        ordering = self.others.begin(board, serving)
-        ahead = set(moved)
-        rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)
-        return _by_name(board, [*moved, *rest])
+        until = board.view.now + self.ahead
+        soon = [it for it in board.candidates if it.next_run_at < until]
+        moved = deadline_first.moved(soon, _supply(board, self.half_life))
+        listed = list(iter(self.others.begin(board, serving).take, None))
+        if not moved:
+            return Listed(listed)
+        known = {it.task: it for it in soon}
+        ahead: dict[str, deque[Candidate]] = {}
+        for task in moved:
+            ahead.setdefault(known[task].campaign, deque()).append(known[task])
+        late = set(moved)
+        for it in listed:
+            if it.campaign in ahead and it.task not in late:
+                ahead[it.campaign].append(it)
+        return Listed(ahead[it.campaign].popleft() if it.campaign in ahead else it for it in listed)
 
 
 class Moving:
