@@ -64,16 +64,20 @@ class Divided:
         serving: Sequence[str],
         allot: Allot,
         newcomers: Mapping[str, Charge] | None = None,
+        unbounded: frozenset[str] = frozenset(),
     ) -> None:
-        """An hour is divided when it is first asked for."""
+        """An hour is divided when it is first asked for; some may always add, free seats or not."""
         self.serving = serving
         self._board = board
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
+        self._unbounded = unbounded
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether its campaign holds less than it should there; then, whether a seat is free."""
+        if candidate.campaign in self._unbounded:
+            return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
         if turn is Round.SECOND:
@@ -174,17 +178,26 @@ class ByUsage:
         lines = _Lines(board, self.together)
         at_work = lines.weighted(_at_work(board))
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
-        used = _used(board, self.window, newcomers)
-        stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
-        ordered = usage.serving_order(stakes, lines.entitlements(stakes) if self.entitled else None)
-        ordered.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
-        place = {stake.name: number for number, stake in enumerate(ordered)}
 
-        def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
-            served = sorted(stakes, key=lambda stake: place[stake.name])
-            return usage.allot(served, lines.ideals(seats, stakes), free, BUCKET)
+        def served(at: int) -> list[Stake]:
+            """By what each will have used when an hour begins, as far as that is booked."""
+            used = _used(board, self.window, newcomers, at)
+            stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
+            entitled = lines.entitlements(stakes) if self.entitled else None
+            found = usage.serving_order(stakes, entitled)
+            found.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
+            return found
+
+        ordered = served(board.view.now)
 
         def allot(hour: int) -> Allotted:
+            order = ordered if hour <= board.view.now else served(hour)
+            place = {stake.name: number for number, stake in enumerate(order)}
+
+            def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
+                in_order = sorted(stakes, key=lambda stake: place[stake.name])
+                return usage.allot(in_order, lines.ideals(seats, stakes), free, BUCKET)
+
             stakes = [it for it in lines.weighted(board.stakes(hour)) if it.name in place]
             seats = _free(board, hour)
             first, others = urgent.serve(stakes, seats)
@@ -193,7 +206,9 @@ class ByUsage:
             left = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(left, others, seats)]
 
-        return Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        # Where no seat is free for the urgent, others may have to give way: that is not asked here.
+        urgently = frozenset(stake.name for stake in ordered if stake.urgent)
+        return Divided(board, [stake.name for stake in ordered], allot, newcomers, urgently)
 
 
 def _queued(stake: Stake) -> int:
@@ -336,8 +351,11 @@ def _free(board: Board, hour: int) -> Seats:
     return Seats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
 
 
-def _used(board: Board, window: int, newcomers: Mapping[str, Charge]) -> dict[str, int]:
-    return usage.used_within(chain(board.view.ledger, newcomers.values()), board.view.now, window)
+def _used(
+    board: Board, window: int, newcomers: Mapping[str, Charge], at: int | None = None
+) -> dict[str, int]:
+    at = board.view.now if at is None else at
+    return usage.used_within(chain(board.view.ledger, newcomers.values()), at, window)
 
 
 def _newcomers(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:

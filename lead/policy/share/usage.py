@@ -17,7 +17,7 @@ from lead.policy.verdict import Axis, Rule
 from lead.policy.view import Charge, Exact
 from node.model import times
 
-WINDOW = times.HOUR
+WINDOW = times.DAY
 """How far back usage counts, unless configured."""
 
 SHARE_USED = Rule(
