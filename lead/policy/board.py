@@ -133,6 +133,12 @@ class Board:
             if (name in held or name in wanted) and campaign.level != SUSPENDED
         ]
 
+    @cached_property
+    def planned_to(self) -> int:
+        """The end of the last hour that is planned here: what is booked before was had by then."""
+        ahead = max((it.next_run_at for it in self.candidates), default=0)
+        return ahead // BUCKET * BUCKET + BUCKET if ahead > self.view.now else self.view.now
+
     def held(self, campaign: str, hour: int) -> int:
         """What a campaign holds in an hour."""
         return self.allocated.get(hour, {}).get(campaign, 0)

@@ -146,7 +146,9 @@ class ByRecentWork:
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
             waiting.setdefault(it.campaign, []).append(work)
-        turns = recent_work.Turns(recent, shares, max(1, len(board.usable(board.view.pool.nodes))))
+        # How long runs take is known, so what is chosen counts as that and not as an hour.
+        seats = max(1, len(board.usable(board.view.pool.nodes)))
+        turns = recent_work.Turns(recent, shares, seats, self.half_life)
         wanted = sum(it.k for it in board.candidates)
         return _by_name(board, [it.task for it in recent_work.choose(waiting, turns, wanted)])
 
@@ -155,7 +157,7 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     """What each campaign has had of late, and the shares."""
     view = board.view
     shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
-    return recent_work.recent_of(view.ledger, view.now, half_life), shares
+    return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
 def _supply(board: Board, half_life: int) -> deadline_first.Supply:

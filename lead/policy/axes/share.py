@@ -123,7 +123,7 @@ class ByRecentWork:
     def begin(self, board: Board) -> Unlimited:
         """For one episode."""
         view = board.view
-        recent = recent_work.recent_of(view.ledger, view.now, self.half_life)
+        recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.by_standing(recent_work.standings(recent, shares))
         return Unlimited(serving, frozenset(name for name, share in shares.items() if share <= 0))

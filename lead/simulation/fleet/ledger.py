@@ -1,7 +1,8 @@
 """What campaigns are charged, summed by the hour as the lead's ledger is.
 
-The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read through
-the same function: ``tests/unit/simulation/test_fleet.py`` holds them to the twin of the table.
+The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read
+through the same function; ``tests/unit/simulation/test_fleet.py`` holds them to the twin of the
+table.
 """
 
 from __future__ import annotations

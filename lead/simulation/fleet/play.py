@@ -20,18 +20,24 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
     ),
     "overload": (
         trials.overload,
-        "Together they want half as much again as there is; who loses is as promised (2 %), and "
-        "nothing is left unused.",
+        (
+            "Together they want half as much again as there is; who loses is as promised (2 %), "
+            "and nothing is left unused."
+        ),
     ),
     "newcomers": (
         trials.newcomers,
-        "Joining a full fleet, a campaign never holds more than its part, rounded up, and one run "
-        "on each side; and in its first hours no less than its part, rounded down.",
+        (
+            "Joining a full fleet, a campaign never holds more than a seat beyond its part, "
+            "rounded up; and in its first hours no less than its part, rounded down."
+        ),
     ),
     "starvation": (
         waits.starvation,
-        "A run on all nodes waits no longer than the slip and the length of a single run: all "
-        "that was booked when it became known has ended by then, and from then on it is booked.",
+        (
+            "A run on all nodes waits no longer than the slip and the length of a single run: all "
+            "that was booked when it became known has ended by then, and from then on it is booked."
+        ),
     ),
     "backfill": (
         waits.backfill,
@@ -45,7 +51,7 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
 """By name: what plays it, and what is promised."""
 
 
-def play(scenario: FleetScenario, progress: Progress = lambda share, doing: None) -> FleetReport:
+def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
     """Every trial with every set."""
     work = [(trial, name) for trial in TRIALS for name in scenario.sets]
     found: dict[str, list[Check]] = {trial: [] for trial in TRIALS}

@@ -101,8 +101,15 @@ SHARES: Final[Mapping[str, Sharing]] = {
 }
 """By set, how its seats are promised to be shared."""
 
-BY_STARTS: Final = frozenset(name for name in SHARES if name.startswith("fbsng-"))
-"""These count runs and not their time, so they are for runs that cost the same."""
+ALIKE: Final = frozenset(
+    [
+        *(name for name in SHARES if name.startswith("fbsng-")),
+        "gridserver-time",
+        "gridserver-serial-usage",
+    ]
+)
+"""In these all runs are made equally long: they count runs and not their time, or whoever is last
+in line gets what is left of an hour, which may be in pieces that are too short for it."""
 AT_LEAST: Final = frozenset({"gridserver-sla", "gridserver-sla-preempt"})
 """These promise so much or more."""
 PULLED: Final = frozenset({"maui-fairshare"})

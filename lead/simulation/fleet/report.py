@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import computed_field
+
 from node.model.wire.fields import Document
 
 
@@ -20,6 +22,7 @@ class Check(Document):
     most: float | None = None
     found: float
 
+    @computed_field  # type: ignore[prop-decorator] # pydantic reads the property under it
     @property
     def holds(self) -> bool:
         """Whether what was found lies within the bounds."""

@@ -1,4 +1,4 @@
-"""Shares in the long run: everybody wants everything, one and a half times what there is, a newcomer."""
+"""Shares in the long run: everybody wants a lot, all want too much together, a newcomer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, floor
 
 from lead.policy.sets import SETS
@@ -13,7 +14,7 @@ from lead.policy.view import BUCKET, Campaign, Node
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
-from lead.simulation.fleet.promises import AT_LEAST, BY_STARTS, BY_WEIGHT, NEWCOMERS, PULLED, SHARES
+from lead.simulation.fleet.promises import ALIKE, AT_LEAST, BY_WEIGHT, NEWCOMERS, PULLED, SHARES
 from lead.simulation.fleet.report import Check
 from lead.simulation.fleet.world import Booked, Fleet, Held, Stream
 from node.model import times
@@ -29,7 +30,7 @@ CROWDED = 0.5
 """The part of the fleet that each campaign wants in the trial of shares."""
 OVERLOAD = 1.5
 """The part of the fleet that all of them together want in the trial of overload."""
-_ALIKE = 10 * times.MINUTE
+_EQUAL = 10 * times.MINUTE
 _JOINS = 12
 _LOOKED_AT = 24
 _FIRST = 6
@@ -53,7 +54,7 @@ def _wanting(scenario: FleetScenario, name: str, part: float) -> tuple[list[Stre
     streams: list[Stream] = []
     demand: Counter[str] = Counter()
     for it in scenario.campaigns:
-        length = _ALIKE if name in BY_STARTS else it.length
+        length = _EQUAL if name in ALIKE else it.length
         count = round(part * scenario.nodes * times.HOUR / length)
         streams += hourly(it.name, count, length)
         demand[it.name] = count * length
@@ -203,8 +204,7 @@ def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]
     seats /= BUCKET
     held = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
     first = sum(held[:_FIRST]) / _FIRST
-    bounds = {"unit": "seats", "promised": round(seats, 3), "trial": "newcomers", "policy": name}
-    yield Check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(held), **bounds)
-    yield Check(
-        who=f"{new.name}, first {_FIRST} hours", least=floor(seats), found=round(first, 3), **bounds
-    )
+    check = partial(Check, trial="newcomers", policy=name, unit="seats", promised=round(seats, 3))
+    yield check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(held))
+    who = f"{new.name}, first {_FIRST} hours"
+    yield check(who=who, least=floor(seats), found=round(first, 3))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from math import floor
 
+from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.preempt.score import Urgency
 from lead.policy.sets import SETS
-from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.view import URGENT, Campaign, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
@@ -30,7 +32,7 @@ _BURST = 6
 
 
 def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterator[Stream]:
-    """Single-node runs at any time, each known a minute before; for so large a part of the fleet."""
+    """Single-node runs at any time, known a minute before: so large a part of the fleet."""
     count = round(part * scenario.nodes * times.HOUR / _SINGLE)
     names = [it.name for it in scenario.campaigns]
     for number in range(count):
@@ -68,18 +70,17 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check
         tell()
     missed = sum(it.k > 1 for it in fleet.missed)
     due = (_HOURS * times.HOUR - wide.first - 2 * times.HOUR) // _EVERY
-    bounds = {"trial": "starvation", "policy": name}
+    check = partial(Check, trial="starvation", policy=name)
     bound = (_SLIP + _SINGLE) / times.MINUTE
     longest = max(waits, default=times.DAY) / times.MINUTE
     who = f"{scenario.nodes} nodes at once, longest wait"
-    yield Check(who=who, unit="min", promised=0, most=bound, found=round(longest, 3), **bounds)
-    yield Check(
+    yield check(who=who, unit="min", promised=0, most=bound, found=round(longest, 3))
+    yield check(
         who="runs on all nodes that were delivered",
         unit="runs",
         promised=due,
         least=due,
         found=len(waits) if not missed else len(waits) - missed,
-        **bounds,
     )
 
 
@@ -101,7 +102,6 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         kept += len(held.outcome.reservations)
         for slot in held.outcome.reservations:
             blocked = next(iter(slot.tasks))
-            after = False
             for booked in held.booked:
                 delayed += (
                     booked.candidate.task != blocked
@@ -113,9 +113,9 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         tell()
-    bounds = {"trial": "backfill", "policy": name, "unit": "runs"}
-    yield Check(who="slots that were kept", promised=1, least=1, found=kept, **bounds)
-    yield Check(who="runs filled into a slot", promised=0, most=0, found=delayed, **bounds)
+    check = partial(Check, trial="backfill", policy=name, unit="runs")
+    yield check(who="slots that were kept", promised=1, least=1, found=kept)
+    yield check(who="runs filled into a slot", promised=0, most=0, found=delayed)
 
 
 def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
@@ -153,18 +153,17 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         tell()
-    bounds = {"trial": "urgent", "policy": name}
+    check = partial(Check, trial="urgent", policy=name)
     budget = floor(_urgency(name).percent * scenario.nodes / 100)
     who = "seats taken from others at once"
     found = _most_at_once(taken)
-    yield Check(who=who, unit="seats", promised=budget, most=budget, found=found, **bounds)
-    yield Check(who="runs displaced", unit="runs", promised=1, least=1, found=gone, **bounds)
+    yield check(who=who, unit="seats", promised=budget, most=budget, found=found)
+    yield check(who="runs displaced", unit="runs", promised=1, least=1, found=gone)
 
 
 def _urgency(name: str) -> Urgency:
     preempt = SETS[name].preempt
-    assert isinstance(preempt, UrgentByScore)
-    return preempt.urgency
+    return preempt.urgency if isinstance(preempt, UrgentByScore) else Urgency(Fraction(0))
 
 
 def _most_at_once(runs: Iterable[PostedRun]) -> int:

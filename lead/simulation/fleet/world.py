@@ -22,7 +22,6 @@ from lead.policy.asking import Ask, Displacing, Outcome
 from lead.policy.episode import Episode
 from lead.policy.placing import place
 from lead.policy.sets import PolicySet
-from lead.policy.timetable import booked, timetable_for
 from lead.policy.view import BUCKET, Campaign, Candidate, Node, Pool, PostedRun, State, View
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
@@ -86,7 +85,7 @@ Watcher = Callable[[Held], None]
 class Fleet:
     """Nodes, campaigns, and what they want; played step by step."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         nodes: Sequence[Node],
         campaigns: Sequence[Campaign],
@@ -129,7 +128,7 @@ class Fleet:
             )
             heapq.heappush(self._coming, (known_at, number, turn, stream))
 
-    def play(self, until: int, watch: Watcher = lambda _: None) -> Iterator[int]:
+    def play(self, until: int, watch: Watcher) -> Iterator[int]:
         """Go on until an instant (from the beginning); tells after each step how late it is."""
         while self.now < START + until:
             self._arrive()
