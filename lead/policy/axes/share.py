@@ -188,15 +188,23 @@ class ByUsage:
             found.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
             return found
 
-        ordered = served(board.view.now)
+        latest = max(board.view.now, board.planned_to - BUCKET)
+        ordered = served(latest)
 
         def allot(hour: int) -> Allotted:
-            order = ordered if hour <= board.view.now else served(hour)
+            at = max(board.view.now, hour)
+            order = ordered if at == latest else served(at)
             place = {stake.name: number for number, stake in enumerate(order)}
+            grain = board.grains.get(hour) or BUCKET
 
             def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
                 in_order = sorted(stakes, key=lambda stake: place[stake.name])
-                return usage.allot(in_order, lines.ideals(seats, stakes), free, BUCKET)
+                ideals = lines.ideals(seats, stakes, grain)
+                # Who gets all it wants is no measure of what the others should have had.
+                short = {it.name for it in stakes if ideals[it.name] < (it.demand or 0)}
+                parts = lines.ideals(seats, stakes, 1)
+                lacks = usage.behind([it for it in order if it.name in short], parts)
+                return usage.allot(in_order, usage.caught_up(ideals, lacks, grain), free, grain)
 
             stakes = [it for it in lines.weighted(board.stakes(hour)) if it.name in place]
             seats = _free(board, hour)
@@ -255,11 +263,14 @@ class _Lines:
             return {stake.name: stake.weight for stake in stakes}
         return aggregation.entitlements(stakes, self.groups)
 
-    def ideals(self, amount: int, stakes: Sequence[Stake]) -> dict[str, int]:
-        """How much each should hold, in whole seats of an hour unless it wants less."""
+    def ideals(self, amount: int, stakes: Sequence[Stake], grain: int) -> dict[str, int]:
+        """How much each should hold of an hour, rounded up to whole grains unless it wants less.
+
+        A grain is a run: whole seats of an hour would be far coarser, and shares would swing.
+        """
         if not self.groups:
-            return usage.ideals(amount, stakes, BUCKET)
-        return aggregation.ideals(amount, stakes, self.groups, BUCKET)
+            return usage.ideals(amount, stakes, grain)
+        return aggregation.ideals(amount, stakes, self.groups, grain)
 
 
 @dataclass(frozen=True, slots=True)

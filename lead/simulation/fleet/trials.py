@@ -159,13 +159,16 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
     streams, demand = _wanting(scenario, name, part)
     delivered = _played(scenario, name, streams, campaigns, tell)
     whole = scenario.nodes * times.HOUR
-    total, hours = delivered.total(), _whole_hours(delivered)
+    hours = sorted(delivered.by_hour)[:-1]
+    total = sum((delivered.by_hour[hour] for hour in hours), Counter[str]())
+    busy = total.total() / (whole * len(hours))
     if name in SHARES:
-        promised = SHARES[name](campaigns, demand, whole)
+        # Of what was in use: what could not be is told below, and is nobody's loss alone.
+        there = whole if name in AT_LEAST else total.total() // len(hours)
+        promised = SHARES[name](campaigns, demand, there)
         for it in campaigns:
-            got = total[it.name] / total.total()
-            yield _share("overload", name, it.name, float(promised[it.name] / whole), got)
-    busy = sum(delivered.by_hour[hour].total() for hour in hours) / (whole * len(hours))
+            part = float(promised[it.name] / there)
+            yield _share("overload", name, it.name, part, total[it.name] / total.total())
     yield Check(
         trial="overload",
         policy=name,
@@ -175,11 +178,6 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         least=100 * (1 - TOLERANCE),
         found=round(100 * busy, 3),
     )
-
-
-def _whole_hours(delivered: Delivered) -> list[int]:
-    """Those that were shared to their ends: not the last one."""
-    return sorted(delivered.by_hour)[:-1]
 
 
 def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:

@@ -171,7 +171,7 @@ def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
     """A table of promises for people, a document for programs, a drawing."""
     drawing = tmp_path / "fleet.svg"
     words = ("fleet", "--set", "gridserver-sla", "--runs", 200)
-    told = simulated(*words, "--svg", drawing)
+    told = simulated(*words, "--svg", drawing, "-o", "table")
     assert told.exit_code == 0, told.output
     assert "All of it holds" in told.stdout
     assert "gridserver-sla" in drawing.read_text()
@@ -186,7 +186,7 @@ def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
     groups = [f'[[campaigns]]\nname = "c{w}"\nweight = {w}\nlength = "{it}"' for w, it in lengths]
     head = 'fleet = true\nnodes = 2\nruns = 100\nsets = ["gridserver-usage"]'
     crowded.write_text("\n".join([head, *groups]))
-    told = simulated(crowded)
+    told = simulated(crowded, "-o", "table")
     assert told.exit_code == 8
     assert "Broken promises" in told.stdout
     assert "again with: parley simulate" in told.stderr
