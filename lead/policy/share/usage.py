@@ -87,7 +87,7 @@ def behind(stakes: Sequence[Stake], weights: Mapping[str, Exact]) -> dict[str, i
 
 
 def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
-    """Ideals with some of what each is behind: whole runs, one at least if it is so many, and no more than a quarter.
+    """Ideals with some of what each is behind: whole runs, a quarter of the ideal or one at most.
 
     Being served first gives no more than the ideal, rounded up, while being served last can cost
     all of it, so that rounding alone does not even out. Who comes back after a long while gets no

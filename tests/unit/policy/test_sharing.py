@@ -201,7 +201,7 @@ def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) ->
 
 
 def test_who_is_behind_catches_up_by_whole_runs() -> None:
-    """As many runs as it lacks, at most a quarter of its ideal or one; who is ahead gets no less."""
+    """As many runs as it lacks, at most a quarter or one; who is ahead gets no less."""
     stakes = [Stake("a", usage=70), Stake("b", usage=100), Stake("c", usage=130)]
     lacks = usage.behind(stakes, {"a": 1, "b": 1, "c": 1})
     assert lacks == {"a": 30}
