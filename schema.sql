@@ -40,6 +40,7 @@ CREATE TYPE run_state AS ENUM (
     'unplaced'    -- (at the lead) its window is over and no time was found
 );
 
+CREATE TYPE reservation_kind AS ENUM ('maintenance', 'demo', 'quiet');
 CREATE TYPE exchange_state AS ENUM ('held', 'committed', 'released');
 CREATE TYPE negotiation_state AS ENUM ('open', 'committed', 'aborted');
 
@@ -95,10 +96,11 @@ COMMENT ON TABLE access_token IS 'Bearer tokens of users, as SHA-256; the token 
 CREATE TABLE idempotency (
     key text PRIMARY KEY,
     request_digest text NOT NULL,
-    task_id uuid NOT NULL,
+    made uuid NOT NULL,
     created_at timestamptz NOT NULL
 );
 COMMENT ON TABLE idempotency IS 'POSTs already served, by Idempotency-Key; kept for a day.';
+COMMENT ON COLUMN idempotency.made IS 'The task or reservation that was made.';
 
 ---------------------------------------------------------------------------------------------------
 -- Campaigns and pools: whom the tasks led here are for, and which nodes they share
@@ -288,6 +290,9 @@ COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
+CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
+WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
+COMMENT ON INDEX task_mesh IS 'What a mesh has made is found by its reference: {mesh, key}.';
 
 CREATE TABLE planning (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
@@ -560,6 +565,114 @@ COMMENT ON FUNCTION tell_taken() IS
 CREATE TRIGGER run_taken AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
 EXECUTE FUNCTION tell_taken();
 
+---------------------------------------------------------------------------------------------------
+-- Reservations: time of this node that is set apart
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE reservation (
+    id uuid PRIMARY KEY,
+    pool text REFERENCES pool (name) ON DELETE CASCADE,
+    kind reservation_kind NOT NULL,
+    name text NOT NULL,
+    owner text NOT NULL,
+    description text,
+    schedule jsonb NOT NULL,
+    duration interval NOT NULL,
+    access jsonb NOT NULL DEFAULT '{}',
+    revision integer NOT NULL DEFAULT 1,
+    reserved_to timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CHECK (duration > interval '0')
+);
+COMMENT ON TABLE reservation IS 'Maintenance, demonstrations, quiet periods: only runs that are admitted are booked meanwhile.';
+COMMENT ON COLUMN reservation.pool IS
+'(At the lead) whose seats get no runs meanwhile; null if it is the time of this node, in which nobody books.';
+COMMENT ON COLUMN reservation.schedule IS 'When it takes place: {start, repeat, cron, timezone, until}; once if it does not repeat.';
+COMMENT ON COLUMN reservation.access IS
+'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes.';
+COMMENT ON COLUMN reservation.revision IS 'Counts its changes.';
+COMMENT ON COLUMN reservation.reserved_to IS 'The spans that begin before are in the table reserved.';
+CREATE INDEX reservation_pool ON reservation (pool) WHERE pool IS NOT NULL;
+CREATE INDEX reservation_created ON reservation (created_at DESC, id);
+
+CREATE TABLE reserved (
+    reservation_id uuid NOT NULL REFERENCES reservation ON DELETE CASCADE,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    during tstzrange GENERATED ALWAYS AS (tstzrange(starts_at, ends_at)) STORED,
+    PRIMARY KEY (reservation_id, starts_at),
+    CHECK (starts_at < ends_at)
+);
+COMMENT ON TABLE reserved IS 'Each span of time that a reservation sets apart, far beyond the horizon; more are added every hour.';
+CREATE INDEX reserved_during ON reserved USING gist (during);
+
+CREATE FUNCTION admits(
+    access jsonb, task_id uuid, lead text, campaign text, test text, class scheduling_class, priority integer
+) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(
+        access -> 'tasks' ? task_id::text
+        OR access -> 'campaigns' ? coalesce(campaign, 'default')
+        OR access -> 'leads' ? lead
+        OR access -> 'tests' ? test
+        OR access -> 'classes' ? class::text
+        OR priority >= (access ->> 'priority')::integer, false
+    )
+$$;
+COMMENT ON FUNCTION admits(jsonb, uuid, text, text, text, scheduling_class, integer) IS
+'Whether a reservation with this access list is for such a run: it meets one criterion.';
+
+CREATE FUNCTION refuse_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT
+        FROM added
+        INNER JOIN reserved ON added.during && reserved.during
+        INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
+        INNER JOIN task ON added.task_id = task.id
+        WHERE
+            added.state IN ('booked', 'running') AND added.participant IS NOT NULL
+            AND NOT admits(
+                reservation.access, task.id, task.lead, task.campaign, task.test, added.scheduling_class, added.priority
+            )
+    ) THEN
+        RAISE EXCEPTION 'this time is reserved'
+        USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'run_not_reserved', TABLE = 'run';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION refuse_reserved() IS
+'No run is booked in reserved time that is not for it. Runs that were booked before are kept, unless they are displaced.';
+CREATE TRIGGER run_not_reserved AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
+EXECUTE FUNCTION refuse_reserved();
+
+CREATE FUNCTION stop_booking() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE run IN SHARE ROW EXCLUSIVE MODE;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION stop_booking() IS
+'While time is being reserved nobody books: else a run could come in beside it, and neither would see the other.';
+CREATE TRIGGER reserved_alone BEFORE INSERT ON reserved FOR EACH STATEMENT EXECUTE FUNCTION stop_booking();
+
+CREATE FUNCTION tell_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM pg_notify('parley', format(
+            'freed %s %s',
+            (extract(EPOCH FROM OLD.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+        ));
+    END IF;
+    PERFORM pg_notify('parley', 'reserved');
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_reserved() IS
+'Notifies that reserved time has changed, and of spans that were given back: those who were refused them may want them.';
+CREATE TRIGGER reserved_told AFTER INSERT OR DELETE ON reserved FOR EACH ROW EXECUTE FUNCTION tell_reserved();
+
 CREATE TABLE part (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
     participant smallint NOT NULL,
@@ -651,6 +764,7 @@ CREATE TABLE outbox (
 );
 COMMENT ON TABLE outbox IS 'Messages to other nodes that leave until they are acknowledged.';
 CREATE INDEX outbox_due ON outbox (next_at);
+CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------
 -- Views for people and for dashboards, readable by the role parley_reader
@@ -756,6 +870,21 @@ GROUP BY hour.starts_at, class.scheduling_class;
 COMMENT ON VIEW node_occupancy IS
 'How full this node is: for each of the next 24 hours and each class, the share of time in which a run is booked.';
 
+CREATE VIEW reserved_time AS
+SELECT
+    reservation.id AS reservation_id,
+    reservation.pool,
+    reservation.kind,
+    reservation.name,
+    reservation.owner,
+    reserved.starts_at,
+    reserved.ends_at,
+    reservation.access,
+    reservation.description
+FROM reserved
+INNER JOIN reservation ON reserved.reservation_id = reservation.id;
+COMMENT ON VIEW reserved_time IS 'When this node, or a pool of its lead, is set apart, for what, by whom, and for whom.';
+
 CREATE VIEW campaign_usage AS
 SELECT
     used.hour AS starts_at,
@@ -798,6 +927,62 @@ FROM decision
 INNER JOIN task ON decision.task_id = task.id;
 COMMENT ON VIEW decision_trace IS 'Why runs were placed where they are, or not at all: every planning attempt.';
 
+CREATE VIEW mesh_task AS
+SELECT
+    task.id AS task_id,
+    task.reference ->> 'mesh' AS mesh,
+    task.reference ->> 'key' AS key,
+    split_part(task.reference ->> 'key', '/', 2) AS source,
+    split_part(task.reference ->> 'key', '/', 3) AS dest,
+    task.test,
+    task.state::text AS state,
+    task.campaign,
+    task.created_at,
+    task.ended_at
+FROM task
+INNER JOIN node ON task.lead = node.identity AND node.is_self
+WHERE length(task.reference ->> 'mesh') <= 63 AND length(task.reference ->> 'key') <= 400 AND task.parent IS NULL;
+COMMENT ON VIEW mesh_task IS
+'The tasks of meshes (at the lead), by the name of the mesh and the key in it: label/source/dest.';
+
+CREATE VIEW mesh_delivery AS
+SELECT
+    mesh_task.mesh,
+    mesh_task.key,
+    mesh_task.source,
+    mesh_task.dest,
+    mesh_task.test,
+    mesh_task.task_id,
+    served.slot,
+    CASE
+        WHEN served.state = 'finished' THEN 'delivered'
+        WHEN served.state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
+        ELSE 'missing'
+    END AS outcome,
+    served.state::text AS state,
+    served.reason,
+    regexp_replace(
+        served.reason,
+        '[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\mPT?\d[0-9WDHMST.]*\M|(?<=\s)\d[0-9.,]*', '…', 'g'
+    ) AS cause
+FROM mesh_task
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (run.slot)
+        run.slot,
+        run.state,
+        run.reason
+    FROM run
+    WHERE
+        run.task_id = mesh_task.task_id
+        AND NOT (run.freed AND run.changed_at <= run.slot)
+        AND (mesh_task.ended_at IS NULL OR mesh_task.state = 'finished' OR run.slot < mesh_task.ended_at)
+    ORDER BY run.slot, (run.state = 'finished') DESC, run.attempt DESC
+) AS served;
+COMMENT ON VIEW mesh_delivery IS
+'What came of each slot of the tasks of meshes (at the lead): delivered, missing with its state, reason and cause (the reason
+without times, lengths and ids, to be counted by), or open. What was taken back before its time, because the task was edited,
+paused or cancelled, was not due and is not here.';
+
 -- Roles belong to the whole server: the owner of this database may not be allowed to make one.
 DO $$
 BEGIN
@@ -811,8 +996,8 @@ BEGIN
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
-        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, decision_trace
-        TO parley_reader;
+        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, reserved_time,
+        decision_trace, mesh_task, mesh_delivery TO parley_reader;
     END IF;
 END
 $$;

@@ -9,6 +9,7 @@ from uuid import UUID
 from lead.membership import Membership
 from lead.model import Booked, Key, OpenTerm, PoolTask, Remembered
 from lead.planning.agenda import Limits
+from lead.planning.closing import applicant, closed
 from lead.planning.overview import (
     Case,
     campaign_of,
@@ -16,19 +17,22 @@ from lead.planning.overview import (
     charges_of,
     node_of,
     recalled,
+    reservations_of,
+    windows_of,
 )
 from lead.planning.remembering import state_of
-from lead.policy.view import BUCKET, Pool, PostedRun, State, View
+from lead.policy.view import BUCKET, Pool, PostedRun, Reservation, State, View
 from lead.store import episodes
 from node.clock import Clock
 from node.model import predicates, times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError
+from node.model.reservations import Reserved
 from node.model.scheduling import recurrence_of
 from node.model.seating import open_slots
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
-from node.store import campaigns
+from node.store import campaigns, reservations
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
@@ -49,6 +53,8 @@ class Found:
     view: View
     cases: Mapping[str, Case] = field(default_factory=dict)
     over: Mapping[OpenTerm, int] = field(default_factory=dict)
+    closed: Sequence[Case] = ()
+    """Those that wait because all their time is reserved for others."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class _Rows:
     measured_to: Mapping[Key, Mapping[int, int]]
     before: Mapping[UUID, Mapping[int, str]]
     used_at: Mapping[UUID, Mapping[str, int]]
+    reserved: Sequence[Reserved]
 
 
 class Caseload:
@@ -77,12 +84,15 @@ class Caseload:
         """What is due for these tasks of a pool."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            rows = await _rows(connection, [whole.id for whole in tasks], now)
+            rows = await _rows(connection, pool.name, tasks, now)
             cases, over = self._cases(membership, pool, tasks, rows, now)
             remembered = await episodes.policy_state(connection, pool.name)
+            closed = [case for case in cases if case.begins is None]
+            cases = [case for case in cases if case.begins is not None]
             view = await self._view(connection, membership, pool, remembered, cases)
+        view = replace(view, reservations=_reservations(view, cases, rows.reserved))
         named = {case.name: case for case in cases}
-        return Found(pool, remembered, view, named, over)
+        return Found(pool, remembered, view, named, over, closed)
 
     def _cases(
         self,
@@ -136,6 +146,11 @@ class Caseload:
             return {n: known[node].name for n, node in held.items() if node in known}
 
         used = rows.used_at[whole.id].items()
+        left = closed(pool.name, rows.reserved, applicant(whole, whole.id))
+        begins = slots[0] if slots else None
+        if slots and left.spans:
+            windows = windows_of(slots, recurrence, whole.duration)
+            begins = left.first_open(windows, whole.duration)
         return Case(
             whole=whole,
             request=request,
@@ -144,6 +159,8 @@ class Caseload:
             slots=slots,
             empty=empty if slots else [n for n in range(1, opened.seats + 1) if n not in taken],
             able=(),
+            closed=left,
+            begins=begins,
             sitting=named(taken),
             before=named(rows.before[whole.id]),
             measured_to=measured_to,
@@ -203,8 +220,12 @@ class Caseload:
         )
 
 
-async def _rows(connection: Connection, tasks: Sequence[UUID], now: int) -> _Rows:
+async def _rows(connection: Connection, pool: str, wholes: Sequence[PoolTask], now: int) -> _Rows:
+    tasks = [whole.id for whole in wholes]
     terms = await episodes.terms_due(connection, tasks, now)
+    longest = max((whole.duration for whole in wholes), default=0)
+    until = longest + max((opened.over_at for opened in terms), default=now)
+    reserved = await reservations.for_pools(connection, [pool], now, max(now, until))
     keys = [opened.key for opened in terms]
     return _Rows(
         terms,
@@ -212,7 +233,15 @@ async def _rows(connection: Connection, tasks: Sequence[UUID], now: int) -> _Row
         await episodes.measured_to(connection, keys),
         await episodes.last_holders(connection, tasks),
         await episodes.used_at(connection, tasks),
+        reserved[pool],
     )
+
+
+def _reservations(
+    view: View, cases: Sequence[Case], reserved: Sequence[Reserved]
+) -> list[Reservation]:
+    applicants = {case.name: applicant(case.whole, case.whole.id) for case in cases}
+    return reservations_of(reserved, view.pool.nodes, applicants)
 
 
 def _judged(membership: Membership, whole: PoolTask) -> tuple[list[str], dict[str, str]]:

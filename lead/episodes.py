@@ -62,36 +62,46 @@ class SeatPowers:
     take_back: Callable[[UUID, str], Awaitable[None]]
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Within what the loop works; ``limits`` are those of the planning of every task."""
+
+    limits: Limits
+    clock_limit: int
+    poll_s: float = POLL_S
+
+
 class Episodes:
     """Gives seats."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
-        *,
         database: Database,
         clock: Clock,
-        limits: Limits,
-        clock_limit: int,
+        bounds: Bounds,
         powers: SeatPowers,
         rng: random.Random,
-        poll_s: float = POLL_S,
     ) -> None:
-        """``limits`` are those of the planning of every task."""
+        """Nothing is given before :meth:`run` or :meth:`run_once`."""
+        limits = bounds.limits
         self._database = database
         self._clock = clock
         self._limits = limits
         self._powers = powers
         self._rng = rng
-        self._poll_s = poll_s
+        self._poll_s = bounds.poll_s
         self._assignment = Assignment(database, clock, limits.horizon, rng)
         self._caseload = Caseload(database, clock, limits)
-        self._round = Round(clock, clock_limit, powers.participant_of, powers.seat_task, rng)
+        self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
 
     def heard(self, notice: Notice) -> None:
-        """Pool tasks, pools, campaigns or nodes are others now; or notifications may be lost."""
-        if notice.kind in {"pool", "campaign", "node", "wake"}:
+        """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
+
+        Or notifications may be lost.
+        """
+        if notice.kind in {"pool", "campaign", "node", "reservation", "wake"}:
             self._look_at = 0
             self._woken.set()
         if notice.kind == "seats":
@@ -114,12 +124,17 @@ class Episodes:
             self._woken.clear()
 
     async def run_once(self) -> float:
-        """Give what is to be given now; seconds until there may be more."""
+        """Begin terms and hold an episode of each pool, if due; seconds until there may be more.
+
+        Changes are looked at in between: there may be much to give, and it is to be given to nodes
+        that are there.
+        """
         if self._look_at is not None and self._look_at <= self._clock.now():
             await self._look()
         await self._lose()
-        while await self._open_terms() or await self._hold():
-            pass
+        more = await self._open_terms()
+        if await self._hold() or more:
+            return 0.0
         async with self._database.connection() as connection:
             due = await episodes.next_due(connection)
         instants = [at for at in (due, self._look_at) if at is not None]
@@ -149,7 +164,8 @@ class Episodes:
                 if reason is not None:
                     await self._powers.take_back(seat.seat_task, reason)
         await self._say_what_is_lacking(membership, list(asking.values()))
-        self._look_at = membership.gone_at(now)
+        if self._look_at is None:  # else something has changed meanwhile
+            self._look_at = membership.gone_at(now)
 
     async def _say_what_is_lacking(self, membership: Membership, asking: Sequence[Asking]) -> None:
         now = self._clock.now()
@@ -210,7 +226,7 @@ class Episodes:
         """One episode of a pool; whether another one is to follow at once."""
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
         await self._assignment.give_up(found.over)
-        if not found.cases:
+        if not found.cases and not found.closed:
             return False
         ruling, unreached = await self._round.hold(found, membership)
         try:

@@ -35,7 +35,10 @@ class SeatWeights:
 
 @dataclass(frozen=True)
 class Claim:
-    """A task that a worker holds the lease of."""
+    """A task that a worker holds the lease of.
+
+    Of a task that has seats, ``parent`` is the pool task and ``pool`` its pool.
+    """
 
     task: UUID
     next_run_at: int
@@ -59,6 +62,8 @@ class Claim:
     created_at: int
     revision: int = 1
     freeing: dict[str, Any] | None = None
+    parent: UUID | None = None
+    pool: str | None = None
 
 
 @dataclass(frozen=True)

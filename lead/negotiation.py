@@ -18,6 +18,7 @@ from lead.model import Claim
 from lead.participants import Participant, Proposing
 from lead.planning.agenda import Slot
 from lead.planning.agreement import agree
+from lead.planning.closing import applicant, closed
 from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import sentence, trace, why_not
 from lead.store import planning
@@ -36,6 +37,7 @@ from node.model.wire.participants import (
     ProposalRequest,
     RunRequest,
 )
+from node.store import reservations
 from node.store.database import Database
 
 T = TypeVar("T")
@@ -211,6 +213,8 @@ class Negotiator:
             duration=claimed.duration,
             priority=claimed.priority,
             windows=tuple((slot.start, slot.end) for slot in done.slots),
+            test=claimed.test,
+            campaign=claimed.campaign,
         )
         asked = await ask(participants, request, self._clock, self._terms.clock_limit)
         done.proposals, done.offers = asked.proposals, asked.offers
@@ -218,6 +222,21 @@ class Negotiator:
         for failure in asked.failures.values():
             done.fail(failure.reason, failure.outcome)
             return
+        if claimed.pool is not None:
+            await self._close(claimed, claimed.pool, done)
+
+    async def _close(self, claimed: Claim, pool: str, done: Exchange) -> None:
+        """What is reserved of the pool of a seat's task is as if somebody were busy."""
+        since = min(slot.start for slot in done.slots)
+        until = max(slot.end for slot in done.slots)
+        async with self._database.connection() as connection:
+            reserved = await reservations.for_pools(connection, [pool], since, until)
+        whose = applicant(claimed, claimed.parent or claimed.task)
+        left = closed(pool, reserved[pool], whose)
+        if left.spans:
+            now = self._clock.now()
+            offer, done.proposals[left.name] = left.offer(done.slots, claimed.duration, now)
+            done.offers.append(offer)
 
     async def _hold(
         self, claimed: Claim, participants: Sequence[Participant], done: Exchange

@@ -173,6 +173,8 @@ class Foresight:
             duration=duration,
             priority=introduction.priority,
             windows=tuple(windows),
+            test=introduction.test,
+            campaign=introduction.campaign,
         )
         advisers = [self._counsel.adviser_of(p.node) for p in introduction.participants]
         return await ask(advisers, request, self._clock, self._clock_limit)

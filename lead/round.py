@@ -16,7 +16,7 @@ from lead.planning.overview import Case, worth_keeping
 from lead.planning.remembering import document_of
 from lead.policy.asking import Ask
 from lead.policy.episode import Episode
-from lead.policy.sets import SETS
+from lead.policy.settings import configured
 from lead.policy.view import PostedRun
 from lead.scouting import Scout, Scouted
 from node.clock import Clock
@@ -57,7 +57,9 @@ class Round:
 
         facts = {name: node.facts for name, node in nodes.items()}
         scout = Scout(self._clock, self._clock_limit, participant, facts)
-        episode = Episode(found.view, SETS[found.pool.policy_set], self._rng)
+        pool = found.pool
+        policy = configured(pool.policy_set, pool.overrides)
+        episode = Episode(found.view, policy, self._rng)
         results: dict[str, Result] = {}
         given = _Given()
         while (asked := episode.next()) is not None:
@@ -69,14 +71,16 @@ class Round:
                 episode.refused(asked, refused)
             else:
                 episode.placed(asked, run, refused)
+        for case in found.closed:
+            why = case.closed.why(case.windows, case.whole.duration)
+            results[case.name] = Result(case, heard={case.closed.name: why})
         outcome = episode.outcome()
         for name, noes in outcome.refused.items():
             before = results.get(name, Result(found.cases[name]))
             results[name] = replace(before, verdicts=noes)
         state = worth_keeping(outcome.state, self._clock.now())
         remembered = Remembered(document_of(state), found.remembered.revision)
-        policies = found.pool.policy_set
-        ruling = Ruling(found.pool.name, policies, remembered, list(results.values()))
+        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()))
         return ruling, outcome.unreached > 0
 
     async def _serve(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lead.negotiation import Asked, ask
 from lead.participants import Proposing
 from lead.planning.agenda import Slot
+from lead.planning.closing import Closed
 from lead.planning.overview import Case
 from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import why_unplaced
@@ -22,7 +23,6 @@ from lead.policy.asking import Ask
 from node.clock import Clock
 from node.model.classes import SchedulingClass, blockers
 from node.model.predicates import Attributes
-from node.model.recurrence import slip_of
 from node.model.spans import Span, normalise, subtract
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 
@@ -93,6 +93,7 @@ class Scout:
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
         """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
         search = _Search(asked, case, fixed, Spread(case.request.spread, self._facts))
+        search.close(case.closed, self._clock.now())
         order = case.in_order(asked.nodes)
         await self._hear(search, fixed)
         if not search.unheard(fixed):
@@ -179,6 +180,7 @@ class Scout:
             full = search.covered[name] == len(search.slots)
             return "was not needed" if full else "has time for some of the slots only"
         offers = [self._left(search, each) for each in (name, *search.fixed)]
+        offers += search.reserved
         duration = search.case.whole.duration
         reason = why_unplaced(0, search.slots[0], duration, offers, search.proposals)
         return reason.removeprefix(f"{name}: ")
@@ -193,15 +195,19 @@ class _Search:
         self.fixed = fixed
         self.spread = spread
         self.kind = SchedulingClass(case.whole.scheduling_class)
-        duration = case.whole.duration
-        self.slots = [
-            Slot(at, 1, at, at + duration + slip_of(case.recurrence, duration, at))
-            for at in case.slots[:BATCH_MAX]
-        ]
+        self.slots = case.windows[:BATCH_MAX]
         self.offers: dict[str, Offer] = {}
         self.proposals: dict[str, Proposal] = {}
         self.heard: dict[str, str] = {}
         self.covered: dict[str, int] = {}
+        self.reserved: list[Offer] = []
+
+    def close(self, closed: Closed, now: int) -> None:
+        """What of the pool's time is reserved for others is nobody's."""
+        if self.slots and closed.spans:
+            offer, proposal = closed.offer(self.slots, self.case.whole.duration, now)
+            self.proposals[closed.name] = proposal
+            self.reserved.append(offer)
 
     def request(self) -> ProposalRequest:
         displacing = self.asked.displacing
@@ -212,6 +218,8 @@ class _Search:
             duration=self.case.whole.duration,
             priority=self.case.whole.priority if displacing is None else displacing.priority,
             windows=tuple((slot.start, slot.end) for slot in self.slots),
+            test=self.case.whole.test,
+            campaign=self.case.whole.campaign,
         )
 
     def unheard(self, names: Iterable[str]) -> bool:
@@ -235,7 +243,7 @@ class _Search:
         return any(len(self.within(name)) < len(self.slots) for name in names)
 
     def choices(self, offers: Sequence[Offer]) -> list[Choice]:
-        return choose(self.slots, offers, self.case.whole.duration, None)
+        return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, None)
 
     def placeable(self, name: str, offers: Sequence[Offer]) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""

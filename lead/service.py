@@ -14,7 +14,7 @@ from uuid import UUID
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
-from lead.episodes import Episodes, SeatPowers
+from lead.episodes import Bounds, Episodes, SeatPowers
 from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -90,15 +90,8 @@ class Lead:
             horizon=limits.horizon,
             poll_s=poll_s,
         )
-        self._episodes = Episodes(
-            database=database,
-            clock=clock,
-            limits=limits,
-            clock_limit=terms.clock_limit,
-            powers=powers.seats,
-            rng=rng,
-            poll_s=poll_s,
-        )
+        bounds = Bounds(limits, terms.clock_limit, poll_s)
+        self._episodes = Episodes(database, clock, bounds, powers.seats, rng)
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
         self._reconciler = Reconciler(

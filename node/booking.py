@@ -20,10 +20,12 @@ from node.clock import Clock
 from node.gathering import Gathering
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
+from node.model.reservations import Applicant, Reserved, closed_to
 from node.model.timeline import Booking, Question, answer
 from node.model.times import to_the_second
 from node.model.wire.participants import (
     RUNS_TOLD_MAX,
+    Closure,
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
@@ -39,7 +41,7 @@ from node.model.wire.participants import (
 from node.model.wire.tasks import PRIORITY_MAX
 from node.proposals import Proposals, obstacle
 from node.settings import Settings
-from node.store import bookings
+from node.store import bookings, reservations
 from node.store.bookings import ExpiredHold, HeldTask, Hold, Ruling, Standing, Wanted
 from node.store.database import Connection, Database, Notice
 
@@ -84,9 +86,12 @@ class TimeLine:
             apart=lambda ruling: (ruling.exchange,),
         )
 
-    async def propose(self, request: ProposalRequest) -> Proposal:
-        """The free ranges inside the windows, for both passes, and what stands in the way."""
-        return await self._proposals.ask(request)
+    async def propose(self, lead: str, request: ProposalRequest) -> Proposal:
+        """The free ranges inside the windows, for both passes, and what stands in the way.
+
+        ``lead`` is the identity of the node that asks.
+        """
+        return await self._proposals.ask((lead, request))
 
     def heard(self, notice: Notice) -> None:
         """Something has changed on this node."""
@@ -164,7 +169,7 @@ class TimeLine:
         return {
             hold.exchange: HoldAnswer(
                 held=tuple(run.run for run in hold.request.runs if run.run in held),
-                refused=await self._refusals(connection, task, hold.request, held, begun, now),
+                refused=await self._refusals(connection, task, hold, held, begun, now),
                 data=data.get(hold.exchange, {}),
                 set_aside=sum(aside[run.run] for run in hold.request.runs),
             )
@@ -175,15 +180,18 @@ class TimeLine:
         self,
         connection: Connection,
         task: HeldTask,
-        request: HoldRequest,
+        hold: Hold,
         held: set[UUID],
         begun: Mapping[UUID, str],
         now: int,
     ) -> tuple[Refusal, ...]:
+        request = hold.request
         refused = [run for run in request.runs if run.run not in held]
         if not refused:
             return ()
         windows = [(run.starts_at, run.ends_at) for run in refused]
+        first, last = min(run.starts_at for run in refused), max(run.ends_at for run in refused)
+        reserved = await reservations.between(connection, first, last)
         found = await bookings.blocking_runs(connection, windows, now + self._settings.start_margin)
         whatever = Question(
             windows=windows,
@@ -191,7 +199,8 @@ class TimeLine:
             duration=task.duration,
             priority=-PRIORITY_MAX - 1,
             earliest=now,
-            latest=max(end for _, end in windows),
+            latest=last,
+            closed=closed_to(_applicant(task, hold), reserved),
         )
         staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
         there = dict(answer(whatever, found).obstacles)
@@ -423,11 +432,25 @@ def _not_bookable(
     return Conflict(f"lease epoch {request.lease_epoch} is older than {epoch}, which is known here")
 
 
-def _why_refused(run: RunRequest, booking: Booking | None, now: int, latest: int) -> str:
+def _applicant(task: HeldTask, hold: Hold) -> Applicant:
+    return Applicant(
+        task=task.task,
+        lead=hold.lead,
+        campaign=task.campaign,
+        test=task.test,
+        scheduling_class=task.scheduling_class,
+        priority=hold.request.priority,
+    )
+
+
+def _why_refused(run: RunRequest, each: Booking | Reserved | None, now: int, latest: int) -> str:
     if run.starts_at < now:
         return "its start has passed"
     if run.ends_at > latest:
         return f"it ends beyond this node's horizon, {to_the_second(latest)}"
-    if booking is None:
+    if each is None:
         return "its time was taken a moment ago"
-    return f"its time was just taken by {obstacle(0, booking).in_words()}"
+    in_the_way = obstacle(0, each)
+    if isinstance(in_the_way, Closure):
+        return f"its time is {in_the_way.why()}"
+    return f"its time was just taken by {in_the_way.in_words()}"

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from node.clock import Clock
-from node.model import policysets
+from node.model import limits, policysets
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.wire.campaigns import (
@@ -149,7 +149,7 @@ def settings_of(document: CampaignDocument) -> Settings:
         target_seats=None if target is None else target.seats,
         target_share=None if target is None else target.share,
         fairshare=None if fairshare is None else fairshare.model_dump(mode="json"),
-        limits={word: limit.model_dump(mode="json") for word, limit in document.limits.items()},
+        limits=limits.kept({word: vars(limit) for word, limit in document.limits.items()}),
         quotas=dict(document.quotas),
         queue=None if queue is None else queue.model_dump(mode="json"),
         owner=document.owner,
@@ -165,7 +165,8 @@ def document_of(settings: Settings) -> dict[str, Any]:
     seats, share = values.pop("target_seats"), values.pop("target_share")
     target = {"seats": seats} if seats is not None else {"share": share} if share else None
     level = URGENT if settings.level == _URGENT else settings.level
-    return {**values, "level": level, "target": target}
+    words = limits.worded(settings.limits)
+    return {**values, "level": level, "target": target, "limits": words}
 
 
 def _edited(known: Settings, patch: CampaignPatch) -> CampaignDocument:

@@ -65,7 +65,7 @@ class Interest:
         """The time line's answer; where other runs leave nothing free, it is remembered."""
         self._answering += 1
         try:
-            answered = await self._time_line.propose(request)
+            answered = await self._time_line.propose(lead, request)
             indices = sorted({obstacle.window for obstacle in answered.obstacles})
             refused = [request.windows[index] for index in indices]
             self._refusals.remember(lead, request, refused)
@@ -98,7 +98,7 @@ class Interest:
         freed, self._freed = [(max(start, now), end) for start, end in self._freed if end > now], []
         by_lead: dict[str, list[UUID]] = defaultdict(list)
         for refused in self._refusals.touched(freed):
-            answered = await self._time_line.propose(refused.question)
+            answered = await self._time_line.propose(refused.lead, refused.question)
             if answered.free or answered.free_displacing:
                 self._refusals.forget(refused.lead, refused.question.task)
                 by_lead[refused.lead].append(refused.question.task)

@@ -6,7 +6,7 @@ here. A pool that nobody meets is refused when it is made, with what there is in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,25 @@ from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.pools import PoolDocument, PoolPatch
+from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.problems import faults_of
 from node.peers import Directory
 from node.store import campaigns, pools
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
+
+Judge = Callable[[PolicyChoice], list[FieldFault]]
+"""What is wrong with the choice of a policy, by its fields."""
+
+
+def _by_name(policy: PolicyChoice) -> list[FieldFault]:
+    """Sets that do not exist, with those that are called alike; rules are the lead's to judge."""
+    if policy.set in policysets.SETS:
+        return []
+    near = policysets.near(policy.set)
+    word = "near" if len(near) < len(policysets.SETS) else "there are"
+    said = f"there is no set {policy.set!r} of policies; {word}: {', '.join(near)}"
+    return [FieldFault("/policy/set", said)]
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,11 @@ class Pools:
     """The pools of this node."""
 
     def __init__(self, database: Database, clock: Clock, directory: Directory) -> None:
-        """Who is known, and what they say of themselves, ``directory`` says."""
+        """Who is known, and what they say of themselves, ``directory`` says.
+
+        Whoever puts node and lead together sets ``judge``: the lead knows the rules.
+        """
+        self.judge: Judge = _by_name
         self._database = database
         self._clock = clock
         self._directory = directory
@@ -103,7 +120,7 @@ class Pools:
             new = stored(document)
             if _settings(new) == _settings(known):
                 return
-            await self._check(connection, document)
+            await self._check(connection, document, anew=document.match != known.match)
             if not await pools.change(connection, new, self._clock.now(), known.revision):
                 raise Conflict(_changed(name, known.revision))
             await pools.notify(connection, name, "changed")
@@ -125,15 +142,22 @@ class Pools:
     def _facts(self) -> dict[str, Attributes]:
         return {known.name: known.facts for known in self._directory.all}
 
-    async def _check(self, connection: Connection, document: PoolDocument) -> None:
-        found = (self._lead_fault(document), *_set_faults(document), self._nobody(document))
+    async def _check(
+        self, connection: Connection, document: PoolDocument, *, anew: bool = True
+    ) -> None:
+        """``anew``: who belongs to it is said anew; nodes may have gone from one that is there."""
+        policy = document.policy
+        unfit = _by_name(policy)
+        unfit = unfit or self.judge(policy)
+        nobody = self._nobody(document) if anew else None
+        found = (self._lead_fault(document), *unfit, nobody)
         faults = [fault for fault in found if fault is not None]
         if faults:
             raise InvalidDocument(faults)
         there = await campaigns.listed(connection)
-        unfit = weights_fault(document.name, document.policy.set, there)
-        if unfit is not None:
-            raise InvalidDocument([FieldFault("/policy/set", unfit)])
+        weightless = weights_fault(document.name, policy.set, there)
+        if weightless is not None:
+            raise InvalidDocument([FieldFault("/policy/set", weightless)])
 
     def _lead_fault(self, document: PoolDocument) -> FieldFault | None:
         own = self._directory.self.name
@@ -193,24 +217,6 @@ def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
         return PoolDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error)) from None
-
-
-def _set_faults(document: PoolDocument) -> list[FieldFault]:
-    """Sets that do not exist, each with those that are called alike."""
-    named = [("/policy/set", document.policy.set)]
-    for axis, wanted in document.policy.overrides.items():
-        if "set" in wanted:
-            named.append((f"/policy/overrides/{axis}/set", str(wanted["set"])))
-    return [
-        FieldFault(where, f"there is no set {name!r} of policies; {_there_are(name)}")
-        for where, name in named
-        if name not in policysets.SETS
-    ]
-
-
-def _there_are(name: str) -> str:
-    found = policysets.near(name)
-    return f"{'near' if len(found) < len(policysets.SETS) else 'there are'}: {', '.join(found)}"
 
 
 def _named(there: list[StoredPool], name: str) -> StoredPool:

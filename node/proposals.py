@@ -1,9 +1,10 @@
 """This node's answers to proposals: where a run could go, and what stands in the way.
 
 What occupies its time is kept in memory (``model/calendar.py``) while this process hears what
-changes: of the database by notifications (``schema.sql``: ``taken``, ``freed``, ``changed``), of
-what it books itself at once. A notification that comes late or never makes an answer old, never a
-booking wrong: a hold asks the database. What is refused is looked up there in any case.
+changes: of the database by notifications (``schema.sql``: ``taken``, ``freed``, ``changed``,
+``reserved``), of what it books itself at once. A notification that comes late or never makes an
+answer old, never a booking wrong: a hold asks the database. What is refused is looked up there in
+any case.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import replace
 
 from node.clock import Clock
 from node.model import times
-from node.model.calendar import Calendar
+from node.model.calendar import KEPT_FOR, Calendar
 from node.model.classes import SchedulingClass, blockers
+from node.model.reservations import Applicant, Reserved, closed_to
 from node.model.spans import Span
 from node.model.timeline import (
     Booking,
@@ -29,6 +31,7 @@ from node.model.timeline import (
 )
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
+    Closure,
     HoldAnswer,
     HoldRequest,
     Obstacle,
@@ -36,7 +39,7 @@ from node.model.wire.participants import (
     ProposalRequest,
 )
 from node.settings import Settings
-from node.store import bookings
+from node.store import bookings, reservations
 from node.store.bookings import HeldTask
 from node.store.database import Connection, Database, Notice
 
@@ -54,6 +57,8 @@ class Proposals:
         self._settings = settings
         self._calendar = Calendar()
         self._hears = False
+        self._reserved: list[Reserved] = []
+        self._reserved_at: int | None = None
 
     def heard(self, notice: Notice) -> None:
         """Keep the calendar: something has changed, or changes may have been missed."""
@@ -78,24 +83,54 @@ class Proposals:
         for refusal in answered.refused:
             self._calendar.give_back(spans[refusal.run])
 
-    async def answer(self, requests: Sequence[ProposalRequest]) -> list[Proposal]:
-        """The free ranges inside the windows, for both passes, and what stands in the way."""
+    async def answer(self, asked: Sequence[tuple[str, ProposalRequest]]) -> list[Proposal]:
+        """The free ranges inside the windows, for both passes, and what stands in the way.
+
+        Each with the identity of the lead that asks.
+        """
         now = self._clock.now()
-        questions = [self._question(request, now) for request in requests]
         if not self._hears:
             self._calendar.clear()
         async with self._database.connection() as connection:
+            questions = self._questions(asked, await self._closed(connection, now), now)
             free, there = await self._look(connection, questions, now)
-            if stale := _stale(questions, free, there):
-                for window in stale:
-                    self._calendar.give_back(window)
-                free, there = await self._look(connection, questions, now)
+            if any(each.without for each in free):
+                self._reserved_at = None
+                questions = self._questions(asked, await self._closed(connection, now), now)
+                if stale := _stale(questions, free, there):
+                    for window in stale:
+                        self._calendar.give_back(window)
+                    free, there = await self._look(connection, questions, now)
         return [
             _proposal(question, each, obstacles(question, each.without, there), now)
             for question, each in zip(questions, free, strict=True)
         ]
 
-    def _question(self, request: ProposalRequest, now: int) -> Question:
+    async def _closed(self, connection: Connection, now: int) -> list[Reserved]:
+        """What is reserved up to the horizon, and as long after it as this is kept."""
+        at = self._reserved_at
+        if at is None or not self._hears or not now - KEPT_FOR < at <= now:
+            self._reserved_at = now  # unless it changes while it is read
+            until = now + self._settings.horizon + KEPT_FOR
+            self._reserved = await reservations.between(connection, now, until)
+        return self._reserved
+
+    def _questions(
+        self, asked: Iterable[tuple[str, ProposalRequest]], reserved: Sequence[Reserved], now: int
+    ) -> list[Question]:
+        return [self._question(lead, request, reserved, now) for lead, request in asked]
+
+    def _question(
+        self, lead: str, request: ProposalRequest, reserved: Sequence[Reserved], now: int
+    ) -> Question:
+        applicant = Applicant(
+            task=request.task,
+            lead=lead,
+            campaign=request.campaign,
+            test=request.test,
+            scheduling_class=request.scheduling_class,
+            priority=request.priority,
+        )
         return Question(
             windows=request.windows,
             scheduling_class=request.scheduling_class,
@@ -103,6 +138,7 @@ class Proposals:
             priority=request.priority,
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
+            closed=closed_to(applicant, reserved),
         )
 
     async def _look(
@@ -178,7 +214,7 @@ def _stale(
 
 
 def _proposal(
-    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking]], now: int
+    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking | Reserved]], now: int
 ) -> Proposal:
     return Proposal(
         now=now,
@@ -187,29 +223,31 @@ def _proposal(
         free_displacing=(
             None if free.free_displacing == free.free else tuple(free.free_displacing)
         ),
-        obstacles=tuple(obstacle(index, booking) for index, booking in in_the_way),
+        obstacles=tuple(obstacle(index, each) for index, each in in_the_way),
         reason=None if free.free_displacing else _nothing_free(question, in_the_way),
     )
 
 
-def obstacle(window: int, booking: Booking) -> Obstacle:
-    """A run as what stands in the way of a window."""
+def obstacle(window: int, each: Booking | Reserved) -> Obstacle | Closure:
+    """A run or a reservation as what stands in the way of a window."""
+    if isinstance(each, Reserved):
+        return Closure.of(window, each)
     return Obstacle(
         window=window,
-        run=booking.run,
-        task=booking.task,
-        test=booking.test,
-        scheduling_class=booking.scheduling_class,
-        priority=booking.priority,
-        starts_at=booking.starts_at,
-        ends_at=booking.ends_at,
+        run=each.run,
+        task=each.task,
+        test=each.test,
+        scheduling_class=each.scheduling_class,
+        priority=each.priority,
+        starts_at=each.starts_at,
+        ends_at=each.ends_at,
     )
 
 
-def _nothing_free(question: Question, in_the_way: Sequence[tuple[int, Booking]]) -> str:
+def _nothing_free(question: Question, in_the_way: Sequence[tuple[int, Booking | Reserved]]) -> str:
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:
-        return f"{needed}: busy with {obstacle(*in_the_way[0]).in_words()}"
+        return f"{needed}: {obstacle(*in_the_way[0]).why()}"
     if all(window[1] <= question.earliest + question.duration for window in question.windows):
         return f"{needed}: the time asked for has passed or is too close"
     return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"

@@ -62,7 +62,7 @@ class Seating:
             there = await pools.listed(connection)
         pool = next((each for each in there if each.name == request.pool), None)
         if pool is None:
-            raise InvalidDocument([FieldFault("/participants/pool", _no_pool(request.pool, there))])
+            raise InvalidDocument([FieldFault("/participants/pool", no_pool(request.pool, there))])
         test = document.test
         wanted = self.wanted(test.type, test.spec, document.tools, request, pool.match)
         known = {node.name: node.facts for node in self._directory.all}
@@ -173,7 +173,8 @@ def _field_of(test: Test, request: SeatRequest) -> str:
     return word
 
 
-def _no_pool(name: str, there: Sequence[StoredPool]) -> str:
+def no_pool(name: str, there: Sequence[StoredPool]) -> str:
+    """There is none of this name: what to write instead."""
     names = [pool.name for pool in there]
     if not names:
         return f"there is no pool {name}, and no other one; make it: parley pool add {name}"

@@ -40,15 +40,12 @@ from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
 from node.model.errors import (
-    Conflict,
-    FieldFault,
     HostError,
-    InvalidDocument,
     NotFound,
     ParleyError,
     PeerError,
 )
-from node.model.wire.nodes import NodeAddition, NodeCard
+from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
     Introduction,
@@ -60,10 +57,12 @@ from node.model.wire.participants import (
 from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
+from node.peering import Peering
 from node.peers import Directory
 from node.pools import Pools
 from node.prospect import Prospect
 from node.reseating import Reseating
+from node.reservations import Reservations
 from node.seating import Seating
 from node.settings import Settings
 from node.store import campaigns, nodes, runs
@@ -71,7 +70,7 @@ from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
-from node.trust.keys import NodeKey, fingerprint
+from node.trust.keys import NodeKey
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
@@ -138,6 +137,7 @@ class Node:
         self.peers = means.peers
         self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
         self.fetching = self._fetching(means.rng)
+        self.peering = Peering(database, clock, self.directory, self.peers, key.identity)
         self.lookout = Lookout(
             database, clock, self.directory, self.peers, self.mailboxes, self.fetching.fault
         )
@@ -151,19 +151,12 @@ class Node:
         )
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
+        self.reservations = Reservations(
+            database, clock, settings, self.directory, self.ending, means.new_id
+        )
         self.admission = self._admission(means.new_id)
-        self.changing = Changing(
-            database,
-            clock,
-            self.admission,
-            Reseating(database, self.admission, self.seating, self.directory, self.ending),
-            key.identity,
-            settings.name,
-            settings.start_margin,
-        )
-        self.launcher = means.launcher(
-            database, clock, self.capabilities, self.collector, poll_s=means.poll_s
-        )
+        self.changing = self._changing(key.identity)
+        self.launcher = self._launcher(means)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
@@ -178,6 +171,10 @@ class Node:
             self.interest.heard,
             self.fetching.heard,
         ]
+
+    def _launcher(self, means: Means) -> Launcher:
+        made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
+        return means.launcher(*made, poll_s=means.poll_s)
 
     def _fetching(self, rng: random.Random) -> Fetching:
         return Fetching(
@@ -204,6 +201,17 @@ class Node:
             consider=self._consider,
             new_id=new_id,
             horizon=self.settings.horizon,
+        )
+
+    def _changing(self, identity: str) -> Changing:
+        return Changing(
+            self.database,
+            self.clock,
+            self.admission,
+            Reseating(self.database, self.admission, self.seating, self.directory, self.ending),
+            identity,
+            self.settings.name,
+            self.settings.start_margin,
         )
 
     @property
@@ -235,6 +243,7 @@ class Node:
         await self.directory.refresh()
         await self.campaigns.refresh()
         await self.launcher.recover()
+        await self.reservations.tend()
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
@@ -273,6 +282,7 @@ class Node:
             max_instances=1,
         )
         every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
+        every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
         self._scheduler.start()
 
@@ -363,54 +373,6 @@ class Node:
                     return False
             self._tokens.add(token_digest)
         return True
-
-    async def add_peer(self, addition: NodeAddition) -> KnownNode:
-        """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.
-
-        :raises PeerError: nobody answers at the URL.
-        :raises Conflict: its key is not the one expected, or its name is taken.
-        """
-        if addition.url is None:
-            return await self._add_fetching(addition.identity or "")
-        card = await self.peers.card(addition.url)
-        if addition.identity not in (None, card.identity):
-            msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
-            raise Conflict(msg)
-        taken = self.directory.find(card.name)
-        if taken is not None and taken.name == card.name and taken.identity != card.identity:
-            msg = f"another node named {card.name} is known already; remove it first"
-            raise Conflict(msg)
-        if card.identity == self.card.identity:
-            fault = FieldFault("/url", "is this node itself")
-            raise InvalidDocument([fault])
-        async with self.database.transaction() as connection:
-            await nodes.keep(connection, card, self.clock.now())
-            await nodes.notify(connection, card.name, "added")
-        await self.directory.refresh()
-        return self.directory.by_identity(card.identity)
-
-    async def _add_fetching(self, identity: str) -> KnownNode:
-        if identity == self.card.identity:
-            fault = FieldFault("/identity", "is this node itself")
-            raise InvalidDocument([fault])
-        name = f"unseen-{fingerprint(identity)}"
-        async with self.database.transaction() as connection:
-            await nodes.pin(connection, identity, name, self.clock.now())
-            await nodes.notify(connection, name, "added")
-        await self.directory.refresh()
-        return self.directory.by_identity(identity)
-
-    async def remove_peer(self, name: str) -> None:
-        """Forget a node.
-
-        :raises NotFound: there is none of that name.
-        """
-        async with self.database.transaction() as connection:
-            if not await nodes.remove(connection, name):
-                msg = f"no other node named {name} is known here"
-                raise NotFound(msg)
-            await nodes.notify(connection, name, "removed")
-        await self.directory.refresh()
 
     def peer(self, identity: str) -> Peer:
         """Another node, to speak to.

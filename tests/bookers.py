@@ -73,6 +73,20 @@ class Booker:
         answered = await self._proposal(windows, priority)
         return list(answered.free_displacing or answered.free)
 
+    async def ask(self, task: Introduction, window: tuple[int, int]) -> Proposal:
+        """What b says to a proposal for a task."""
+        request = ProposalRequest(
+            task=task.task,
+            lease_epoch=1,
+            scheduling_class=task.scheduling_class,
+            duration=task.duration,
+            priority=task.priority,
+            windows=(window,),
+            test=task.test,
+            campaign=task.campaign,
+        )
+        return await self.site.node.time_line.propose(self.lead.identity, request)
+
     async def _proposal(self, windows: tuple[tuple[int, int], ...], priority: int) -> Proposal:
         request = ProposalRequest(
             task=uuid4(),
@@ -82,4 +96,4 @@ class Booker:
             priority=priority,
             windows=windows,
         )
-        return await self.site.node.time_line.propose(request)
+        return await self.site.node.time_line.propose(self.lead.identity, request)

@@ -17,6 +17,7 @@ from tests.recorded import Transaction
 
 NODES = ["a", "b", "c"]
 TASKS = [UUID(int=number) for number in (1, 2, 3)]
+RESERVATIONS = [UUID(int=number) for number in (21, 22)]
 EXCHANGES = [UUID(int=number) for number in (11, 12, 13, 14, 15)]
 INSTANTS = [START + minute * times.MINUTE for minute in range(9)]
 RUNS = {
@@ -46,7 +47,7 @@ SMALL = {
     "campaign": (1, 2, 3),
     "limit": (50,),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
-    **dict.fromkeys(("rounds_left", "patience"), (1, 5)),
+    **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
 }
 WORDS = {
     **dict.fromkeys(
@@ -63,15 +64,23 @@ WORDS = {
     **dict.fromkeys(("pool", "policy_set"), ("europe", "asia")),
     "choice": ("sticky", "rotating"),
     "states": ("waiting", "unplaced"),
+    "purpose": ("demo", "quiet"),
     "task": tuple(str(task) for task in TASKS),
 }
 DOCUMENTS: dict[str, list[Any]] = {
     "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2}}],
     "schedule": [{}, {"max_runs": 2}],
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
+    "messages": [
+        {"task": str(task), "exchange": str(exchange)}
+        for task, exchange in zip(TASKS, EXCHANGES, strict=False)
+    ],
+    "access": [
+        *({}, {"tasks": [str(TASKS[0])]}, {"campaigns": ["z"]}, {"campaigns": ["default"]}),
+        *({"leads": ["a", "b"]}, {"tests": ["x"]}, {"classes": ["background"]}, {"priority": 1}),
+    ],
     "weight": [Decimal(1), Decimal("0.25")],
     "target_share": [Decimal(1), Decimal("0.25")],
-    "messages": [{"task": str(task)} for task in TASKS],
 }
 OF_QUERY = {
     ("tasks.end_task", "state"): ["cancelled", "refused"],
@@ -163,6 +172,8 @@ class Monkey:
 
     def _pool(self, query: str, name: str, kind: str = "UUID") -> list[Any]:
         if kind.startswith("UUID"):
+            if name == "reservation":
+                return RESERVATIONS
             if name in {"run", "runs", "executing", "following", "winner"}:
                 return list(RUNS)
             of_exchange = name.startswith("exchange") or query == "bookings.exchange_standings"
@@ -184,6 +195,8 @@ class Monkey:
             made["numbers"] = self._rng.choices(each, k=len(each)) if any_of_them else each
         if "runs" in made and "slots" in names:
             self._fit_slots(made, names)
+        if {"since", "until"} <= names:
+            made["since"], made["until"] = sorted((made["since"], made["until"]))
         if "ends" in names:
             many = len(made["runs"]) if "runs" in made else 3
             made["starts"] = self._rng.sample(INSTANTS, many)

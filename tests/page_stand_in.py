@@ -15,6 +15,7 @@ from aiohttp import web
 from node.model import times
 from node.model.wire.nodes import ClockState, Node, NodeCard
 from node.model.wire.problems import MEDIA_TYPE, Problem
+from node.model.wire.reservations import ReservedSpan
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
 from node.web.routes import routes
 
@@ -42,6 +43,7 @@ class StandIn:
         self.tasks: dict[UUID, Task] = {}
         self.runs: dict[UUID, Run] = {}
         self.explanations: dict[UUID, Explanation] = {}
+        self.reserved: list[ReservedSpan] = []
         self.campaigns: list[Campaign] = []
         self.nodes = [self.node("a.example", is_self=True)]
         self.token: str | None = None
@@ -150,7 +152,13 @@ class StandIn:
         since, until = (times.parse_instant(request.query[name]) for name in ("from", "to"))
         found = [run for run in self.runs.values() if run.ends_at > since and run.starts_at < until]
         found.sort(key=lambda run: run.starts_at)
-        return web.json_response({"items": [_entry(run) for run in found]})
+        reserved = [
+            span.model_dump(mode="json")
+            for span in self.reserved
+            if span.ends_at > since and span.starts_at < until
+        ]
+        items = [_entry(run) for run in found]
+        return web.json_response({"items": items, "reserved": reserved})
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
         wanted = request.query.get("state")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from lead.episodes import Episodes, SeatPowers
+from lead.episodes import Bounds, Episodes, SeatPowers
 from lead.planning.agenda import Limits
 from node.model import times
 from node.model.wire.pools import PoolDocument
@@ -21,19 +21,19 @@ from tests.worlds import Site, World
 def episodes_of(site: Site) -> Episodes:
     """The loop that gives the seats of the pool tasks of a site; not started."""
     node, settings = site.node, site.node.settings
+    limits = Limits(settings.horizon, settings.start_margin, settings.batch)
     return Episodes(
-        database=node.database,
-        clock=site.clock,
-        limits=Limits(settings.horizon, settings.start_margin, settings.batch),
-        clock_limit=settings.clock_limit,
-        powers=SeatPowers(
+        node.database,
+        site.clock,
+        Bounds(limits, settings.clock_limit),
+        SeatPowers(
             known=node.directory.known,
             wanted_of=node.seating.wanted,
             participant_of=site._participant,
             seat_task=node.admission.seat_task,
             take_back=node.ending.take_back,
         ),
-        rng=random.Random(1),
+        random.Random(1),
     )
 
 
@@ -48,7 +48,8 @@ class Pooled:
 
     async def seat(self) -> None:
         """Give what is to be given, plan it, and deliver the decisions."""
-        await self.episodes.run_once()
+        while not await self.episodes.run_once():
+            pass
         await self.lead.plan()
         await self.world.settle()
 

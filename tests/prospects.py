@@ -40,7 +40,8 @@ class Advice:
     async def propose(self, request: ProposalRequest) -> Proposal:
         """As over HTTP."""
         await self._meet("propose")
-        return await self._receiver.node.own.propose(request)
+        interest = self._receiver.node.interest
+        return await interest.propose(self._sender.identity, request)
 
     async def outlook(self, request: OutlookRequest) -> Outlook:
         """As over HTTP."""

@@ -13,6 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from lead.model import OpenTerm, PoolTask
+from lead.planning.agenda import Slot
+from lead.planning.closing import Closed
 from lead.policy.view import (
     BUCKET,
     Campaign,
@@ -24,12 +26,14 @@ from lead.policy.view import (
     Limit,
     Node,
     Queue,
+    Reservation,
     State,
 )
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
 from node.model.recurrence import Recurrence, slip_of
+from node.model.reservations import Applicant, Reserved, admits
 from node.model.wire.seats import WORTH, SeatRequest
 
 _THOUSANDTHS = 1000
@@ -40,9 +44,10 @@ _FORGOTTEN = 7 * times.DAY
 class Case:
     """One term of a pool task that wants nodes; they are known by their names.
 
-    ``slots`` are those still open, ``empty`` the numbers of its empty seats; ``sitting`` have the
-    others. ``before`` are those who had the seats last, ``used_at`` the start of the last term in
-    which each node had one. ``able`` could have a seat, ``unable`` could not, and why.
+    ``slots`` are those still open, ``begins`` is the first of them that is not ``closed``, if there
+    is one. ``empty`` are the numbers of its empty seats; ``sitting`` have the others. ``before``
+    had the seats last, ``used_at`` is the start of the last term in which each node had one.
+    ``able`` could have a seat, ``unable`` could not, and why.
     """
 
     whole: PoolTask
@@ -52,6 +57,8 @@ class Case:
     slots: Sequence[int]
     empty: Sequence[int]
     able: Sequence[str]
+    closed: Closed
+    begins: int | None
     unable: Mapping[str, str] = field(default_factory=dict)
     sitting: Mapping[int, str] = field(default_factory=dict)
     before: Mapping[int, str] = field(default_factory=dict)
@@ -63,6 +70,11 @@ class Case:
     def name(self) -> str:
         """What it is called among candidates: its task and its first slot."""
         return f"{self.whole.id} {times.format_instant(self.open.term.starts_at)}"
+
+    @property
+    def windows(self) -> list[Slot]:
+        """The slots, as nodes are asked for them."""
+        return windows_of(self.slots, self.recurrence, self.whole.duration)
 
     @property
     def least(self) -> int:
@@ -83,11 +95,16 @@ class Case:
         return sorted(ranked, key=lambda name: self.used_at.get(name, 0))
 
 
+def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> list[Slot]:
+    """Where the runs of these slots may be placed."""
+    return [Slot(at, 1, at, at + duration + slip_of(recurrence, duration, at)) for at in slots]
+
+
 def candidate_of(case: Case) -> Candidate:
     """A case as policies see it. All nodes are to be ranked, so all are ``spare``."""
-    whole, first = case.whole, case.slots[0]
+    whole, first = case.whole, case.slots[0] if case.begins is None else case.begins
     hour = first // BUCKET * BUCKET
-    in_hour = sum(slot < hour + BUCKET for slot in case.slots)
+    in_hour = sum(first <= slot < hour + BUCKET for slot in case.slots)
     return Candidate(
         task=case.name,
         campaign=whole.campaign,
@@ -110,6 +127,24 @@ def candidate_of(case: Case) -> Candidate:
         target=str(whole.id) if case.sticky else "",
         waits_since=whole.created_at,
     )
+
+
+def reservations_of(
+    reserved: Sequence[Reserved], nodes: Sequence[str], applicants: Mapping[str, Applicant]
+) -> list[Reservation]:
+    """Reserved time of these nodes as policies see it; the rule of bookings says whom it admits."""
+    return [
+        Reservation(
+            name=str(each.reservation),
+            nodes=tuple(nodes),
+            start=each.starts_at,
+            end=each.ends_at,
+            tasks=frozenset(
+                name for name, whose in applicants.items() if admits(each.access, whose)
+            ),
+        )
+        for each in reserved
+    ]
 
 
 def written(value: object) -> str:

@@ -51,7 +51,7 @@ def why_unplaced(
 def _why_not(index: int, duration: int, proposal: Proposal) -> str:
     for obstacle in proposal.obstacles:
         if obstacle.window == index:
-            return f"no {format_duration(duration)} free: busy with {obstacle.in_words()}"
+            return f"no {format_duration(duration)} free: {obstacle.why()}"
     return proposal.reason or f"no {format_duration(duration)} free in this window"
 
 

@@ -36,4 +36,4 @@ def select(candidates: Iterable[Candidate], now: int, before: int, idle: int) ->
         and one.next_run_at < before
         and (one.leased_until is None or one.leased_until <= now)
     ]
-    return [one for _, _, one in sorted(due, key=lambda entry: entry[:2])][:idle]
+    return [one for _, _, one in sorted(due, key=lambda entry: entry[:2])][: max(0, idle)]

@@ -39,9 +39,12 @@ class Stake:
 
     @property
     def demand(self) -> int | None:
-        """What it holds and may add."""
+        """What it holds and may add, and no more than it may hold: its limit may be new."""
         added = self.addable
-        return None if added is None else self.allocated + added
+        if added is None:
+            return None
+        held = self.allocated + added
+        return held if self.most is None else min(held, self.most)
 
     @property
     def active(self) -> bool:

@@ -164,7 +164,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Do it in the next step."""
         step = _Step(callback, args, context, self.now)
         self._ready.append(step)
-        return cast("asyncio.Handle", step)
+        return step  # type: ignore[return-value] # all of a handle that anybody uses
 
     def call_at(
         self,
@@ -194,11 +194,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Do it after some microseconds."""
-        at = self.now + max(0, delay)
+        at = self.now + delay if delay > 0 else self.now
         timer = _Step(callback, args, context, at)
         self._order += 1
         heapq.heappush(self._timers, (at, self._order, timer))
-        return cast("asyncio.TimerHandle", timer)
+        return timer  # type: ignore[return-value] # the same
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

@@ -314,8 +314,11 @@ def _only_the_young_collected() -> Iterator[None]:
     """A world has millions of objects that live for days and are in no cycle: they are left alone.
 
     Looking through all of them again and again takes longer than everything else. Who has the
-    collector off keeps it off.
+    collector off sees to it by himself.
     """
+    if not gc.isenabled():
+        yield
+        return
     thresholds = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_COLLECTED)

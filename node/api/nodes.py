@@ -62,13 +62,13 @@ async def edit(request: web.Request) -> web.StreamResponse:
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: fetch a node's card and pin its key."""
     node = request.app[NODE]
-    known = await node.add_peer(reading.document(request, NodeAddition))
+    known = await node.peering.add(reading.document(request, NodeAddition))
     return replies.one(_document(known), 201, {"Location": "/v1/nodes"})
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a node; its requests are refused from now on."""
-    await request.app[NODE].remove_peer(request.match_info["name"])
+    await request.app[NODE].peering.remove(request.match_info["name"])
     return web.Response(status=204)
 
 

@@ -12,10 +12,12 @@ from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
 from node.model import times
 from node.model.errors import NotFound
+from node.model.reservations import Reserved
 from node.model.runstate import OVER, RunState
+from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import Decision, Explanation, PartView, Run, ScheduleEntry
 from node.service import Node
-from node.store import runs
+from node.store import reservations, runs
 from node.store.database import Connection, Record
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
@@ -161,7 +163,7 @@ def _sentence(run: Run) -> str:
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:
-    """GET: this node's time line, in start order."""
+    """GET: this node's time line, in start order, and what of its time is reserved."""
     node = request.app[NODE]
     reading.only(request, "from", "to")
     now = node.clock.now()
@@ -170,6 +172,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     wanted = runs.Filter(since=since, before=until_, ascending=True, limit=_SCHEDULE_MAX)
     async with node.database.connection() as connection:
         rows = await runs.listed(connection, wanted)
+        reserved = await reservations.between(connection, since, max(since, until_))
     items = [_entry(row).model_dump(mode="json") for row in rows]
     body = {
         "now": times.format_instant(now),
@@ -177,6 +180,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         "to": times.format_instant(until_),
         "complete": len(rows) < _SCHEDULE_MAX,
         "items": items,
+        "reserved": [_reserved(each).model_dump(mode="json") for each in reserved],
     }
     return web.Response(body=orjson.dumps(body), content_type="application/json")
 
@@ -194,6 +198,17 @@ def _entry(row: Record) -> ScheduleEntry:
         participants=tuple(row["participants"]),
         reason=row["reason"],
         summary=row["summary"],
+    )
+
+
+def _reserved(each: Reserved) -> ReservedSpan:
+    return ReservedSpan(
+        reservation=each.reservation,
+        kind=Purpose(each.kind),
+        name=each.name,
+        owner=each.owner,
+        starts_at=each.starts_at,
+        ends_at=each.ends_at,
     )
 
 

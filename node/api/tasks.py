@@ -80,13 +80,18 @@ async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the task; a repeated Idempotency-Key gives the task made before."""
     node = request.app[NODE]
     document = reading.document(request, TaskDocument)
+    task, _ = await node.admission.create(document, idempotency_key(request))
+    answer = await fetch(node, task)
+    return replies.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+
+
+def idempotency_key(request: web.Request) -> str | None:
+    """By which the same POST is known again."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not 1 <= len(key) <= _KEY_MAX:
         fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} characters")
         raise InvalidDocument([fault])
-    task, _ = await node.admission.create(document, key)
-    answer = await fetch(node, task)
-    return replies.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+    return key
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -276,7 +281,7 @@ DRY_RUN = Query(
 )
 KEY = Query(
     "Idempotency-Key",
-    "The same key again gives the task made before; kept for a day.",
+    "The same key again gives what was made before; kept for a day.",
     {"type": "string", "minLength": 1, "maxLength": 200},
 )
 

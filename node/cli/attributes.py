@@ -18,12 +18,17 @@ _CONDITION = re.compile(
 MATCH_HELP = "Which nodes: KEY=VALUE, KEY=A,B, KEY>=1000, KEY!=VALUE, or JSON; repeat for more."
 
 
-def value_of(text: str) -> Any:
-    """``true``, ``1000`` or ``"7"`` as JSON has them, anything else as text."""
+def json_of(text: str) -> Any:
+    """What is JSON, as it is; anything else as text."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except ValueError:
         return text
+
+
+def value_of(text: str) -> Any:
+    """``true``, ``1000`` or ``"7"`` as JSON has them, anything else as text."""
+    value = json_of(text)
     return value if isinstance(value, str | int | float) else text
 
 

@@ -101,7 +101,7 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
         click.option("--fairshare", metavar="PERCENT%[+-]", help="Part of all: 25%; 25%+ a floor."),
         click.option("--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
-                     help="Such as runs=10,50 or waiting_runs=100; repeat for others."),
+                     help="Such as runs=10,50 or due_runs=100; repeat for others."),
         click.option("--quota", "quotas", multiple=True, metavar="WHAT=MOST",
                      help="Most of a counted resource, such as mbps=1000; repeat for others."),
         click.option("--owner", help="Whose it is."),

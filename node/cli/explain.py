@@ -118,9 +118,9 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
     if offer.get("reason"):
         lines.append(f"    why    {printable(offer['reason'])}")
     obstacles = [_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles"))]
-    lines += [f"    busy   {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
+    lines += [f"    {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
     if len(obstacles) > _OBSTACLES_SHOWN:
-        lines.append(f"    busy   with {len(obstacles) - _OBSTACLES_SHOWN} more runs")
+        lines.append(f"    busy   in {len(obstacles) - _OBSTACLES_SHOWN} more windows")
     return lines
 
 
@@ -134,8 +134,12 @@ def _free(ranges: object) -> str:
 
 def _obstacle(obstacle: Mapping[str, Any]) -> str:
     span = _spans([[obstacle.get("starts_at"), obstacle.get("ends_at")]])
+    if obstacle.get("reservation"):
+        what = f"{obstacle.get('kind', '?')} '{obstacle.get('name', '?')}'"
+        by = f"{what} by {obstacle.get('owner', '?')}, {short(obstacle['reservation'])}"
+        return f"closed {printable(by)} {_listed(span)}".rstrip()
     return (
-        f"{printable(obstacle.get('test', 'a run'))} {short(obstacle.get('run') or '')} "
+        f"busy   {printable(obstacle.get('test', 'a run'))} {short(obstacle.get('run') or '')} "
         f"({obstacle.get('scheduling_class', '?')}, priority {obstacle.get('priority', '?')}) "
         f"{_listed(span)}"
     ).rstrip()

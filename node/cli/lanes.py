@@ -16,17 +16,18 @@ _MARKS = {
     "held": "░",
     "set-aside": "░",
     "waiting": "·",
+    "reserved": "▒",
 }
 _LOST = "✗"
 _LANES_MAX = 4
 _TICK_COLUMNS = 8
 _STEPS = tuple(minutes * MINUTE for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440))
-LEGEND = "█ measured   ▓ running   ░ planned   · no time yet   ✗ did not happen   │ now"
+LEGEND = "█ measured  ▓ running  ░ planned  · no time yet  ✗ did not happen  ▒ reserved  │ now"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A run on the time line."""
+    """A run on the time line, or reserved time in a lane of its own."""
 
     scheduling_class: str
     state: str

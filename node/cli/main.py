@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.simulate:simulate",
         "Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.",
     ),
+    "reservation": (
+        "node.cli.reservations:reservation_group",
+        "Set time of the node apart: for maintenance, a demo, or quiet.",
+    ),
     "campaign": (
         "node.cli.campaigns:campaign_group",
         "Add, list, show, edit and remove campaigns, and see what they use.",
@@ -57,6 +61,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pool": (
         "node.cli.pools:pool_group",
         "Add, list, show, edit and remove pools, and choose their policies.",
+    ),
+    "mesh": (
+        "node.cli.meshes:mesh_group",
+        "Apply, list and remove meshes, and see what they deliver.",
     ),
     "node": (
         "node.cli.nodes:node_group",

@@ -13,6 +13,7 @@ import click
 
 from node.cli.documents import document_options, task_document
 from node.cli.follow import NO_TIME
+from node.cli.meshplan import mesh
 from node.cli.output import Column, Kind, Record, aligned, printable
 from node.cli.references import route, short
 from node.cli.session import Session, asks_node
@@ -46,6 +47,9 @@ _LEAST = 0.0005
 @click.group("plan")
 def plan_group() -> None:
     """Ask what would happen; nothing is booked or kept."""
+
+
+plan_group.add_command(mesh)
 
 
 @plan_group.command("task")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.attributes import MATCH_HELP, predicate, value_of
+from node.cli.attributes import MATCH_HELP, json_of, predicate
 from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, aligned, pairs, printable, records_of
+from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
 from node.model import times
@@ -33,8 +33,8 @@ def _policy(pool: Record) -> str:
 
 
 def _overridden(wanted: Record) -> str:
-    given = [f"{name} {value}" for name, value in wanted.items() if name != "set"]
-    return ", ".join([*([str(wanted["set"])] if "set" in wanted else []), *given])
+    given = [f"{name} {flat(value)}" for name, value in wanted.items() if name != "rule"]
+    return ", ".join([*([str(wanted["rule"])] if "rule" in wanted else []), *given])
 
 
 POOL = Kind(
@@ -56,8 +56,8 @@ _OVERRIDE = click.option(
     "--override",
     "overrides",
     multiple=True,
-    metavar="AXIS=SET|AXIS.PARAMETER=VALUE",
-    help="Answer one question otherwise: share=gridserver-sla; repeat for others.",
+    metavar="AXIS=RULE|AXIS.PARAMETER=VALUE",
+    help="Answer one question otherwise: order=next-run, share.window=PT30M; repeat for others.",
 )
 _CHOICE = click.option(
     "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures a target again."
@@ -186,15 +186,15 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overrides(written: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``share=gridserver-sla`` and ``fill.depth=2`` by axis."""
+    """``order=next-run`` and ``fill.depth=2`` by axis."""
     found: dict[str, dict[str, Any]] = {}
     for text in written:
         name, equals, value = text.partition("=")
         axis, _, parameter = name.partition(".")
         if not equals or not value or axis not in AXES:
-            msg = f"{text!r} is not AXIS=SET; axes are: {', '.join(AXES)}"
+            msg = f"{text!r} is not AXIS=RULE; axes are: {', '.join(AXES)}"
             raise click.BadParameter(msg, param_hint="--override")
-        found.setdefault(axis, {})[parameter or "set"] = value_of(value)
+        found.setdefault(axis, {})[parameter or "rule"] = json_of(value)
     return found
 
 

@@ -1,4 +1,7 @@
-"""Tasks and runs as people write them: a whole id, its first digits, or ``@-1``; and read them."""
+"""Tasks, runs and reservations as people write them, and read them.
+
+Written: a whole id, its first digits, or ``@-1``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from node.cli.session import Session
+    from node.model.wire.reservations import Reservation
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
 
@@ -61,6 +65,21 @@ async def find_run(session: Session, written: str) -> Run:
     found = (await session.client.runs(prefix=_hyphenated(digits), limit=_MATCHES_SHOWN)).items
     lines = [f"{run.id} {run.test} {local(run.starts_at)}" for run in found]
     return _only(found, written, "run", lines)
+
+
+async def find_reservation(session: Session, written: str) -> Reservation:
+    """The reservation that is meant, as the node shows a single one."""
+    digits = _digits(written)
+    if len(digits) == _WHOLE:
+        return await session.client.reservation(UUID(digits))
+    if match := _BACKWARDS.fullmatch(written):
+        page = await session.client.reservations(limit=int(match[1]))
+        one = _last(page.items, int(match[1]), "reservations")
+    else:
+        page = await session.client.reservations(prefix=_hyphenated(digits), limit=_MATCHES_SHOWN)
+        lines = [f"{one.id} {one.kind} {one.name}" for one in page.items]
+        one = _only(page.items, written, "reservation", lines)
+    return await session.client.reservation(one.id)
 
 
 async def find_either(session: Session, written: str) -> Run | Task:

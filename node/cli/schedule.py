@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,13 +12,16 @@ from node.cli.output import Column, Kind, records_of
 from node.cli.references import route, short
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
+from node.model import times
+from node.model.reservations import in_words
 
 if TYPE_CHECKING:
     from node.client.users import TimeSpan
+    from node.model.wire.reservations import ReservedSpan
 
 ENTRY = Kind(
     columns=(
-        Column("run", lambda entry: short(entry["run"]), whole=True),
+        Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
         Column("state", lambda entry: entry["state"], whole=True),
         Column("class", lambda entry: entry["scheduling_class"], whole=True),
         Column("test", lambda entry: entry["test"], whole=True),
@@ -52,11 +55,32 @@ async def schedule(session: Session, starts: Moment | None, ends: Moment | None)
     span = await session.client.schedule(
         starts.at(now) if starts else None, ends.at(now) if ends else None
     )
-    if session.output.terminal and session.output.format == "table" and span.entries:
+    shown = span.entries or span.reserved
+    if session.output.terminal and session.output.format == "table" and shown:
         session.output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
-    session.output.many(records_of(span.entries), ENTRY)
+    records = records_of(span.entries)
+    if session.output.format != "ids":
+        records += [_reserved(each) for each in span.reserved]
+        records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
+    session.output.many(records, ENTRY)
     if not span.complete:
         session.progress.note("There are more; a shorter time (--from, --to) shows them all.")
+
+
+def _reserved(span: ReservedSpan) -> dict[str, Any]:
+    """Reserved time as an entry among the runs: of no run, but with a reservation."""
+    why = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
+    entry = dict.fromkeys(("run", "task", "priority", "summary"))
+    return entry | {
+        "reservation": str(span.reservation),
+        "test": span.kind.value,
+        "state": "reserved",
+        "scheduling_class": "all",
+        "starts_at": times.format_instant(span.starts_at),
+        "ends_at": times.format_instant(span.ends_at),
+        "participants": [],
+        "reason": why,
+    }
 
 
 def picture(span: TimeSpan, columns: int) -> list[str]:
@@ -65,5 +89,6 @@ def picture(span: TimeSpan, columns: int) -> list[str]:
         Bar(entry.scheduling_class, entry.state, entry.starts_at, entry.ends_at)
         for entry in span.entries
     ]
+    bars += [Bar("reserved", "reserved", r.starts_at, r.ends_at) for r in span.reserved]
     frame = Frame(span.starts_at, span.ends_at, max(_NARROWEST, columns - _MARGIN))
     return [*lanes(bars, frame, span.now), LEGEND]

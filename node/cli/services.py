@@ -26,7 +26,8 @@ from pydantic import ValidationError
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
-from node.model.errors import HostError, ParleyError
+from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
+from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, prepare_directory, program_version
@@ -217,10 +218,14 @@ async def _serving(node: Node) -> AsyncIterator[None]:
 
 
 def with_foresight(node: Node) -> None:
-    """Let the node say what would happen: the lead's part of it needs no worker, so also alone."""
+    """Let the node say what would happen: the lead's part of it needs no worker, so also alone.
+
+    The policies that a pool may be given are the lead's to judge, too.
+    """
     from lead.planning.agenda import Limits
     from lead.plans import Counsel, Foresight
 
+    node.pools.judge = _judge_policy
     settings = node.settings
     node.plans = Foresight(
         node.clock,
@@ -232,6 +237,17 @@ def with_foresight(node: Node) -> None:
             choose_tool=node.capabilities.agree,
         ),
     ).plan
+
+
+def _judge_policy(policy: PolicyChoice) -> list[FieldFault]:
+    """What is wrong with the policies of a pool, by the fields of its document."""
+    from lead.policy.settings import configured
+
+    try:
+        configured(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
+    except InvalidDocument as error:
+        return [FieldFault(f"/policy{fault.pointer}", fault.detail) for fault in error.faults]
+    return []
 
 
 @contextlib.asynccontextmanager

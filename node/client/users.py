@@ -21,7 +21,7 @@ from yarl import URL
 
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.answers import page, read
-from node.client.sharing import Sharing
+from node.client.meshing import Meshing
 from node.model import times
 from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
 from node.model.wire.nodes import (
@@ -34,6 +34,7 @@ from node.model.wire.nodes import (
 )
 from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of
+from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, ScheduleEntry
 from node.model.wire.seats import Seat
 from node.model.wire.tasks import Task
@@ -65,9 +66,10 @@ class TimeSpan:
     entries: tuple[ScheduleEntry, ...]
     complete: bool
     """Whether these are all; a node shows some thousands at most."""
+    reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(Sharing):
+class UserClient(Meshing):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(
@@ -98,9 +100,12 @@ class UserClient(Sharing):
 
     # Tasks
 
-    async def create_task(self, document: Mapping[str, Any]) -> Task:
-        """Post a task document; the node judges it, field by field."""
-        return read(Task, await self._ask("POST", "/tasks", body=document))
+    async def create_task(self, document: Mapping[str, Any], key: str | None = None) -> Task:
+        """Post a task document; the node judges it, field by field.
+
+        The same ``key`` (an Idempotency-Key) gives the task made before.
+        """
+        return read(Task, await self._ask("POST", "/tasks", body=document, key=key))
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """What would happen to a task document; nothing is booked or kept."""
@@ -206,10 +211,37 @@ class UserClient(Sharing):
                 ends_at=times.parse_instant(body["to"]),
                 entries=page(ScheduleEntry, body).items,
                 complete=bool(body.get("complete", True)),
+                reserved=tuple(read(ReservedSpan, span) for span in body.get("reserved", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the node's schedule cannot be read: {error!r}"
             raise PeerAnswered(msg) from error
+
+    # Reservations
+
+    async def add_reservation(self, document: Mapping[str, Any]) -> Reservation:
+        """Set time of the node apart; the answer has the runs that were booked in it before."""
+        return read(Reservation, await self._ask("POST", "/reservations", body=document))
+
+    async def reservations(
+        self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Reservation]:
+        """Reservations, newest first."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return page(Reservation, await self._ask("GET", "/reservations", query=query))
+
+    async def reservation(self, reservation: UUID) -> Reservation:
+        """One of them, with the runs that were booked in its time before."""
+        return read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
+
+    async def edit_reservation(self, reservation: UUID, patch: Mapping[str, Any]) -> Reservation:
+        """Change one by a merge patch."""
+        answered = await self._ask("PATCH", f"/reservations/{reservation}", body=patch)
+        return read(Reservation, answered)
+
+    async def remove_reservation(self, reservation: UUID) -> None:
+        """Give its time back."""
+        await self._ask("DELETE", f"/reservations/{reservation}")
 
     # Nodes, tests, tools
 
@@ -281,13 +313,14 @@ class UserClient(Sharing):
         query: Mapping[str, object] | None = None,
         body: Mapping[str, Any] | None = None,
         wait_s: int = 0,
+        key: str | None = None,
     ) -> Any:
         """One request and what came of it, sent again once if the connection was lost."""
         given = {**(query or {}), "wait": wait_s or None}
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
             {key: str(value) for key, value in given.items() if value is not None}
         )
-        headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
         timeout = aiohttp.ClientTimeout(
             total=self._patience_s + wait_s, sock_connect=min(_CONNECT_S, self._patience_s)
         )

@@ -8,6 +8,7 @@ Notifications tell of new and cancelled runs; a look at the table now and then i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -64,15 +65,20 @@ class Launcher:
         clock: Clock,
         capabilities: Capabilities,
         collector: Collector,
+        lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
         poll_s: float = REFRESH_S,
     ) -> None:
-        """Nothing runs before :meth:`run`."""
+        """Nothing runs before :meth:`run`.
+
+        ``lose_run(run, reason)`` takes back a run led here, and has its slot placed again.
+        """
         self._poll_s = poll_s
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
         self._collector = collector
+        self._lose_run = lose_run
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._cancelled: dict[UUID, Bell] = {}
         self._woken = Bell()
@@ -151,7 +157,10 @@ class Launcher:
 
     async def _await_parts(self, run: DueRun) -> None:
         """A run led here without a part of this node: from its start on, others' parts may come."""
-        if await self._until(run.starts_at, self._cancelled[run.id]):
+        cancelled = self._cancelled[run.id]
+        if not await self._until(run.starts_at - PREPARE, cancelled) or await self._lost(run):
+            return
+        if await self._until(run.starts_at, cancelled):
             async with self._database.transaction() as connection:
                 now = self._clock.now()
                 if await runs.move(connection, [run.id], RunState.MERGING, None, now):
@@ -163,6 +172,8 @@ class Launcher:
             return
         if self._clock.now() > run.starts_at + LATE_MAX:
             await self._keep(run, _missed(run, self._clock.now()))
+            return
+        if await self._lost(run):
             return
         async with self._database.transaction() as connection:
             if not await runs.begin(connection, run.id, self._clock.now()):
@@ -176,6 +187,19 @@ class Launcher:
             log.exception("a plugin failed", run=str(run.id))
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
+
+    async def _lost(self, run: DueRun) -> bool:
+        """Whether somebody must have dropped a run led here, not having heard of its commit.
+
+        The lead may be unable to say so in time: its process may be the one that is gone. Nobody
+        begins alone, then, and the slot is placed again.
+        """
+        async with self._database.connection() as connection:
+            names = await runs.unconfirmed(connection, run.id)
+        if names:
+            reason = f"{' and '.join(names)} did not confirm in time that it has this run"
+            await self._lose_run(run.id, reason)
+        return bool(names)
 
     async def _until(self, instant: int, cancelled: Bell) -> bool:
         """Wait for an instant; False if the run was cancelled before."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -28,14 +27,16 @@ KEPT_FOR = 10 * times.MINUTE
 Kind = tuple[SchedulingClass, int]
 """Class and priority: what decides whom a run is in the way of."""
 
+_NOTHING: tuple[int, dict[Kind, list[Span]]] = 0, {}
+
 
 class Calendar:
     """The time line as it was read, and changed by what was heard since."""
 
     def __init__(self) -> None:
         """Nothing is known."""
-        self._pieces: dict[int, dict[Kind, list[Span]]] = {}
-        self._read_at: dict[int, int] = {}
+        # When each was read, and by kind what is taken; in the order in which they were read.
+        self._pieces: dict[int, tuple[int, dict[Kind, list[Span]]]] = {}
         self._reading = False
         self._taken: list[tuple[Kind, Span]] = []
         self._given_back: list[Span] = []
@@ -55,18 +56,20 @@ class Calendar:
         )
 
     def _forget_old(self, now: int) -> None:
-        # In the order in which they were read, so the first that is young enough ends the search.
-        old = list(takewhile(lambda each: each[1] <= now - KEPT_FOR, self._read_at.items()))
-        for number, _ in old:
-            self._forget(number)
-        if self._read_at and next(reversed(self._read_at.values())) > now:
+        old = []
+        for number, (read_at, _) in self._pieces.items():
+            if read_at > now - KEPT_FOR:
+                break  # all that follow were read later
+            old.append(number)
+        for number in old:
+            del self._pieces[number]
+        if self._pieces and self._pieces[next(reversed(self._pieces))][0] > now:
             self.clear()  # the clock has gone back
 
     def read(self, spans: Sequence[Span], occupied: Iterable[Occupied], now: int) -> None:
         """These spans, :meth:`missing` until now, were read; so much is occupied in them."""
         for number in _pieces(spans):
-            self._pieces[number] = {}
-            self._read_at[number] = now
+            self._pieces[number] = now, {}
         found: dict[Kind, list[Span]] = defaultdict(list)
         for each in occupied:
             found[each.scheduling_class, each.priority] += each.spans
@@ -107,7 +110,8 @@ class Calendar:
         """What occupies time in these spans, and perhaps near them. All of it could give way."""
         found: dict[Kind, list[Span]] = defaultdict(list)
         for number in _pieces(spans):
-            for kind, taken in self._pieces.get(number, {}).items():
+            _, kinds = self._pieces.get(number, _NOTHING)
+            for kind, taken in kinds.items():
                 found[kind] += taken
         return [Occupied(*kind, fixed=False, spans=taken) for kind, taken in found.items()]
 
@@ -116,7 +120,7 @@ class Calendar:
             piece = self._pieces.get(number)
             if piece is None:
                 continue
-            spans = piece.setdefault(kind, [])
+            spans = piece[1].setdefault(kind, [])
             spans.append(span)
             if len(spans) & (len(spans) - 1) == 0:  # at each doubling: they must not pile up
                 spans[:] = normalise(spans)
@@ -125,14 +129,10 @@ class Calendar:
         first, last = span[0] // PIECE, -(-span[1] // PIECE)
         if last - first > len(self._pieces):
             for number in [number for number in self._pieces if first <= number < last]:
-                self._forget(number)
+                del self._pieces[number]
         else:
             for number in range(first, last):
-                self._forget(number)
-
-    def _forget(self, number: int) -> None:
-        self._pieces.pop(number, None)
-        self._read_at.pop(number, None)
+                self._pieces.pop(number, None)
 
 
 def _pieces(spans: Iterable[Span]) -> list[int]:

@@ -85,8 +85,8 @@ def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
     return min(recurrence.slip, max(0, interval - duration))
 
 
-def validate(recurrence: Recurrence, duration: int) -> list[FieldFault]:
-    """What is wrong with the schedule of a task whose runs take ``duration``; empty if nothing.
+def validate(recurrence: Recurrence, duration: int, what: str = "run") -> list[FieldFault]:
+    """What is wrong with a schedule each ``what`` of which takes ``duration``; empty if nothing.
 
     Pointers are those of the task document (``/schedule/…``). Two things are refused that could be
     ignored, because ignoring them gives a schedule that nobody asked for: ``until`` without
@@ -97,14 +97,14 @@ def validate(recurrence: Recurrence, duration: int) -> list[FieldFault]:
     if recurrence.slip < 0:
         faults.append(FieldFault("/schedule/slip", "is negative"))
     if recurrence.repeat is not None:
-        faults += _repeat_faults(recurrence.repeat, duration)
+        faults += _repeat_faults(recurrence.repeat, duration, what)
     if recurrence.until is not None and recurrence.until <= recurrence.anchor:
         start = times.format_instant(recurrence.anchor)
         faults.append(FieldFault("/schedule/until", f"is not later than the start, {start}"))
     faults += _cron_faults(recurrence)
     if faults or recurrence.cron is None:
         return faults
-    return _firing_faults(recurrence, duration)
+    return _firing_faults(recurrence, duration, what)
 
 
 def _combination_faults(recurrence: Recurrence) -> list[FieldFault]:
@@ -124,13 +124,13 @@ def _combination_faults(recurrence: Recurrence) -> list[FieldFault]:
     return faults
 
 
-def _repeat_faults(repeat: int, duration: int) -> list[FieldFault]:
+def _repeat_faults(repeat: int, duration: int, what: str) -> list[FieldFault]:
     if repeat <= 0:
         return [FieldFault("/schedule/repeat", "is not longer than zero")]
     if repeat < duration:
         detail = (
-            f"every run would overlap the next: repeat {times.format_duration(repeat)} is shorter "
-            f"than the run, {times.format_duration(duration)}"
+            f"every {what} would overlap the next: repeat {times.format_duration(repeat)} is "
+            f"shorter than the {what}, {times.format_duration(duration)}"
         )
         return [FieldFault("/schedule/repeat", detail)]
     return []
@@ -151,7 +151,7 @@ def _cron_faults(recurrence: Recurrence) -> list[FieldFault]:
     return faults
 
 
-def _firing_faults(recurrence: Recurrence, duration: int) -> list[FieldFault]:
+def _firing_faults(recurrence: Recurrence, duration: int, what: str) -> list[FieldFault]:
     """Whether a readable expression fires, in time, and leaves room for the run."""
     first = next_nominal(replace(recurrence, until=None), recurrence.anchor - 1)
     if first is None:
@@ -162,8 +162,8 @@ def _firing_faults(recurrence: Recurrence, duration: int) -> list[FieldFault]:
     gap = _shortest_gap(recurrence)
     if gap is not None and gap < duration:
         detail = (
-            f"runs would overlap: cron fires again after {times.format_duration(gap)}, and a run "
-            f"takes {times.format_duration(duration)}"
+            f"{what}s would overlap: cron fires again after {times.format_duration(gap)}, and a "
+            f"{what} takes {times.format_duration(duration)}"
         )
         return [FieldFault("/schedule/cron", detail)]
     return []

@@ -7,6 +7,8 @@ sorted bookings serves all windows and both passes:
 * pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
   within the start margin (:attr:`Booking.fixed`).
 
+Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run.
+
 Normal runs overlap each other, so what blocks is merged first: the end of a long run must not be
 forgotten because a short one inside it ends earlier.
 """
@@ -22,7 +24,8 @@ from itertools import accumulate, chain
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
-from node.model.spans import Span, normalise
+from node.model.reservations import Reserved, spans_of
+from node.model.spans import Span, normalise, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Question:
     """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
-    other.
+    other. ``closed`` are the reservations that do not admit it.
     """
 
     windows: Sequence[Span]
@@ -63,15 +66,16 @@ class Question:
     priority: int
     earliest: int
     latest: int
+    closed: Sequence[Reserved] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Free ranges of both passes, and for each window without any, the booking in its way."""
+    """Free ranges of both passes, and for each window without any, what is in its way."""
 
     free: list[Span]
     free_displacing: list[Span]
-    obstacles: list[tuple[int, Booking]]
+    obstacles: list[tuple[int, Booking | Reserved]]
 
 
 class Occupation:
@@ -124,8 +128,11 @@ def free_ranges(question: Question, occupation: Occupation) -> Free:
     """The free ranges, given what occupies time in any window."""
     every = occupation.blocking(question.scheduling_class, None)
     lasting = occupation.blocking(question.scheduling_class, question.priority)
-    free = _free(question, every)
-    displacing = free if lasting is every else _free(question, lasting)
+    closed = spans_of(question.closed)
+    free = _free(question, union([every, closed]) if closed else every)
+    displacing = free
+    if lasting is not every:
+        displacing = _free(question, union([lasting, closed]) if closed else lasting)
     return Free(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
@@ -183,17 +190,18 @@ def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
 
 def obstacles(
     question: Question, without: Sequence[int], bookings: Sequence[Booking]
-) -> list[tuple[int, Booking]]:
-    """For each of these windows, the booking that blocks longest, among those that stay."""
+) -> list[tuple[int, Booking | Reserved]]:
+    """For each of these windows, what blocks longest: a reservation, or a booking that stays."""
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
         for booking in bookings
         if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
     ]
-    ordered = sorted(lasting, key=lambda booking: (booking.starts_at, booking.run))
-    starts = [booking.starts_at for booking in ordered]
-    reach = list(accumulate((booking.ends_at for booking in ordered), max))
+    blocking: list[Booking | Reserved] = [*question.closed, *lasting]
+    ordered = sorted(blocking, key=_in_order)
+    starts = [each.starts_at for each in ordered]
+    reach = list(accumulate((each.ends_at for each in ordered), max))
     found = []
     for index in without:
         start, end = trimmed(question, question.windows[index])
@@ -203,5 +211,11 @@ def obstacles(
     return found
 
 
-def _overlap(start: int, end: int, booking: Booking) -> int:
-    return min(booking.ends_at, end) - max(booking.starts_at, start)
+def _in_order(each: Booking | Reserved) -> tuple[int, bool, UUID]:
+    if isinstance(each, Reserved):
+        return each.starts_at, False, each.reservation
+    return each.starts_at, True, each.run
+
+
+def _overlap(start: int, end: int, each: Booking | Reserved) -> int:
+    return min(each.ends_at, end) - max(each.starts_at, start)

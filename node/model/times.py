@@ -36,17 +36,17 @@ _INSTANT = re.compile(
 
 def parse_duration(text: str) -> int:
     """``PT1H30M`` as microseconds; :class:`ValueError` says what is wrong and what to write."""
-    if _CALENDAR.fullmatch(text):
-        msg = "months and years vary in length; use days (P30D) or a cron schedule"
-        raise ValueError(msg)
     match = _DURATION.fullmatch(text)
     if match is None:
+        if _CALENDAR.fullmatch(text):
+            msg = "months and years vary in length; use days (P30D) or a cron schedule"
+            raise ValueError(msg)
         msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
         raise ValueError(msg)
-    whole = (("w", 7 * DAY), ("d", DAY), ("h", HOUR), ("m", MINUTE))
-    total = sum(int(match[name] or 0) * unit for name, unit in whole)
-    seconds, _, fraction = (match["s"] or "0").replace(",", ".").partition(".")
-    total += int(seconds) * SECOND + int((fraction or "0").ljust(6, "0"))
+    weeks, days, hours, minutes, rest = match.groups("0")
+    total = (int(weeks) * 7 + int(days)) * DAY + int(hours) * HOUR + int(minutes) * MINUTE
+    seconds, _, fraction = rest.replace(",", ".").partition(".")
+    total += int(seconds) * SECOND + int(fraction.ljust(6, "0"))
     if total > LONGEST:
         msg = "longer than 366 days"
         raise ValueError(msg)
@@ -96,9 +96,8 @@ def parse_instant(text: str) -> int:
 def format_instant(instant: int) -> str:
     """Microseconds as RFC 3339 in UTC: ``2026-12-01T00:00:00Z``, with decimals only if needed."""
     moment = to_datetime(instant)
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    decimals = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return f"{text}{decimals}Z"
+    text = moment.isoformat().removesuffix("+00:00")
+    return f"{text.rstrip('0') if moment.microsecond else text}Z"
 
 
 def moment_after(text: str, now: int) -> int:

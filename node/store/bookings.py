@@ -42,6 +42,7 @@ class HeldTask:
     test: str
     duration: int
     led_here: bool
+    campaign: str | None
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             row["test"],
             row["duration"],
             bool(row["led_here"]),
+            row["campaign"],
         )
         for row in rows
     }
@@ -409,7 +411,7 @@ async def notify(connection: Connection, *words: object) -> None:
 
 async def notify_all(connection: Connection, notices: Sequence[Sequence[object]]) -> None:
     """Several notices at once."""
-    said = [" ".join(str(word) for word in words) for words in notices]
+    said = [" ".join(map(str, words)) for words in notices]
     await connection.execute(_SQL["notify"], said)
 
 

@@ -13,9 +13,8 @@ import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 import orjson
@@ -89,21 +88,13 @@ BrokenCheck: TypeAlias = asyncpg.CheckViolationError
 """What a statement raises that breaks a constraint, for other databases than Postgres."""
 
 
-class Queries:
-    """The named queries of one ``.sql`` file: ``queries["fetch_run"]``."""
+class Queries(dict[str, str]):
+    """The named queries of one ``.sql`` file: ``queries["fetch_run"]`` is the text of one."""
 
     def __init__(self, package: str, name: str) -> None:
         """Read ``sql/<name>.sql`` of a store package."""
         text = resources.files(package).joinpath("sql", f"{name}.sql").read_text("utf-8")
-        self._queries = parse_queries(text)
-
-    def __getitem__(self, name: str) -> str:
-        """The text of a query."""
-        return self._queries[name]
-
-    def items(self) -> list[tuple[str, str]]:
-        """All of them, for the test that prepares each."""
-        return list(self._queries.items())
+        super().__init__(parse_queries(text))
 
 
 def parse_queries(text: str) -> dict[str, str]:
@@ -116,8 +107,7 @@ def parse_queries(text: str) -> dict[str, str]:
     return {name: body.strip() for name, body in zip(names, bodies, strict=True)}
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One notification: what kind of thing changed, which one, and a few words more."""
 
     kind: str
@@ -128,7 +118,7 @@ class Notice:
 def parse_notice(payload: str) -> Notice:
     """``run <id> <task> <state>`` as a :class:`Notice`."""
     kind, identifier, *words = (payload + " ").split(" ")
-    return Notice(kind, identifier, tuple(word for word in words if word))
+    return Notice(kind, identifier, tuple(filter(None, words)))
 
 
 class Database(ABC):

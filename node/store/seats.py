@@ -54,6 +54,14 @@ async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[
     return [row[0] for row in await connection.fetch(_SQL["wake_refused_seats"], list(tasks), now)]
 
 
+async def plan_anew(connection: Connection, pool: str, now: int) -> list[UUID]:
+    """What is reserved of a pool has changed: who plans its seats' tasks is too late, and again.
+
+    Those that have all they want are left alone. Which tasks are planned now.
+    """
+    return [row[0] for row in await connection.fetch(_SQL["plan_anew"], pool, now)]
+
+
 async def finish(connection: Connection, now: int) -> list[UUID]:
     """End the pool tasks whose terms are over, and the tasks of their seats with them."""
     return [row[0] for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]

@@ -91,15 +91,15 @@ async def open_planning(connection: Connection, task: UUID, next_run_at: int, pl
 
 
 async def keep_idempotency(
-    connection: Connection, key: str, digest: str, task: UUID, now: int
+    connection: Connection, key: str, digest: str, made: UUID, now: int
 ) -> bool:
     """Claim an Idempotency-Key; False if it was used before."""
-    kept = await connection.fetchval(_SQL["keep_idempotency"], key, digest, task, now)
+    kept = await connection.fetchval(_SQL["keep_idempotency"], key, digest, made, now)
     return kept is not None
 
 
 async def find_idempotency(connection: Connection, key: str) -> tuple[str, UUID] | None:
-    """Digest of the request and task made under this key; None if it is new."""
+    """Digest of the request and what was made under this key; None if it is new."""
     row = await connection.fetchrow(_SQL["find_idempotency"], key)
     return None if row is None else (row[0], row[1])
 

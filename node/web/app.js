@@ -105,8 +105,9 @@ async function fetchSchedule() {
   const from = Math.min(span.from, wholeDay ? now - DAY : now - HOUR);
   const to = Math.max(span.to, now + HOUR) + 5 * SAFETY;
   const path = `/v1/schedule?from=${iso(from)}&to=${iso(to)}`;
-  const { items } = await api.get(path);
+  const { items, reserved } = await api.get(path);
   wholeDay = false;
+  model.reserve(reserved);
   model.replace(items, from, to);
   byId("timeline-api").href = path;
   drawRuns();
@@ -234,6 +235,8 @@ const stream = new Stream(api, {
     } else if (type === "task") {
       refreshTasks();
       refreshLists();
+    } else if (type === "reservation") {
+      refreshSchedule();
     } else if (type === "node") {
       refreshNodes();
     } else if (type === "campaign") {

@@ -23,8 +23,21 @@ function entryOf(document) {
   };
 }
 
+/** A span of reserved time, in the page's own form. */
+function reservedOf(document) {
+  return {
+    id: document.reservation,
+    kind: document.kind,
+    name: document.name,
+    owner: document.owner,
+    starts: Date.parse(document.starts_at),
+    ends: Date.parse(document.ends_at),
+  };
+}
+
 export class Model {
   entries = new Map();
+  reserved = [];
   tasks = new Map();
   lists = { now: [], next: [], last: [] };
   nodes = [];
@@ -57,6 +70,16 @@ export class Model {
       const vanished = starts >= from && starts < to && !present.has(id);
       if (vanished || starts < oldest) this.entries.delete(id);
     }
+  }
+
+  /** Takes all the reserved time that there is in the span the page knows of. */
+  reserve(documents) {
+    this.reserved = documents.map(reservedOf);
+  }
+
+  /** Reserved time that overlaps a span, in start order. */
+  reservedBetween(from, to) {
+    return this.reserved.filter(({ starts, ends }) => ends > from && starts < to);
   }
 
   /** Runs that overlap a span, in start order, of one task if it is given. */

@@ -18,23 +18,41 @@ const CROWDED_FROM = 20;
 // From the bottom of a column to its top.
 export const KINDS = ["done", "running", "future", "gone", "missed", "failed"];
 
-/** Lanes and boxes for entries in start order; `view` has from, to, left, right, top, caption. */
-export function layOut(entries, view) {
+/**
+ * Lanes and boxes for entries in start order; `view` has from, to, left, right, top, caption.
+ * Where time is reserved there is a lane for that above the others.
+ */
+export function layOut(entries, reserved, view) {
   const scale = (view.right - view.left) / (view.to - view.from);
   const xOf = (instant) => view.left + (instant - view.from) * scale;
   const boxes = [];
   const lanes = [];
   let y = view.top;
-  for (const name of LANES) {
-    const own = entries.filter((entry) => entry.lane === name);
-    const lane = bars(own, xOf, view, name === "exclusive") ?? columns(own, xOf, view, scale);
+  const add = (name, count, lane) => {
     const inner = y + view.caption + PADDING;
     for (const box of lane.boxes) boxes.push({ ...box, lane: name, y: box.y + inner });
     const height = view.caption + 2 * PADDING + lane.height;
-    lanes.push({ name, y, height, note: lane.note, count: own.length });
+    lanes.push({ name, y, height, note: lane.note, count });
     y += height;
+  };
+  if (reserved.length) add("reserved", reserved.length, closures(reserved, xOf, view));
+  for (const name of LANES) {
+    const own = entries.filter((entry) => entry.lane === name);
+    add(name, own.length, bars(own, xOf, view, name === "exclusive") ?? columns(own, xOf, view, scale));
   }
   return { lanes, boxes, bottom: y };
+}
+
+// Reserved time lies over reserved time in rows; what finds none is drawn into the last.
+function closures(reserved, xOf, view) {
+  const ends = [];
+  const boxes = reserved.map((closure) => {
+    const free = ends.findIndex((end) => end <= closure.starts);
+    const index = free < 0 ? Math.min(ends.length, ROWS_MOST - 1) : free;
+    ends[index] = Math.max(ends[index] ?? 0, closure.ends);
+    return { ...extent(closure, xOf, view), y: index * ROW, height: BAR, closure };
+  });
+  return { boxes, height: ends.length * ROW - (ROW - BAR), note: null };
 }
 
 function extent(entry, xOf, view) {

@@ -13,13 +13,14 @@ const RADIUS = 2.5;
 export function readTheme(canvas, density) {
   const style = getComputedStyle(canvas);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["ink", "muted", "line", "surface", "sunken", "accent", "done", "running", "future", "failed", "missed", "gone", "on-bar"];
+  const names = ["ink", "muted", "line", "surface", "sunken", "accent", "done", "running", "future", "failed", "missed", "gone", "reserved", "on-bar"];
   const theme = Object.fromEntries(names.map((name) => [name, colour(name)]));
   theme.family = style.fontFamily;
   theme.size = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
   theme.hatch = {
     failed: hatch(theme.failed, 1, density),
     missed: hatch(theme.missed, -1, density),
+    reserved: hatch(theme.reserved, 1, density),
   };
   return theme;
 }
@@ -47,6 +48,7 @@ export function paint(canvas, scene, theme) {
   paintGround(pen, scene, theme);
   paintLanes(pen, scene, theme);
   const brushes = brushesOf(pen, theme, scene.density);
+  paintClosed(pen, scene, brushes.reserved);
   for (const box of scene.boxes) paintBox(pen, box, theme, brushes);
   paintNow(pen, scene, theme);
   paintNames(pen, scene, theme);
@@ -80,6 +82,16 @@ function paintGround(pen, { view, ticks, now, bottom }, theme) {
 function paintLanes(pen, { lanes, view, bottom }, theme) {
   pen.fillStyle = theme.line;
   for (const y of [...lanes.map((lane) => lane.y), bottom]) pen.fillRect(0, Math.round(y), view.right, 1);
+}
+
+// Reserved time runs through all lanes: what lies in it was admitted, or was there before.
+function paintClosed(pen, { boxes, view, bottom }, brush) {
+  pen.globalAlpha = 0.14;
+  pen.fillStyle = brush;
+  for (const box of boxes) {
+    if (box.closure) pen.fillRect(box.x, view.top, box.width, bottom - view.top);
+  }
+  pen.globalAlpha = 1;
 }
 
 // With a rim, because on a narrow screen the names lie on the lanes and the line of now.
@@ -121,8 +133,17 @@ function paintNote(pen, lane, { view, middle }, theme) {
 }
 
 function paintBox(pen, box, theme, brushes) {
-  if (box.entry) paintBar(pen, box, theme, brushes);
+  if (box.closure) paintClosure(pen, box, theme);
+  else if (box.entry) paintBar(pen, box, theme, brushes);
   else paintColumn(pen, box, theme);
+}
+
+function paintClosure(pen, box, theme) {
+  outline(pen, box, 0);
+  pen.fillStyle = theme.reserved;
+  pen.fill();
+  const { kind, name, owner } = box.closure;
+  if (box.width >= TEXT_FROM) paintText(pen, box, theme, { text: `${kind} ${name} · ${owner}`, ink: theme["on-bar"] });
 }
 
 function paintColumn(pen, box, theme) {
@@ -199,6 +220,11 @@ function paintDot(pen, box, colour) {
 function paintLabel(pen, box, theme, solid) {
   const { test, participants, kind } = box.entry;
   const text = `${test} ${participants.join(" → ")}`;
+  const ground = kind === "failed" || kind === "missed" ? theme.surface : null;
+  paintText(pen, box, theme, { text, ground, ink: solid ? theme["on-bar"] : theme.ink });
+}
+
+function paintText(pen, box, theme, { text, ink, ground = null }) {
   pen.save();
   pen.beginPath();
   pen.rect(box.x + 4, box.y, box.width - 8, box.height);
@@ -206,11 +232,11 @@ function paintLabel(pen, box, theme, solid) {
   pen.font = `500 ${10.5 * Math.min(theme.size, 1.1)}px ${theme.family}`;
   pen.textBaseline = "middle";
   pen.textAlign = "left";
-  if (kind === "failed" || kind === "missed") {
-    pen.fillStyle = theme.surface;
+  if (ground) {
+    pen.fillStyle = ground;
     pen.fillRect(box.x + 4, box.y + 1.5, pen.measureText(text).width + 6, box.height - 3);
   }
-  pen.fillStyle = solid ? theme["on-bar"] : theme.ink;
+  pen.fillStyle = ink;
   pen.fillText(text, box.x + 7, box.y + box.height / 2 + 0.5);
   pen.restore();
 }

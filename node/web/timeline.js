@@ -52,7 +52,8 @@ export class Timeline {
     this.#theme ??= readTheme(this.#canvas, density);
     const view = { ...this.span(now), ...this.#frame(width) };
     const entries = this.#model.between(view.from, view.to, this.#task);
-    const { lanes, boxes, bottom } = layOut(entries, view);
+    const reserved = this.#model.reservedBetween(view.from, view.to);
+    const { lanes, boxes, bottom } = layOut(entries, reserved, view);
     const height = Math.ceil(bottom + 2);
     this.#resize(width, height, density);
     const ticks = axisTicks(view, 72 * this.#theme.size);
@@ -78,8 +79,12 @@ export class Timeline {
   }
 
   #describe(lanes) {
-    const counts = lanes.map(({ name, count }) => `${count} ${name}`).join(", ");
-    const words = `Timeline, ${spell(this.#ahead * PAST)} back and ${spell(this.#ahead)} ahead: ${counts} runs`;
+    const runs = lanes.filter(({ name }) => LANES.includes(name));
+    const counts = runs.map(({ name, count }) => `${count} ${name}`).join(", ");
+    const closures = lanes.length > runs.length ? lanes[0].count : 0;
+    const reserved = closures ? `, ${closures} reserved time${closures > 1 ? "s" : ""}` : "";
+    const span = `${spell(this.#ahead * PAST)} back and ${spell(this.#ahead)} ahead`;
+    const words = `Timeline, ${span}: ${counts} runs${reserved}`;
     if (this.#canvas.getAttribute("aria-label") !== words) this.#canvas.setAttribute("aria-label", words);
   }
 
@@ -130,7 +135,7 @@ export class Timeline {
     this.#chosen = keyOf(box);
     this.#tip.hidden = box === null;
     if (box) {
-      this.#tip.replaceChildren(...(box.entry ? this.#runTip(box.entry) : columnTip(box)));
+      this.#tip.replaceChildren(...this.#tipOf(box));
       this.#placeTip(box);
     }
     this.draw();
@@ -147,6 +152,11 @@ export class Timeline {
     const left = Math.min(Math.max(0, box.x + box.width / 2 - wide / 2), width - wide);
     this.#tip.style.left = `${left}px`;
     this.#tip.style.top = `${box.y + box.height + 8}px`;
+  }
+
+  #tipOf(box) {
+    if (box.closure) return closureTip(box.closure, this.#model.now());
+    return box.entry ? this.#runTip(box.entry) : columnTip(box);
   }
 
   #runTip(entry) {
@@ -181,7 +191,7 @@ export class Timeline {
   }
 
   #open(box) {
-    if (!box) return;
+    if (!box || box.closure) return;
     if (box.entry) go({ run: box.entry.id });
     else if (box.entries.length === 1) go({ run: box.entries[0].id });
     else go({ list: "span", lane: box.lane, from: Math.round(box.from), to: Math.round(box.to) });
@@ -190,7 +200,16 @@ export class Timeline {
 
 function keyOf(box) {
   if (!box) return null;
+  if (box.closure) return `${box.closure.id} ${box.closure.starts}`;
   return box.entry ? box.entry.id : `${box.lane} ${box.from}`;
+}
+
+function closureTip({ id, kind, name, owner, starts, ends }, now) {
+  return [
+    element("p", {}, element("b", {}, `${kind} ${name}`), ` by ${owner}`),
+    element("p", {}, "reserved ", timeElement(starts, now), " – ", timeElement(ends, now)),
+    element("p", {}, `reservation ${id}`),
+  ];
 }
 
 const WORDS = { done: "finished", future: "to come", gone: "cancelled or displaced" };

@@ -6,6 +6,7 @@ import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 from aiohttp import ClientSession
@@ -13,6 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from node.model import times
 from node.model.wire.problems import Problem
+from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
 from tests import page_scene as scene
 from tests.browser import Page, chromium, new_page
@@ -187,6 +189,31 @@ async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
         await page.until("document.querySelector('#drawer[open] .parts')")
         assert scene.CAUSE in await page.text("#drawer")
         assert scene.CAUSE in await page.text("#tip")
+
+
+async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
+    """It has a lane of its own above the others and says what it is; an event brings it."""
+    label = "document.getElementById('canvas').ariaLabel"
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        assert "reserved" not in await page.evaluate(label)
+        made = ReservedSpan(
+            reservation=UUID(int=7),
+            kind=Purpose.DEMO,
+            name="SC26",
+            owner="alice",
+            starts_at=NOW + times.HOUR,
+            ends_at=NOW + 3 * times.HOUR,
+        )
+        ordinary.reserved.append(made)
+        await ordinary.tell("reservation", {"id": str(made.reservation), "state": "made"})
+        await page.until(f"{label}.endsWith(', 1 reserved time')")
+        await page.click_at(*await timeline_point(page, 3 / 7, 36))
+        await page.until("!document.getElementById('tip').hidden")
+        assert "demo SC26 by alice" in await page.text("#tip")
+        assert str(made.reservation) in await page.text("#tip")
+        assert not await page.evaluate("document.querySelector('#drawer').open")
+        assert page.complaints() == []
 
 
 async def timeline_point(page: Page, share: float, y: float) -> tuple[float, float]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
+from tests.acceptance.commands import parley
 from tests.acceptance.hostility import everything
 from tests.acceptance.outsider import Json, Outsider, instant
 
@@ -22,21 +20,10 @@ pytestmark = [
 
 
 async def _parley(node: Outsider, *arguments: str, stdin: str = "") -> tuple[int, Json]:
-    """The command as a process: its exit code and the document it prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "node.cli.main",
-        *arguments,
-        env={**os.environ, "PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(stdin.encode())
-    assert process.returncode is not None
-    assert out, err.decode()
-    return process.returncode, json.loads(out)
+    """The exit code of a command and the document it prints."""
+    said = await parley(node, *arguments, stdin=stdin)
+    assert said.out, said.err
+    return said.code, json.loads(said.out)
 
 
 def _exclusive(start: datetime, minutes: int, **document: Json) -> Json:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from node.execution import process
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
+from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider, booked
 from tests.integration.host_leftovers import nothing_left
 
 pytestmark = pytest.mark.timeout(120)
-
-ROOT = Path(__file__).parents[2]
 
 
 def _command(plan: NodePlan) -> list[str]:
@@ -31,13 +27,10 @@ def _command(plan: NodePlan) -> list[str]:
 
 
 async def _parley(node: Outsider, *words: str) -> str:
-    """What the command line prints, asked of a node."""
-    argv = [sys.executable, "-m", "node.cli.main", *words]
-    settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token, "COLUMNS": "200"}
-    running = await process.start(argv, env={"PYTHONPATH": str(ROOT), **settings})
-    ended = await running.wait()
-    assert ended.exit_code == 0, ended.stderr
-    return ended.stdout.decode()
+    """What a command prints that succeeds."""
+    said = await parley(node, *words)
+    assert said.code == 0, said.err
+    return said.out
 
 
 async def _booked(lead: Outsider, *participants: Outsider) -> None:

@@ -41,6 +41,7 @@ OPEN_TO_LEAD = (
     # Pools are shared by policies: what is said of them, and of whom they are shared among.
     "node.store.campaigns",
     "node.store.pools",
+    "node.store.reservations",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
 

@@ -10,6 +10,7 @@ WITHOUT = {
     # What only people ask for: the simulation reads the tables themselves.
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
+    "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
         "change_campaign",
         "uses",
@@ -22,6 +23,7 @@ WITHOUT = {
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
     "node.store/seats": {"seats"},
+    "node.store/meshes": {"meshes", "mesh_tasks", "mesh_keys", "mesh_outcomes"},
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

@@ -13,6 +13,7 @@ from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, cpu_seconds
 
 BATCH_TASKS = 40
+CAMPAIGNS = ("ops", "lab", "thesis", "outage")
 SINGLE_TASKS = 1500
 REPEATS = 5
 _SPAN = """
@@ -88,11 +89,17 @@ async def rounds(fleet: Fleet, documents: list[dict[str, Any]]) -> list[Booked]:
 async def batches(fleet: Fleet) -> list[Figure]:
     """``batch_runs_per_s_K`` and the requests that took."""
     count = len(fleet.names)
-    documents = [idle(fleet.names, {"repeat": "PT5M"}) for _ in range(BATCH_TASKS)]
+    for campaign in CAMPAIGNS:
+        await fleet.ask(fleet.names[0], "POST", "/v1/campaigns", {"name": campaign})
+    documents = [
+        {**idle(fleet.names, {"repeat": "PT5M"}), "campaign": CAMPAIGNS[number % len(CAMPAIGNS)]}
+        for number in range(BATCH_TASKS)
+    ]
     found = await rounds(fleet, documents)
     how = (
-        f"{BATCH_TASKS} tasks every 5 min over 24 h on {count} nodes: runs, from the first hold to "
-        f"the last decision; lead in a process of its own; median of {REPEATS}"
+        f"{BATCH_TASKS} tasks of {len(CAMPAIGNS)} campaigns every 5 min over 24 h on {count} "
+        "nodes: runs, from the first hold to the last decision; lead in a process of its own; "
+        f"median of {REPEATS}"
     )
     figures = [
         Figure(

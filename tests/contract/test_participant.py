@@ -17,7 +17,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.wire.outlooks import HOURS, OutlookRequest
-from node.model.wire.participants import Introduction, ProposalRequest
+from node.model.wire.participants import Introduction, Obstacle, ProposalRequest
 from node.model.wire.tasks import Participant as Listed
 from node.service import Node, signer
 from node.store import tasks
@@ -199,7 +199,9 @@ async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None
     equal = await party.known()
     answered = await party.participant.propose(_proposal(equal, busy))
     assert answered.free == ()
-    assert [(o.window, o.starts_at, o.test) for o in answered.obstacles] == [(0, HOUR, "idle")]
+    [obstacle] = answered.obstacles
+    assert isinstance(obstacle, Obstacle)
+    assert (obstacle.window, obstacle.starts_at, obstacle.test) == (0, HOUR, "idle")
     assert "busy with an exclusive idle run" in (answered.reason or "")
 
 
@@ -224,7 +226,7 @@ async def test_it_refuses_run_by_run(party: Party) -> None:
     assert answered.held == (request.runs[1].run,)
     [refusal] = answered.refused
     assert refusal.run == request.runs[0].run
-    assert refusal.obstacle is not None
+    assert isinstance(refusal.obstacle, Obstacle)
     assert refusal.obstacle.task == task.task
 
 
@@ -239,8 +241,9 @@ async def test_it_displaces_when_told_to(party: Party) -> None:
     assert answered.set_aside == 1
     await party.participant.release(second, high.task)
     answered = await party.participant.hold(uuid4(), hold_request(high, [HOUR]))
-    assert answered.refused[0].obstacle is not None
-    assert answered.refused[0].obstacle.run == kept.runs[0].run
+    [refusal] = answered.refused
+    assert isinstance(refusal.obstacle, Obstacle)
+    assert refusal.obstacle.run == kept.runs[0].run
 
 
 async def test_it_commits_once(party: Party) -> None:

@@ -49,6 +49,7 @@ from tests.worlds import World
 
 CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
+DELETE FROM reservation;
 DELETE FROM outbox; {CLEAR_CAMPAIGNS}
 ALTER TABLE pool ALTER COLUMN id RESTART;
 ALTER TABLE outbox ALTER COLUMN id RESTART;

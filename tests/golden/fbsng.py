@@ -19,6 +19,7 @@ from lead.policy.share import start_counts
 from lead.policy.throttle import quota
 from lead.policy.view import Exact, Queue
 from node.model import times
+from tests.golden.figures import told
 from tests.golden.shapes import shaped
 
 Given = dict[str, Any]
@@ -181,10 +182,10 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
     listed = given["submitted"] if "submitted" in given else given["sections"]
     submitted = {each["id"]: place for place, each in enumerate(listed)}
     need = {each["id"]: each["need"] for each in listed}
-    counts = {each["id"]: each.get("prio_inc", 0) for each in listed}
+    counts = {each["id"]: told(each, "prio_inc", "PRIO_INC") for each in listed}
     waiting = [each["id"] for each in listed if each.get("ready", True)]
     picks: list[str | None] = []
-    told: Given = {"picks": picks}
+    found: Given = {"picks": picks}
     usual = ["picks"]
     for number, slots in enumerate(given["free_slots_at_each_pass"], 1):
         free, begun = slots, len(picks)
@@ -197,7 +198,7 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
                 lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
                 given["SPG"],
             )
-            told[f"held_at_pass_{number}"] = [each.name for each in tried.held]
+            found[f"held_at_pass_{number}"] = [each.name for each in tried.held]
             if tried.entry is None:
                 break
             for name in passes.passed(tried, submitted):
@@ -211,10 +212,10 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
             picks.append(None)
             usual.append(f"held_at_pass_{number}")
         for name in waiting:
-            told.setdefault(f"{name.lower()}_priority_after", []).append(counts[name])
-    told["priority"] = counts
+            found.setdefault(f"{name.lower()}_priority_after", []).append(counts[name])
+    found["priority"] = counts
     widest = max(listed, key=lambda each: int(each["need"]))["id"]
-    return told, [*usual, f"{widest.lower()}_priority_after"]
+    return found, [*usual, f"{widest.lower()}_priority_after"]
 
 
 def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:

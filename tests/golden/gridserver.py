@@ -180,17 +180,25 @@ def _free(given: Given, stakes: Iterable[Stake]) -> Seats:
 def _ideals(seats: int, stakes: list[Stake], *, aggregate: bool) -> dict[str, int]:
     if not aggregate:
         return usage.ideals(seats, stakes)
+    return aggregation.ideals(seats, stakes, _groups(stakes))
+
+
+def _groups(stakes: list[Stake]) -> list[aggregation.Group]:
+    """Sessions of one level count together."""
     members: dict[tuple[int, Exact], set[str]] = {}
     for stake in stakes:
         members.setdefault((stake.level, stake.weight), set()).add(stake.name)
-    return aggregation.ideals(
-        seats,
-        stakes,
-        [
-            aggregation.Group(f"{level} {weight}", weight, frozenset(some))
-            for (level, weight), some in members.items()
-        ],
-    )
+    return [
+        aggregation.Group(f"{level} {weight}", weight, frozenset(some))
+        for (level, weight), some in members.items()
+    ]
+
+
+def _entitled(stakes: list[Stake], given: Given) -> Mapping[str, Exact]:
+    """The weight of each active session, or its part of that of its level."""
+    if given.get("aggregate", "aggregate" in given["policy"]):
+        return aggregation.entitlements(stakes, _groups(stakes))
+    return {stake.name: stake.weight for stake in stakes}
 
 
 def _sharing(given: Given) -> Given:
@@ -263,8 +271,8 @@ def _newcomers(given: Given) -> Given:
         name, level = event["create"], _level(event.get("level", 5))
         weight = _exact(event["weight"]) if "weight" in event else _weight(given, name, level)
         stakes[name] = Stake(name, weight, level)
-        active = {each: stakes[each].weight for each in (*event["active_before"], name)}
-        ideal = engines * weight / sum(active.values(), Fraction(0))
+        active = _entitled([stakes[each] for each in (*event["active_before"], name)], given)
+        ideal = engines * Fraction(active[name]) / sum(active.values(), Fraction(0))
         created[name] = usage.newcomer(name, ideal, now, window)
         charges.append(created[name])
     used = usage.used_within(charges, now, window)
@@ -357,17 +365,24 @@ def _sla(given: Given) -> Given:
 
 
 def _lending(given: Given) -> Given:
-    """Step after step: what is held stays held unless it ends or is taken back."""
+    """Step after step: what is held stays held unless it ends or is taken back.
+
+    A step that differs from the one before in nothing but preemption is what that one would come
+    to otherwise: both begin from the same.
+    """
     promises, engines = _promises(given), given["engines"]
-    held = dict.fromkeys(promises, 0)
-    steps = []
+    held = begun = dict.fromkeys(promises, 0)
+    steps: list[Given] = []
+    circumstances: Given | None = None
     for step in given["steps"]:
         both = {**given, **step}
+        told_before, circumstances = circumstances, {**both, "preemption": None}
+        begun = begun if circumstances == told_before else held
         demand = {name: _amount(_of(both, "demand", name, None)) for name in promises}
         settled = promised.settle(both["engines"], promises, demand, both["usage_order"])
         held = {
             name: count if (most := demand[name]) is None else min(count, most)
-            for name, count in held.items()
+            for name, count in begun.items()
         }
         if both.get("preemption", "preempt" in given["policy"]):
             short = sum(max(0, _need(settled, demand, name) - held[name]) for name in promises) - (
@@ -463,6 +478,7 @@ _TRANSLATORS: tuple[tuple[set[str], Callable[[Given], Given], str | None], ...] 
     ({"preemptable_percent"}, _allowance, "max_preemptions"),
     ({"preempt_threshold_minutes"}, _scores, None),
     ({"preempt_threshold_ms"}, _scores, None),
+    ({"preempt_threshold_seconds"}, _scores, None),
     ({"sla", "steps"}, _lending, None),
     ({"sla"}, _sla, None),
     ({"events", "window_seconds"}, _newcomers, None),

@@ -6,6 +6,7 @@ cases of the same form are answered as well.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +29,11 @@ Given = dict[str, Any]
 
 _NAMES = UUID("b3c5a0c2-0f0e-4d0c-9d58-3f1f6c1f7a11")
 _RUN = UUID(int=1)
-_HELD, _CONFLICT = 200, 409
+_CONFLICT = 409
+_SUCCESS = range(200, 300)
+_MARGIN = 3
+_HORIZON = 86_400
+"""Seconds, where a case tells what time it is and not these."""
 _OUTCOMES = {"booked": "scheduled", "conflict": "retry", "no answer": "nonstart"}
 
 
@@ -49,9 +54,17 @@ def _one(given: Given, shape: Given | None) -> Any:
     for telling, translate in _TRANSLATORS:
         if telling <= given.keys():
             answered = translate(given)
-            return {key: answered.get(key) for key in shape} if shape else answered
+            return _shaped(answered, shape) if shape else answered
     msg = f"nothing is known to ask with {', '.join(sorted(given))}"
     raise ValueError(msg)
+
+
+def _shaped(answered: Given, shape: Given) -> Given:
+    """The fields of the shape; of what does not start, as always, also what becomes of it."""
+    found = {key: answered.get(key) for key in shape}
+    return found | {
+        key: it for key, it in answered.items() if key == "outcome" and "start" in shape
+    }
 
 
 def _micros(seconds: float) -> int:
@@ -109,9 +122,16 @@ def _next(given: Given) -> Given:
 # -- proposals and placement -----------------------------------------------------------------------
 
 
-def _booking(given: Given) -> Booking:
+def _bookings(given: Given, runs: Sequence[Given]) -> dict[str, Booking]:
+    """What occupies time, by id: what never started occupies none."""
+    sooner = given["now"] + given.get("margin", _MARGIN) if "now" in given else -math.inf
+    return {run["id"]: _booking(run, sooner) for run in runs if run.get("state") != "nonstart"}
+
+
+def _booking(given: Given, sooner: float) -> Booking:
+    """What runs or starts sooner than that stays where it is."""
     run = uuid5(_NAMES, given["id"])
-    fixed = given.get("state") == "running"
+    fixed = given.get("state") == "running" or given["start"] < sooner
     kind = SchedulingClass(given["class"])
     start, end = _micros(given["start"]), _micros(given["end"])
     return Booking(run, run, "idle", kind, given.get("priority", 0), start, end, fixed)
@@ -120,11 +140,15 @@ def _booking(given: Given) -> Booking:
 def _question(given: Given, kind: str) -> Question:
     [window] = _spans([given["acceptable_range"]])
     duration, priority = _micros(given["duration"]), given.get("priority", 0)
-    return Question([window], SchedulingClass(kind), duration, priority, *window)
+    earliest, latest = window
+    if "now" in given:
+        earliest = _micros(given["now"] + given.get("margin", _MARGIN))
+        latest = _micros(given["now"] + given.get("horizon", _HORIZON))
+    return Question([window], SchedulingClass(kind), duration, priority, earliest, latest)
 
 
 def _proposals(given: Given) -> Given:
-    bookings = [_booking(run) for run in given["timeline"]]
+    bookings = list(_bookings(given, given["timeline"]).values())
     return {
         kind: _ranges(time_line(_question(given, kind), bookings).free)
         for kind in given["propose_for"]
@@ -157,10 +181,7 @@ def _everywhere(ranges: list[Span]) -> Slot:
 def _placement(given: Given) -> Given:
     """Two passes over what every participant offers, and what gives way on each."""
     question = _question(given, given["class"])
-    time_lines = {
-        name: {run["id"]: _booking(run) for run in runs}
-        for name, runs in given["participants"].items()
-    }
+    time_lines = {name: _bookings(given, runs) for name, runs in given["participants"].items()}
     answered: dict[str, Answer] = {
         name: time_line(question, list(booked.values())) for name, booked in time_lines.items()
     }
@@ -219,23 +240,31 @@ def _candidate(task: Given, limits: Limits, now: int) -> Candidate:
     """A task as its last planning left it: ``plan_at`` says when its next slot may be asked for."""
     nominal = _micros(task["next"])
     duration = _micros(task["duration"]) if "duration" in task else 1
-    recurrence = Recurrence(nominal, slip=_micros(task.get("slip", 0)))
+    until = _micros(task["until"]) if "until" in task else None
+    recurrence = Recurrence(nominal, until=until, slip=_micros(task.get("slip", 0)))
     remaining = max(0, task["max_runs"] - task["runs"]) if "max_runs" in task else None
+    led = task.get("enabled", True) and task.get("participant", 0) == 0
     done = agenda(recurrence, duration, Standing(nominal, None, (), remaining), limits, now)
     return Candidate(
         task=task["id"],
         next_run_at=done.next_slot,
-        plan_at=plan_next_at(recurrence, duration, done, limits, 0, now),
+        plan_at=plan_next_at(recurrence, duration, done, limits, 0, now) if led else None,
         leased_until=now + limits.horizon if task.get("being_scheduled") else None,
         added_at=_micros(task["added"]),
     )
 
 
 def _posting(given: Given) -> Given:
-    """Those asked answer that they hold, that another run is in the way, or with a fault."""
-    asked = [name for name in given["participants"] if name in given["answers"]]
-    said = {name: _held(given["answers"][name]) for name in asked}
-    agreed = agree([_RUN], list(said.items()))
+    """A conflict has it all tried again, whatever else went wrong.
+
+    Those asked answer that they hold, that another run is in the way, or with a fault.
+    """
+    said = {name: _held(given["answers"][name]) for name in _asked(given)}
+    in_the_way = any(isinstance(it, HoldAnswer) and it.refused for it in said.values())
+    counted = [
+        (name, it) for name, it in said.items() if not in_the_way or isinstance(it, HoldAnswer)
+    ]
+    agreed = agree([_RUN], counted)
     holding = [name for name, it in said.items() if isinstance(it, HoldAnswer) and it.held]
     kept = bool(agreed.held)
     return {
@@ -245,8 +274,18 @@ def _posting(given: Given) -> Given:
     }
 
 
-def _held(status: int) -> HoldAnswer | ParleyError:
-    if status == _HELD:
+def _asked(given: Given) -> list[str]:
+    """One after the other: nobody after a conflict, nor after a lead that does not hold."""
+    answers = given["answers"]
+    asked = [name for name in given["participants"] if name in answers]
+    for at, name in enumerate(asked):
+        if answers[name] == _CONFLICT or (at == 0 and answers[name] not in _SUCCESS):
+            return asked[: at + 1]
+    return asked
+
+
+def _held(status: int | None) -> HoldAnswer | ParleyError:
+    if status in _SUCCESS:
         return HoldAnswer(held=(_RUN,))
     if status == _CONFLICT:
         return HoldAnswer(held=(), refused=(Refusal(run=_RUN, reason="its time is taken"),))

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from node.execution import process
@@ -37,8 +38,8 @@ def _ask(*argv: str) -> str:
     return process.run(list(argv), timeout_s=10).stdout.decode()
 
 
-def descendants(pid: int) -> set[int]:
-    """The living processes below one, each by its parent's number."""
+def descendants(pid: int, but_below: AbstractSet[int] = frozenset()) -> set[int]:
+    """The living processes below one, as they are at one look; not those below some of them."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -50,7 +51,7 @@ def descendants(pid: int) -> set[int]:
     while left:
         below = children.get(left.pop(), [])
         found.update(below)
-        left.extend(below)
+        left.extend(each for each in below if each not in but_below)
     return found
 
 
@@ -65,6 +66,5 @@ def nothing_left() -> Iterator[None]:
     yield
     left = _state() - before
     assert not left, f"left behind: {left}"
-    theirs = set[int]().union(*(descendants(child) for child in children))
-    behind = descendants(os.getpid()) - children - theirs
+    behind = descendants(os.getpid(), but_below=children) - children
     assert not behind, f"left processes behind: {behind}"

@@ -13,6 +13,7 @@ from node.model.errors import Conflict, NotAllowed, NotFound
 from node.model.runstate import RunState
 from node.model.wire.participants import (
     CommitRequest,
+    Obstacle,
 )
 from tests.bookers import HOUR, REACH, Booker
 from tests.clocks import START
@@ -40,7 +41,7 @@ async def test_a_hold_books_what_it_can(booker: Booker) -> None:
     [refusal] = answered.refused
     assert refusal.run == request.runs[1].run
     assert "its time was just taken by an exclusive idle run of priority 7" in refusal.reason
-    assert refusal.obstacle is not None
+    assert isinstance(refusal.obstacle, Obstacle)
     assert (refusal.obstacle.run, refusal.obstacle.starts_at) == (theirs.run, HOUR)
     assert await booker.site.state(request.runs[0].run) == "held"
     assert await booker.site.state(request.runs[1].run) is None

@@ -66,7 +66,7 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
         "seats_max": 7,
         "target": {"seats": None, "share": 0.25},
         "fairshare": {"part": 0.5, "kind": "floor"},
-        "limits": {"runs": {"soft": 2, "hard": 5}, "waiting_runs": {"soft": None, "hard": 100}},
+        "limits": {"runs": {"soft": 2, "hard": 5}, "seat_seconds": {"soft": None, "hard": 100}},
         "quotas": {"mbps": 1000},
         "owner": "the lab",
         "contact": "lab@a.example",

@@ -118,3 +118,32 @@ async def test_a_node_that_dies_with_the_lead_settles_with_it(world: World) -> N
         await site.node.holds.run_once()
     assert list((await a.states()).values()) == ["scheduled"] * RUNS
     assert await a.states() == await b.states()
+
+
+async def test_nobody_begins_alone(world: World) -> None:
+    """Who must have dropped a run that it never confirmed is not measured without: it moves on."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=times.HOUR))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def cut(call: Call, at: str) -> None:
+        if call[2] == "commit" and call[1] == "b":
+            world.cut = {frozenset("ab")}
+            raise PeerUnreachable("the wire was cut")
+
+    world.watch = cut
+    await a.plan()
+    (first,) = await a.states()
+    await world.pass_time(2 * HOLD_LIFE, 4 * times.SECOND)
+    assert (await a.state(first), await b.state(first)) == ("scheduled", None)
+    world.watch = None
+    world.clock.move_to(HOUR - times.SECOND)
+    await a.node.launcher.run_once()
+    await asyncio.gather(*a.node.launcher._tasks.values())
+    assert await a.state(first) == "displaced"
+    assert await a.reason(first) == "b did not confirm in time that it has this run"
+    world.cut = set()
+    await world.pass_time(2 * times.MINUTE, 12 * times.SECOND)
+    assert sorted((await a.states()).values()) == ["displaced", "scheduled"]
+    assert list((await b.states()).values()) == ["scheduled"]

@@ -13,13 +13,16 @@ from node.model.errors import NotAllowed, PeerUnreachable
 from node.model.wire.participants import (
     HoldRequest,
 )
+from node.store.database import Notice
 from tests.bookers import HOUR, REACH, Booker
 from tests.clocks import START
 from tests.worlds import (
     DURATION,
     HOLD_LIFE,
     ON_ONE_LOOP,
+    book_everywhere,
     commit_request,
+    hold_everywhere,
     hold_request,
     introduction,
 )
@@ -118,6 +121,33 @@ async def test_a_lead_that_knows_us_no_more_does_not_keep_holds(booker: Booker) 
     booker.world.clock.advance(HOLD_LIFE - 2 * times.SECOND)
     assert await booker.site.node.holds.run_once() == 1
     assert await booker.site.states() == {}
+
+
+async def test_a_run_that_comes_back_is_looked_for_at_once(booker: Booker) -> None:
+    """The launcher hears of a run that gets its time back: it may have to start soon."""
+    site = booker.site
+    [low] = await book_everywhere(introduction([site]), site, [site], [HOUR])
+    task = introduction([site], priority=5)
+    await site.keep(task, site)
+    await hold_everywhere(site, [site], hold_request(task, [HOUR], displacing=True))
+    listening, back = asyncio.Event(), asyncio.Event()
+
+    def heard(notice: Notice) -> None:
+        site.node.launcher.heard(notice)
+        if notice.kind == "wake":
+            site.node.launcher._woken.silence()
+            listening.set()
+        if site.node.launcher._woken.rung:
+            back.set()
+
+    hearing = asyncio.create_task(site.database.listen(heard, site.clock))
+    await asyncio.wait_for(listening.wait(), 10)
+    booker.world.clock.advance(HOLD_LIFE)
+    assert await site.node.holds.run_once() == 1
+    assert await site.state(low) == "scheduled"
+    await asyncio.wait_for(back.wait(), 10)
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
 
 
 async def test_silent_leads_are_asked_all_at_once(booker: Booker) -> None:

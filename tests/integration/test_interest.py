@@ -209,8 +209,8 @@ async def test_freed_time_that_nobody_was_refused_is_not_looked_at(
     assert b.node.interest._freed == []
     answer = b.node.time_line.propose
 
-    async def answer_slowly(request: ProposalRequest) -> Proposal:
-        answered = await answer(request)
+    async def answer_slowly(lead: str, request: ProposalRequest) -> Proposal:
+        answered = await answer(lead, request)
         await b.node.ending.cancel_run(busy)
         b.node.interest.heard(notice)
         return answered

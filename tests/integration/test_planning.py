@@ -271,7 +271,7 @@ async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world:
     """A task with a participant that is not known any more is not forgotten: its slots say why."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
-    await a.node.remove_peer("b")
+    await a.node.peering.remove("b")
     await a.plan()
     assert set((await a.states()).values()) == {"waiting"}
     reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
@@ -414,7 +414,7 @@ async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: Wo
     """A participant that is not known here any more has no run that the others wait for."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
-    await a.node.remove_peer("b")
+    await a.node.peering.remove("b")
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert await a.state(run) == "displaced"
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from node.cli.services import with_foresight
 from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
@@ -24,6 +25,7 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
     """A node that knows two others, which are somewhere else."""
     async with asker("a", await new_database(), clock, tmp_path) as made:
         await _others(made)
+        with_foresight(made.node)
         yield made
 
 
@@ -82,12 +84,13 @@ async def test_policies_are_chosen_by_name(a: Asker) -> None:
     patch: dict[str, Any] = {"policy": {"set": "maui-prioritty"}}
     [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
     assert (pointer, "near: maui-priority" in said) == ("/policy/set", True)
-    patch = {"policy": {"set": "maui-fifo", "overrides": {"share": {"set": "nothing-like-it"}}}}
+    patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-rum"}}}}
     [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
-    assert (pointer, "there are: campaign-default" in said) == ("/policy/overrides/share/set", True)
+    assert pointer == "/policy/overrides/order/rule"
+    assert "there is no rule 'next-rum'; there is: next-run" in said
     faults = await _refused(a, "PATCH", "/v1/pools/all", {"policy": {"overrides": {"taste": {}}}})
     assert faults[0][0].startswith("/policy/overrides/taste")
-    patch = {"policy": {"set": "maui-fifo", "overrides": {"share": {"set": "gridserver-sla"}}}}
+    patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}
     status, edited = await a.ask("PATCH", "/v1/pools/all", patch)
     assert (status, edited["policy"], edited["revision"]) == (200, patch["policy"], 2)
     assert edited["nodes"] == ["a", "b", "c"]

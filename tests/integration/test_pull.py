@@ -66,6 +66,14 @@ class Pair:
             async with self.lead.database.connection() as connection:
                 await nodes.own_identity(connection)
 
+    async def attended(self) -> None:
+        """Wait until the lead knows the node's name and the node waits for its questions.
+
+        No time passes meanwhile: however slow this is, the poll has not ended.
+        """
+        mailbox = self.lead.mailboxes.of(self.far.card.identity)
+        await self.until(lambda: self.lead.directory.find("b") and mailbox.attended, 0)
+
     async def booked(self) -> list[Any]:
         """The runs that the node has."""
         async with self.far.database.connection() as connection:
@@ -86,7 +94,7 @@ async def pair(
         wire = Wire("b", "a", settings.listen_host, settings.listen_port)
         await wire.open()
         stack.push_async_callback(wire.close)
-        await lead.add_peer(NodeAddition(identity=far.card.identity))
+        await lead.peering.add(NodeAddition(identity=far.card.identity))
         async with far.database.transaction() as connection:
             card = lead.card.model_copy(update={"url": wire.url})
             await nodes.keep(connection, card, clock.now())
@@ -115,7 +123,7 @@ async def test_a_key_is_enough(pair: Pair) -> None:
     await pair.lead.directory.refresh()
     assert pair.lead.directory.by_identity(pair.far.card.identity) == known
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         known = pair.lead.directory.by_identity(pair.far.card.identity)
         assert (known.name, known.url, known.address) == ("b", None, pair.far.card.address)
         assert known.seen_at is not None
@@ -125,14 +133,14 @@ async def test_a_key_is_enough(pair: Pair) -> None:
 async def test_a_node_that_says_it_has_no_url_is_not_looked_for(pair: Pair) -> None:
     """Who adds a node by an address it happens to have, believes the node's own word."""
     url = pair.far.settings.public_url
-    known = await pair.lead.add_peer(NodeAddition(url=url))
+    known = await pair.lead.peering.add(NodeAddition(url=url))
     assert (known.name, known.url) == ("b", None)
 
 
 async def test_a_key_of_ones_own_is_refused(pair: Pair) -> None:
     """A node does not fetch from itself."""
     with pytest.raises(InvalidDocument, match="is this node itself"):
-        await pair.lead.add_peer(NodeAddition(identity=pair.lead.card.identity))
+        await pair.lead.peering.add(NodeAddition(identity=pair.lead.card.identity))
 
 
 async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
@@ -163,7 +171,7 @@ async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
     outside.carry = by_own_node(outside, own)
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         far = outside.to(pair.far.card.identity, "b", None)
         assert (await far.decision(uuid4())).state == "aborted"
     foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
@@ -177,7 +185,7 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
     path = f"/v1/participant/exchanges/{uuid4()}"
     forged = Question(method="GET", path=path, headers={})
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         reply = await pair.lead.mailboxes.carry(pair.peer, forged)
     assert reply.status == 401
     assert "is not signed" in reply.body
@@ -191,7 +199,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
     task = await pair.task()
     request = hold_request(task, [HOUR])
     async with fetching(pair.far):
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         original = pair.far.time_line.hold
 
         async def held(*asked: Any) -> HoldAnswer:
@@ -225,7 +233,7 @@ async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
         assert "a cannot be reached" in (pair.far.fetching.fault(identity) or "")
         pair.clock.advance(times.HOUR)
         pair.wire.turn(Mood.WELL)
-        await pair.until(lambda: pair.lead.directory.find("b"))
+        await pair.attended()
         await pair.until(lambda: pair.far.fetching.fault(identity) is None)
 
 
@@ -249,7 +257,7 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     await _once(pair.far, pair.lead)
     assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
 
-    await pair.lead.remove_peer("b")
+    await pair.lead.peering.remove("b")
     async with fetching(pair.far):
         await pair.until(lambda: pair.far.fetching.fault(pair.lead.card.identity))
         await pair.far.lookout.run_once()

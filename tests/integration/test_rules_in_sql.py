@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from lead.planning.selection import Candidate, select
 from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reservations import Applicant, access_of, admits
 from node.model.timeline import Booking, Question, answer, displaced
 from node.settings import Settings
 from tests.bookers import HOUR, Booker
@@ -100,6 +102,42 @@ async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
             )
         )
     return made
+
+
+CRITERIA: dict[str, list[Any]] = {
+    "campaigns": [[], ["ops"], ["default", "lab"]],
+    "tasks": [[], [str(UUID(int=1))], [str(UUID(int=2)), str(UUID(int=3))]],
+    "leads": [[], ["ed25519:a"], ["ed25519:b", "ed25519:c"]],
+    "tests": [[], ["idle"], ["rtt", "latency"]],
+    "classes": [[], ["exclusive"], ["background", "background-multi"]],
+    "priority": [None, 2, -1],
+}
+_ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6::text::scheduling_class, $7)"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int) -> None:
+    """By each criterion alone and by several, also where the list leaves some of them out."""
+    rng, site = random.Random(seed), await world.site("a")
+    outcomes = []
+    for _ in range(300):
+        access = {
+            name: rng.choice(values) if rng.random() < 0.3 else values[0]
+            for name, values in CRITERIA.items()
+            if rng.random() < 0.8
+        }
+        applicant = Applicant(
+            task=UUID(int=rng.randrange(1, 5)),
+            lead=rng.choice(("ed25519:a", "ed25519:b", "ed25519:x")),
+            campaign=rng.choice((None, "ops", "lab", "else")),
+            test=rng.choice(("idle", "rtt", "throughput")),
+            scheduling_class=rng.choice(list(SchedulingClass)),
+            priority=rng.randrange(-3, 4),
+        )
+        [row] = await site.rows(_ADMITS, access, *vars(applicant).values())
+        assert row[0] is admits(access_of(access), applicant), (access, applicant)
+        outcomes.append(row[0])
+    assert 50 < sum(outcomes) < 250
 
 
 @pytest.mark.parametrize("seed", SEEDS)

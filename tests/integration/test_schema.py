@@ -24,8 +24,11 @@ VIEWS = (
     "run_missed",
     "run_history",
     "node_occupancy",
+    "reserved_time",
     "campaign_usage",
     "decision_trace",
+    "mesh_task",
+    "mesh_delivery",
 )
 
 PAIRS = list(product(SchedulingClass, repeat=2))

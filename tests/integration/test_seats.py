@@ -79,7 +79,12 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
 
 async def test_seats_are_spread_and_matched(world: World) -> None:
     """At most so many alike, only nodes that match, and those that are preferred first."""
-    sites = [{"site": "x", "fast": True}, {"site": "x"}, {"site": "y"}, {"site": "z", "fast": True}]
+    sites: list[dict[str, Any]] = [
+        {"site": "x", "fast": True},
+        {"site": "x"},
+        {"site": "y"},
+        {"site": "z", "fast": True},
+    ]
     pool = await pooled(world, sites)
     spread = await pool.create(3, request={"spread": {"site": 1}})
     first = (await pool.seats(spread))[0]

@@ -58,7 +58,7 @@ async def _free(site: Site, start: int = HOUR, duration: int = DURATION) -> bool
         priority=0,
         windows=((start, start + duration),),
     )
-    return bool((await site.node.time_line.propose(request)).free)
+    return bool((await site.node.time_line.propose(site.identity, request)).free)
 
 
 async def _overlaps(site: Site) -> int:
@@ -116,7 +116,7 @@ async def test_what_is_proposed_is_what_can_be_booked(
         priority=task.priority,
         windows=((HOUR, HOUR + 34 * times.MINUTE),),
     )
-    proposal = await booker.site.node.time_line.propose(request)
+    proposal = await booker.site.node.time_line.propose(booker.lead.identity, request)
     ranges = (proposal.free_displacing or proposal.free) if displacing else proposal.free
     outcomes = set()
     for minute in range(32):

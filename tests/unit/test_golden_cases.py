@@ -29,11 +29,11 @@ DERIVED = {
     # The first multiple of 60 that is strictly later than each.
     "PS-13": {"next": [60, 60, 60, 120, 240]},
     # 1: 30-90 is free without displacing. 2: all is taken, and -3 is not lower than -5. 3: all is
-    # taken, and -3 is lower than 0.
+    # taken, and -3 is lower than 0. What does not start says so, as in PS-09.
     "PS-14": {
         "items": [
             {"start": 30, "attempt": 1, "displaced": []},
-            {"start": None, "attempt": None, "displaced": []},
+            {"start": None, "attempt": None, "displaced": [], "outcome": "nonstart"},
             {"start": 0, "attempt": 2, "displaced": ["r1"]},
         ]
     },

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from node.model import policysets
+from lead.policy import sets
+from lead.policy.axes import share, throttle
+from lead.policy.throttle import active_limits
+from node.model import limits, policysets, times
 
 
 def test_whoever_mistypes_a_set_is_helped() -> None:
@@ -14,3 +17,38 @@ def test_whoever_mistypes_a_set_is_helped() -> None:
 def test_the_recommended_set_is_there() -> None:
     """What a pool has that does not say is one of them."""
     assert policysets.DEFAULT in policysets.SETS
+
+
+def test_the_lead_knows_the_same_sets() -> None:
+    """The names that a node accepts are those behind which the lead has policies."""
+    assert policysets.SETS.keys() == sets.SETS.keys()
+    assert policysets.DEFAULT == sets.DEFAULT
+    assert tuple(sets.PolicySet.__dataclass_fields__) == policysets.AXES
+
+
+def test_who_divides_by_weight() -> None:
+    """A set is said to divide by weight exactly if its shares are by usage."""
+    dividing = {name for name, kind in policysets.SETS.items() if kind.divides}
+    assert dividing == {n for n, policy in sets.SETS.items() if type(policy.share) is share.ByUsage}
+    targets = {name for name, kind in policysets.SETS.items() if kind.targets}
+    assert targets == {n for n, policy in sets.SETS.items() if type(policy.share) is share.Promised}
+
+
+def test_limits_are_kept_as_policies_know_them() -> None:
+    """Every word has a kind that the policies know, and comes back as it was."""
+    kinds = {
+        active_limits.RUNS,
+        active_limits.NODES,
+        active_limits.SEATS,
+        active_limits.SEAT_TIME,
+        active_limits.TIME,
+    }
+    known = kinds | {f"{throttle.DUE}{kind}" for kind in kinds}
+    known |= {throttle.DELIVERED, throttle.DELIVERED_PERCENT}
+    said = {word: {"soft": None, "hard": number} for number, word in enumerate(limits.every_word())}
+    kept = limits.kept(said)
+    assert kept.keys() == known
+    assert limits.worded(kept) == said
+    assert limits.kept({"seconds": {"soft": 2, "hard": None}}) == {
+        "time": {"soft": 2 * times.SECOND, "hard": None}
+    }

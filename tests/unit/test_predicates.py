@@ -192,8 +192,8 @@ def test_nobody_there_is_explained() -> None:
 
 def test_an_attribute_that_nobody_has_is_named() -> None:
     """Whoever mistypes an attribute is told which there are."""
-    fault = why_nobody(parse({"contry": "DE"}), NODES)
-    assert "no node has contry, they have country, cpu_mbps, name, site" in fault.detail
+    fault = why_nobody(parse({"nation": "DE"}), NODES)
+    assert "no node has nation, they have country, cpu_mbps, name, site" in fault.detail
 
 
 def test_failures_say_what_is_there() -> None:

@@ -24,14 +24,14 @@ Tell = Callable[[], None]
 
 TOLERANCE = 0.02
 """Shares are within this part of the promised."""
-WARM = 6
-"""Hours before anything is counted."""
+WARM = 24
+"""Hours before anything is counted: what policies remember reaches a day back."""
 CROWDED = 0.5
 """The part of the fleet that each campaign wants in the trial of shares."""
 OVERLOAD = 1.5
 """The part of the fleet that all of them together want in the trial of overload."""
 _EQUAL = 10 * times.MINUTE
-_JOINS = 12
+_JOINS = 18
 _LOOKED_AT = 24
 _FIRST = 6
 """Hours after it joined within which a newcomer must have had its part on average."""
@@ -186,7 +186,7 @@ def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]
         return
     campaigns = scenario.shared_by()
     least = min(campaigns, key=lambda it: it.weight)
-    joins = WARM + _JOINS
+    joins = _JOINS
     new = replace(least, created_at=START + joins * times.HOUR)
     streams, demand = _wanting(scenario, name, CROWDED)
     streams = [

@@ -72,7 +72,9 @@ def blocking_runs(
     ]
 
 
-@TWINS.of("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here")
+@TWINS.of(
+    "id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"
+)
 def accept_epochs(
     tables: Tables,
     tasks: Sequence[UUID],
@@ -101,6 +103,7 @@ def accept_epochs(
                 row.test,
                 row.duration,
                 None if leader is None else leader.is_self,
+                row.campaign,
             )
         )
     return accepted
@@ -240,7 +243,7 @@ def book(
             now,
             lane(names[of]),
         )
-        if tables.runs.offer(made):
+        if not tables.closed_to(made) and tables.runs.offer(made):
             booked.append(made)
     tables.runs.tell_taken(booked)
     return [(run.id,) for run in booked]

@@ -101,11 +101,11 @@ def open_terms(
     finishes: Sequence[int],
     overs: Sequence[int],
     counts: Sequence[int],
-    tries: Sequence[int],
+    trials: Sequence[int],
 ) -> Answer:
     """New terms; one that was given up may begin anew."""
     for task, begin, finish, over_at, seats, try_at in zip(
-        tasks, begins, finishes, overs, counts, tries, strict=True
+        tasks, begins, finishes, overs, counts, trials, strict=True
     ):
         row = tables.terms.rows.get((task, begin))
         if row is None:

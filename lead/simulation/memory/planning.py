@@ -47,6 +47,8 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "created_at",
     "revision",
     "freeing",
+    "parent",
+    "pool",
 )
 def claim(
     tables: Tables,
@@ -77,14 +79,15 @@ def claim(
             plan_at=lease_until,
             lease_epoch=row.lease_epoch + 1,
         )
-    return [_claimed(row, tables.tasks.rows[row.task_id]) for row in claimed]
+    return [_claimed(tables, row, tables.tasks.rows[row.task_id]) for row in claimed]
 
 
 def _waited(row: Planning, now: int) -> bool:
     return row.waits_until is not None and row.waits_until <= now
 
 
-def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
+def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
+    whole = None if task.parent is None else tables.pool_tasks.rows.get(task.parent)
     return (
         row.task_id,
         row.next_run_at,
@@ -108,6 +111,8 @@ def _claimed(row: Planning, task: Task) -> tuple[Any, ...]:
         task.created_at,
         task.revision,
         unpack(task.freeing),
+        task.parent,
+        None if whole is None else tables.pools.rows[whole.pool_id].name,
     )
 
 

@@ -97,8 +97,36 @@ class Idempotency(Row):
 
     key: str
     request_digest: str
-    task_id: UUID
+    made: UUID
     created_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Reservation(Row):
+    """Time that is set apart, again and again or once."""
+
+    id: UUID
+    pool: str | None
+    kind: str
+    name: str
+    owner: str
+    description: str | None
+    schedule: Packed
+    duration: int
+    access: Packed
+    reserved_to: int
+    created_at: int
+    changed_at: int
+    revision: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Reserved(Row):
+    """One span of it."""
+
+    reservation_id: UUID
+    starts_at: int
+    ends_at: int
 
 
 @dataclass(slots=True, eq=False)

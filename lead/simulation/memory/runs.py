@@ -72,6 +72,20 @@ def begin(tables: Tables, run: UUID, now: int) -> Answer:
     return [(run,)]
 
 
+@TWINS.of("coalesce")
+def unconfirmed(tables: Tables, run: UUID) -> Answer:
+    """Who has not said that it has the commit, and must have dropped it by the start."""
+    row = tables.runs.rows.get(run)
+    exchange = None if row is None else tables.exchanges.rows.get(row.exchange_id)  # type: ignore[arg-type]
+    if row is None or exchange is None or exchange.decided_at is None:
+        return ()
+    if row.starts_at <= exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at):
+        return ()
+    letters = sorted(tables.letters.commits.of(str(exchange.id)), key=lambda letter: letter.id)
+    known = tables.nodes.rows
+    return [(known[it.node].name if it.node in known else it.node,) for it in letters]
+
+
 @TWINS.of()
 def process(tables: Tables, run: UUID, started_at: int, process_id: int, ticks: int) -> Answer:
     """Remember the process of a run."""

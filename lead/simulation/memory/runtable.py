@@ -50,6 +50,8 @@ class Runs(Table[UUID, Run]):
         self._over: tuple[_Heap, _Heap] = ([], [])
         self.by_task: OrderedGroups[UUID, Run] = OrderedGroups()
         self.open: Groups[UUID, Run] = Groups()
+        self.done_with: dict[UUID, None] = {}
+        """Tasks whose last open run is over, until somebody has looked."""
         self.waiting: Groups[UUID, Run] = Groups()
         self.by_exchange: Groups[UUID, Run] = Groups()
         self.set_aside_for: Groups[UUID | None, Run] = Groups()
@@ -261,8 +263,8 @@ class Runs(Table[UUID, Run]):
         state = row.state
         if state not in OPEN:
             return
-        if not stays_open:
-            self.open.remove(row.task_id, row)
+        if not stays_open and self.open.remove(row.task_id, row):
+            self.done_with[row.task_id] = None
         if state == "booked":
             self.booked.remove(row.starts_at, row)
         elif state == "running":

@@ -128,6 +128,29 @@ def wake_refused_seats(tables: Tables, tasks: Sequence[UUID], now: int) -> Answe
     return [(task,) for task in woken]
 
 
+@TWINS.of("task_id")
+def plan_anew(tables: Tables, pool: str, now: int) -> Answer:
+    """Tasks of its seats that are being planned, or wait for time, are planned now."""
+    found = tables.pools.named.get(pool)
+    whole = [row for row in tables.pool_tasks.rows.values() if found and row.pool_id == found.id]
+    tasks = [task for row in whole for task in tables.tasks.parts.of(row.task_id)]
+    anew = []
+    for task in sorted(tasks, key=lambda row: row.id):
+        row = tables.plannings.rows.get(task.id)
+        if task.state != "active" or row is None or row.plan_at is None:
+            continue
+        if row.lease_until is not None or task.id in tables.runs.waiting:
+            tables.plannings.change(
+                row,
+                plan_at=now,
+                lease_epoch=row.lease_epoch + 1,
+                lease_owner=None,
+                lease_until=None,
+            )
+            anew.append((task.id,))
+    return anew
+
+
 @TWINS.of("id")
 def finish_pool_tasks(tables: Tables, now: int) -> Answer:
     """Pool tasks whose terms are over, and the tasks of their seats with them."""

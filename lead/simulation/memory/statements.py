@@ -28,9 +28,7 @@ class Record(tuple[Any, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         """By place or by name."""
-        if isinstance(key, str):
-            key = self.columns[key]
-        return tuple.__getitem__(self, key)
+        return tuple.__getitem__(self, self.columns[key] if key.__class__ is str else key)
 
     def keys(self) -> Iterator[str]:
         """The names of the columns, in order."""

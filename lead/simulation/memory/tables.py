@@ -19,11 +19,16 @@ from lead.simulation.memory.rows import (
     Letter,
     Node,
     Part,
+    Reservation,
+    Reserved,
     Run,
+    unpack,
 )
 from lead.simulation.memory.runtable import Runs
 from lead.simulation.memory.seattable import PolicyStates, Pools, PoolTasks, Seats, Terms
 from lead.simulation.memory.tasktable import Plannings, Tasks
+from node.model.classes import SchedulingClass
+from node.model.reservations import Applicant, access_of, admits
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 _MEASURED = frozenset({"finished", "failed", "cancelled"})
@@ -153,6 +158,8 @@ class Letters(Table[int, Letter]):
         super().__init__(journal)
         self.ids = count(1)
         self.due: Ordered[Letter] = Ordered()
+        self.commits: Groups[str, Letter] = Groups()
+        """Of each exchange."""
 
     def key(self, row: Letter) -> int:
         """Its number."""
@@ -160,9 +167,75 @@ class Letters(Table[int, Letter]):
 
     def _enter(self, row: Letter) -> None:
         self.due.add(row.next_at, row)
+        if row.kind == "commit":
+            self.commits.add(str(unpack(row.message)["exchange"]), row)
 
     def _leave(self, row: Letter) -> None:
         self.due.remove(row.next_at, row)
+        if row.kind == "commit":
+            self.commits.remove(str(unpack(row.message)["exchange"]), row)
+
+
+class Reservations(Table[UUID, Reservation]):
+    """Time that is set apart."""
+
+    def __init__(self, journal: Journal, pools: Pools) -> None:
+        """Of a node, or of one of these pools."""
+        super().__init__(journal)
+        self._pools = pools
+
+    def key(self, row: Reservation) -> UUID:
+        """Its id."""
+        return row.id
+
+    def _check(self, row: Reservation) -> None:
+        if row.duration <= 0:
+            msg = "a reservation lasts"
+            raise BrokenCheck(msg)
+        if row.pool is not None and row.pool not in self._pools.named:
+            msg = f"there is no pool {row.pool}"
+            raise BrokenReference(msg)
+
+
+class ReservedSpans(Table[tuple[UUID, int], Reserved]):
+    """The spans of the reservations; there are few at any time."""
+
+    def __init__(self, journal: Journal, reservations: Reservations) -> None:
+        """Spans go with their reservations."""
+        super().__init__(journal)
+        self._reservations = reservations
+
+    def key(self, row: Reserved) -> tuple[UUID, int]:
+        """Its reservation and start."""
+        return row.reservation_id, row.starts_at
+
+    def of(self, reservation: UUID) -> list[Reserved]:
+        """The spans of one reservation."""
+        return [row for row in self.rows.values() if row.reservation_id == reservation]
+
+    def touching(self, start: int, end: int) -> list[Reserved]:
+        """Those that take time in [start, end)."""
+        return [row for row in self.rows.values() if row.starts_at < end and start < row.ends_at]
+
+    def offer(self, row: Reserved) -> None:
+        """A new span, unless it is there: ``ON CONFLICT DO NOTHING``."""
+        if self.key(row) not in self.rows:
+            self.insert(row)
+            self._journal.tell("reserved")
+
+    def delete(self, row: Reserved) -> None:
+        """Away with it; its time is free."""
+        self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
+        self._journal.tell("reserved")
+        super().delete(row)
+
+    def _check(self, row: Reserved) -> None:
+        if row.starts_at >= row.ends_at:
+            msg = "a span ends after its start"
+            raise BrokenCheck(msg)
+        if row.reservation_id not in self._reservations.rows:
+            msg = f"there is no reservation {row.reservation_id}"
+            raise BrokenReference(msg)
 
 
 class Tables:
@@ -191,7 +264,34 @@ class Tables:
         self.seats = Seats(journal, self.tasks, self.terms)
         self.policy_states = PolicyStates(journal)
         self.letters = Letters(journal)
+        self.reservations = Reservations(journal, self.pools)
+        self.reserved = ReservedSpans(journal, self.reservations)
         journal.commit()
+
+    def delete_reservation(self, row: Reservation) -> None:
+        """Away with a reservation and its spans."""
+        for span in self.reserved.of(row.id):
+            self.reserved.delete(span)
+        self.reservations.delete(row)
+
+    def closed_to(self, run: Run) -> bool:
+        """Whether a reservation has the time of a run and does not admit it."""
+        of = self.reservations.rows
+        touching = self.reserved.touching(run.starts_at, run.ends_at)
+        closing = [span for span in touching if of[span.reservation_id].pool is None]
+        task = self.tasks.rows.get(run.task_id)
+        if not closing or task is None:
+            return False
+        applicant = Applicant(
+            run.task_id,
+            task.lead,
+            task.campaign,
+            task.test,
+            SchedulingClass(run.scheduling_class),
+            run.priority,
+        )
+        lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
+        return not all(admits(access, applicant) for access in lists)
 
     def _give_back(self, run: Run, starts_at: int, ends_at: int) -> None:
         """A run that is over, or was not to be: what is left of its time is not charged."""

@@ -89,20 +89,20 @@ def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) ->
     return [(task,)]
 
 
-@TWINS.of("task_id")
-def keep_idempotency(tables: Tables, key: str, digest: str, task: UUID, now: int) -> Answer:
+@TWINS.of("made")
+def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int) -> Answer:
     """Claim an Idempotency-Key."""
     if key in tables.idempotencies.rows:
         return ()
-    tables.idempotencies.insert(Idempotency(key, digest, task, now))
-    return [(task,)]
+    tables.idempotencies.insert(Idempotency(key, digest, made, now))
+    return [(made,)]
 
 
-@TWINS.of("request_digest", "task_id")
+@TWINS.of("request_digest", "made")
 def find_idempotency(tables: Tables, key: str) -> Answer:
     """What was made under this key."""
     row = tables.idempotencies.rows.get(key)
-    return () if row is None else [(row.request_digest, row.task_id)]
+    return () if row is None else [(row.request_digest, row.made)]
 
 
 @TWINS.of("id")
@@ -218,10 +218,14 @@ def wake_refused(tables: Tables, tasks: Sequence[UUID], node: str, now: int) -> 
 @TWINS.of("id", "participants", "participant")
 def finish_tasks(tables: Tables, now: int) -> Answer:
     """Tasks that have nothing left to plan and no run that is not over."""
+    plannings, runs = tables.plannings, tables.runs
+    perhaps = {**plannings.rested, **runs.done_with}
+    plannings.rested.clear()
+    runs.done_with.clear()
     done = [
-        tables.tasks.rows[row.task_id]
-        for row in tables.plannings.idle.values()
-        if row.task_id not in tables.runs.open and row.task_id not in tables.pool_tasks.rows
+        tables.tasks.rows[task]
+        for task in perhaps
+        if task in plannings.idle and task not in runs.open and task not in tables.pool_tasks.rows
     ]
     for row in done:
         tables.tasks.change(row, state="finished", ended_at=now)

@@ -11,13 +11,17 @@ from node.store.database import BrokenReference
 
 
 class Plannings(Table[UUID, Planning]):
-    """The lead's agenda: by the time of planning; ``idle`` has active tasks without one."""
+    """The lead's agenda: by the time of planning; ``idle`` has active tasks without one.
+
+    ``rested`` has those that have come to it, until somebody has looked.
+    """
 
     def __init__(self, journal: Journal) -> None:
         """Empty."""
         super().__init__(journal)
         self.due: Ordered[Planning] = Ordered()
         self.idle: dict[UUID, Planning] = {}
+        self.rested: dict[UUID, None] = {}
         self.waiting_for: Groups[str, Planning] = Groups()
         self._tasks: dict[UUID, Task] = {}
 
@@ -33,9 +37,13 @@ class Plannings(Table[UUID, Planning]):
         """The state of a task may be another."""
         row = self.rows.get(task.id)
         if row is not None and row.plan_at is None and task.state == "active":
-            self.idle[row.task_id] = row
+            self._rest(row)
         else:
             self.idle.pop(task.id, None)
+
+    def _rest(self, row: Planning) -> None:
+        self.idle[row.task_id] = row
+        self.rested[row.task_id] = None
 
     def _check(self, row: Planning) -> None:
         if row.task_id not in self._tasks:
@@ -48,7 +56,7 @@ class Plannings(Table[UUID, Planning]):
         if row.plan_at is not None:
             self.due.add(row.plan_at, row)
         elif self._tasks[row.task_id].state == "active":
-            self.idle[row.task_id] = row
+            self._rest(row)
 
     def _leave(self, row: Planning) -> None:
         if row.waits_for is not None:

@@ -11,6 +11,7 @@ from lead.simulation.memory import (
     nodes,
     outbox,
     planning,
+    reservations,
     rulings,
     runs,
     seats,
@@ -19,7 +20,18 @@ from lead.simulation.memory import (
 from lead.simulation.memory.statements import Statement
 from node.store.database import Queries
 
-_MODULES = (bookings, rulings, nodes, outbox, planning, negotiations, changes, runs, tasks)
+_MODULES = (
+    bookings,
+    rulings,
+    nodes,
+    outbox,
+    planning,
+    negotiations,
+    changes,
+    runs,
+    tasks,
+    reservations,
+)
 
 FILES = (
     *dict.fromkeys(module.TWINS for module in _MODULES),

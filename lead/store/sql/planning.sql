@@ -23,7 +23,13 @@ RETURNING
     planning.task_id, planning.next_run_at, planning.planned_to, planning.failures, planning.lease_epoch,
     task.state::text, task.test, task.spec, task.tool, task.tools, task.scheduling_class::text, task.duration,
     task.priority, task.participants, task.participant, task.addresses, task.schedule, task.campaign,
-    task.reference, task.created_at, task.revision, task.freeing;
+    task.reference, task.created_at, task.revision, task.freeing, task.parent,
+    (
+        SELECT pool.name
+        FROM pool_task
+        INNER JOIN pool ON pool_task.pool_id = pool.id
+        WHERE pool_task.task_id = task.parent
+    ) AS pool;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from node.model.limits import Limited
 from node.model.wire.fields import Count, Document, Instant, Name
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -24,20 +25,6 @@ DEPTH_MAX: Final = 8
 URGENT: Final = "urgent"
 SUSPENDED: Final = 0
 _HIGHEST: Final = 9
-
-Limited = Literal[
-    "runs",
-    "nodes",
-    "seats",
-    "seat_seconds",
-    "wall_seconds",
-    "waiting_runs",
-    "waiting_nodes",
-    "waiting_seats",
-    "waiting_seat_seconds",
-    "waiting_wall_seconds",
-]
-"""What can be limited: of runs that are booked or running, or of those that wait for their time."""
 
 
 def _number(value: Decimal) -> int | float:
@@ -74,7 +61,7 @@ Level = Annotated[
 ]
 """0 to 9, or urgent."""
 
-Amount = Annotated[int, Field(ge=0, le=2**53, strict=True)]
+Amount = Annotated[int, Field(ge=0, le=2**40, strict=True)]
 Text = Annotated[str, StringConstraints(max_length=500)]
 Resource = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -168,7 +155,12 @@ class CampaignDocument(Document):
     seats_max: Count | None = Field(None, description="Most seats it may hold at once.")
     target: Target | None = Field(None, description="What it is promised.")
     fairshare: Fairshare | None = None
-    limits: dict[Limited, Limit] = Field(default_factory=dict)
+    limits: dict[Limited, Limit] = Field(
+        default_factory=dict,
+        description="Of runs under way at once (runs, nodes, seats, seat_seconds, seconds), of "
+        "those considered at all (due_…), or of what is delivered (delivered_…).",
+        examples=[{"runs": {"soft": 10, "hard": 50}}],
+    )
     quotas: dict[Resource, Amount] = Field(
         default_factory=dict,
         max_length=50,

@@ -73,18 +73,25 @@ def _host(value: object) -> object:
     if not isinstance(value, str):
         msg = "not a host name or an address"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports ValueError with the field's pointer
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
+    if not _is_address(value):
         labels = value.removesuffix(".").split(".")
         if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
             msg = "not a host name or an address: letters, digits, '-' and '.' only"
-            raise ValueError(msg) from None
-    else:
-        if "%" in value:
-            msg = "an address with a zone is not accepted"
             raise ValueError(msg)
+    elif "%" in value:
+        msg = "an address with a zone is not accepted"
+        raise ValueError(msg)
     return value
+
+
+def _is_address(text: str) -> bool:
+    if ":" not in text and not text[:1].isdigit():
+        return False  # to try costs more than all the rest of a document
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 Instant = Annotated[

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reservations import Reserved, in_words
 from node.model.wire.fields import Document
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
@@ -98,6 +99,8 @@ class ProposalRequest(Document):
     duration: Length
     priority: Priority
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
+    test: Annotated[str, Field(max_length=100)] | None = None
+    campaign: Annotated[str, Field(max_length=100)] | None = None
 
 
 class Obstacle(Document):
@@ -119,6 +122,39 @@ class Obstacle(Document):
         kind = f"{self.scheduling_class} {self.test} run of priority {self.priority}"
         return f"{article} {kind}, {start} to {end}"
 
+    def why(self) -> str:
+        """``busy with an exclusive throughput run …``."""
+        return f"busy with {self.in_words()}"
+
+
+class Closure(Document):
+    """Reserved time that stands in a window's way, because the reservation does not admit it."""
+
+    window: int = Field(description="Index into the windows asked.")
+    reservation: UUID
+    kind: str
+    name: str
+    owner: str
+    starts_at: Micros
+    ends_at: Micros
+
+    @classmethod
+    def of(cls, window: int, each: Reserved) -> Self:
+        """This span, in the way of that window."""
+        return cls(
+            window=window,
+            reservation=each.reservation,
+            kind=each.kind,
+            name=each.name,
+            owner=each.owner,
+            starts_at=each.starts_at,
+            ends_at=each.ends_at,
+        )
+
+    def why(self) -> str:
+        """``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
+        return in_words(self.kind, self.name, self.owner, self.reservation, self.ends_at)
+
 
 class Proposal(Document):
     """The ranges inside the windows in which this node could run.
@@ -131,7 +167,7 @@ class Proposal(Document):
     horizon: Micros = Field(description="No run may end later than this.")
     free: tuple[Span, ...]
     free_displacing: tuple[Span, ...] | None = None
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[Obstacle | Closure, ...] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if nothing is.")
 
 
@@ -172,7 +208,7 @@ class Refusal(Document):
 
     run: UUID
     reason: Sentence
-    obstacle: Obstacle | None = None
+    obstacle: Obstacle | Closure | None = None
 
 
 class HoldAnswer(Document):

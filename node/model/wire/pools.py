@@ -40,8 +40,8 @@ class PolicyChoice(Document):
     set: Annotated[str, StringConstraints(max_length=63)] = DEFAULT
     overrides: dict[Axis, dict[str, Any]] = Field(
         default_factory=dict,
-        description="By axis: another set to answer that question ({'set': NAME}), and parameters.",
-        examples=[{"share": {"set": "gridserver-sla"}}],
+        description="By axis: another rule to answer that question, and parameters.",
+        examples=[{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}],
     )
 
 

@@ -66,7 +66,7 @@ WHERE
     AND task.revision = asked.revision
 RETURNING
     task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
-    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here;
+    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign;
 
 -- task_standings --
 -- Why accept_epochs did not find one.
@@ -132,7 +132,8 @@ WHERE run.id = victim.id AND run.state = 'booked'
 RETURNING run.displaced_by;
 
 -- book --
--- In start order: concurrent batches then wait for each other in one direction and cannot dead-lock.
+-- In start order: concurrent batches then wait for each other in one direction and cannot dead-lock. Nothing in time
+-- that is reserved for others.
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority,
     starts_at, ends_at, lane, state, created_at, changed_at
@@ -156,6 +157,18 @@ FROM (
     INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer []) WITH ORDINALITY
         AS exchange (id, task_id, participant, scheduling_class, priority, number)
         ON wanted.number = exchange.number
+    WHERE NOT EXISTS (
+        SELECT
+        FROM reserved
+        INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
+        INNER JOIN task ON exchange.task_id = task.id
+        WHERE
+            reserved.during && tstzrange(wanted.starts_at, wanted.ends_at)
+            AND NOT admits(
+                reservation.access, task.id, task.lead, task.campaign, task.test,
+                exchange.scheduling_class::scheduling_class, exchange.priority
+            )
+    )
     ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
 ) AS wanted
 ON CONFLICT DO NOTHING

@@ -24,6 +24,17 @@ WHERE
     AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
 RETURNING id;
 
+-- unconfirmed --
+-- Who has not said that it has the commit of a run led here, and by its start must have dropped it: a hold is kept for
+-- twice its life.
+SELECT coalesce(node.name, outbox.node)
+FROM run
+INNER JOIN exchange ON run.exchange_id = exchange.id
+INNER JOIN outbox ON exchange.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
+LEFT JOIN node ON outbox.node = node.identity
+WHERE run.id = $1 AND run.starts_at > exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at)
+ORDER BY outbox.id;
+
 -- process --
 UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $1 AND state = 'running';
 

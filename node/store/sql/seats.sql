@@ -17,6 +17,31 @@ RETURNING task_id;
 -- request_of --
 SELECT request FROM pool_task WHERE task_id = $1;
 
+-- plan_anew --
+-- What is reserved of a pool has changed. Whoever plans a task of its seats at this moment has lost its lease, or has
+-- decided before; these tasks, and those that wait for time, are planned now.
+WITH seated AS (
+    SELECT task.id
+    FROM task
+    INNER JOIN pool_task ON task.parent = pool_task.task_id
+    INNER JOIN pool ON pool_task.pool_id = pool.id
+    WHERE pool.name = $1 AND task.state = 'active'
+    ORDER BY task.id
+    FOR UPDATE OF task
+)
+
+UPDATE planning
+SET plan_at = $2, lease_epoch = planning.lease_epoch + 1, lease_owner = NULL, lease_until = NULL
+FROM seated
+WHERE
+    planning.task_id = seated.id
+    AND planning.plan_at IS NOT NULL
+    AND (
+        planning.lease_until IS NOT NULL
+        OR EXISTS (SELECT FROM run WHERE run.task_id = seated.id AND run.state = 'waiting')
+    )
+RETURNING planning.task_id;
+
 -- goes_on --
 -- Resumed: its next term begins with the first slot to come that is in no term.
 UPDATE pool_task

@@ -31,12 +31,12 @@ WHERE task.id = $1
 RETURNING task_id;
 
 -- keep_idempotency --
-INSERT INTO idempotency (key, request_digest, task_id, created_at) VALUES ($1, $2, $3, $4)
+INSERT INTO idempotency (key, request_digest, made, created_at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (key) DO NOTHING
-RETURNING task_id;
+RETURNING made;
 
 -- find_idempotency --
-SELECT request_digest, task_id FROM idempotency WHERE key = $1;
+SELECT request_digest, made FROM idempotency WHERE key = $1;
 
 -- lock_task --
 -- Whoever changes a task comes before or after a hold, a decision, an end or another change, never in its middle.

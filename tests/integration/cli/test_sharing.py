@@ -38,19 +38,19 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
     """Added with all options, shown, edited, listed and removed."""
     added = await ask(
         "campaign", "add", "ops", "--weight", "2.5", "--level", "urgent", "--target", "30%",
-        "--fairshare", "25%+", "--limit", "runs=10,50", "--limit", "waiting_runs=7",
+        "--fairshare", "25%+", "--limit", "runs=10,50", "--limit", "due_runs=7",
         "--quota", "mbps=1000", "--preemptor", "--seats-max", "9", "--owner", "the lab",
     )  # fmt: skip
     made = json.loads(added.out)
     assert (made["weight"], made["level"], made["target"]["share"]) == (2.5, "urgent", 0.3)
     assert made["fairshare"] == {"part": 0.25, "kind": "floor"}
     assert made["limits"]["runs"] == {"soft": 10, "hard": 50}
-    assert made["limits"]["waiting_runs"] == {"soft": 7, "hard": 7}
+    assert made["limits"]["due_runs"] == {"soft": 7, "hard": 7}
     assert (made["quotas"], made["preemptor"], made["preemptee"]) == ({"mbps": 1000}, True, False)
     edited = await ask("campaign", "edit", "ops", "--level", "3", "--clear", "target", "-o", "json")
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())
-    assert "limits runs soft 10, hard 50; waiting_runs soft 7, hard 7" in words
+    assert "limits runs soft 10, hard 50; due_runs soft 7, hard 7" in words
     assert "promised 0 %" in words
     listed = await ask("campaign", "list", "-o", "table")
     assert [line.split()[0] for line in listed.out.splitlines()] == ["campaign", "default", "ops"]
@@ -62,10 +62,10 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
 
 async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
     """The sentence of the node on standard error, with the exit codes of the others."""
-    refused = await ask("task", "create", "idle", "--campaign", "opps")
+    refused = await ask("task", "create", "idle", "--campaign", "obs")
     assert refused.code == 2
-    assert "✗ /campaign: there is no campaign opps on this node" in refused.err
-    assert "make it: parley campaign add opps" in refused.err
+    assert "✗ /campaign: there is no campaign obs on this node" in refused.err
+    assert "make it: parley campaign add obs" in refused.err
     assert (await ask("campaign", "remove", "default")).code == 3
     assert (await ask("campaign", "edit", "default")).code == 2
 
@@ -90,9 +90,9 @@ async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     made = json.loads((await ask("pool", "add", "fast", *match, "--choice", "rotating")).out)
     wanted = {"country": ["DE", "FR"], "cpu_mbps": {">=": 500}}
     assert (made["match"], made["nodes"], made["choice"]) == (wanted, ["a"], "rotating")
-    override = ("--override", "share=gridserver-sla", "--override", "fill.depth=2")
+    override = ("--override", "order=next-run", "--override", "fill.depth=2")
     changed = json.loads((await ask("pool", "set-policy", "fast", "maui-backfill", *override)).out)
-    overrides = {"share": {"set": "gridserver-sla"}, "fill": {"depth": 2}}
+    overrides = {"order": {"rule": "next-run"}, "fill": {"depth": 2}}
     assert changed["policy"] == {"set": "maui-backfill", "overrides": overrides}
     changed = json.loads((await ask("pool", "set-policy", "fast", "pscheduler")).out)
     assert changed["policy"] == {"set": "pscheduler", "overrides": {}}

@@ -116,8 +116,13 @@ def test_assignments() -> None:
 
 def test_overrides() -> None:
     """An axis of another set, and parameters."""
-    written = ["share=gridserver-sla", "fill.depth=2", "fill=maui-backfill"]
-    expected = {"share": {"set": "gridserver-sla"}, "fill": {"depth": 2, "set": "maui-backfill"}}
+    written = ["order=next-run", "share.window=PT30M", "fill.depth=2", 'select.x={"a": 1}']
+    expected = {
+        "order": {"rule": "next-run"},
+        "share": {"window": "PT30M"},
+        "fill": {"depth": 2},
+        "select": {"x": {"a": 1}},
+    }
     assert _overrides(written) == expected
     for wrong in ("taste=x", "share", "share="):
         with pytest.raises(click.BadParameter, match="axes are"):

@@ -20,13 +20,13 @@ DERIVED = {
     # 2 + 0/30 = 1 + 30/30.
     "GS-13": {"victims": ["e2"]},
     # While b is idle, the 30 left over are split 20 : 50: 8.6 and 21.4, rounded up to 9 and 22, of
-    # which c finds 21. b takes its 30 back from c, 21 above, and a, 9 above. Afterwards everybody
-    # holds its target, and there is nothing that preemption could change.
+    # which c finds 21. b takes its 30 back from c, 21 above, and a, 9 above. The same without
+    # preemption: all engines are held, and b finds none until something ends.
     "GS-16": {
         "steps": [
             {"total": {"a": 29, "b": 0, "c": 71}},
             {"total": {"a": 20, "b": 30, "c": 50}},
-            {"total": {"a": 20, "b": 30, "c": 50}},
+            {"total": {"a": 29, "b": 0, "c": 71}},
         ]
     },
     # 34 of 40 are promised; 6 · 10/34 = 1.8, 6 · 20/34 = 3.5, 6 · 4/34 = 0.7; c finds none left.

@@ -1,0 +1,173 @@
+"""Twins of ``node/store/sql/reservations.sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.rows import Reservation, Reserved, pack, unpack
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "reservations")
+
+
+@TWINS.of("id", "kind", "name", "owner", "access", "starts_at", "ends_at")
+def reserved_between(tables: Tables, since: int, until: int) -> Answer:
+    """The spans that touch this time, each with its reservation."""
+    return [row[1:] for row in _touching(tables, since, until) if row[0] is None]
+
+
+@TWINS.of("pool", "id", "kind", "name", "owner", "access", "starts_at", "ends_at")
+def reserved_for(tables: Tables, pools: Sequence[str], since: int, until: int) -> Answer:
+    """The same of pools."""
+    return [row for row in _touching(tables, since, until) if row[0] in pools]
+
+
+def _touching(tables: Tables, since: int, until: int) -> list[tuple[Any, ...]]:
+    found = sorted(
+        tables.reserved.touching(since, until),
+        key=lambda span: (span.starts_at, span.reservation_id),
+    )
+    of = tables.reservations.rows
+    return [
+        (
+            *(row.pool, row.id, row.kind, row.name, row.owner, unpack(row.access)),
+            *(span.starts_at, span.ends_at),
+        )
+        for span in found
+        for row in [of[span.reservation_id]]
+    ]
+
+
+@TWINS.of()
+def keep_reservation(
+    tables: Tables,
+    reservation: UUID,
+    pool: str | None,
+    purpose: str,
+    name: str,
+    owner: str,
+    description: str | None,
+    schedule: dict[str, Any],
+    duration: int,
+    access: dict[str, Any],
+    now: int,
+) -> Answer:
+    """A new one."""
+    made = Reservation(
+        reservation,
+        pool,
+        purpose,
+        name,
+        owner,
+        description,
+        pack(schedule),
+        duration,
+        pack(access),
+        now,
+        now,
+        now,
+    )
+    tables.reservations.insert(made)
+    return ()
+
+
+@TWINS.of("id")
+def change_reservation(
+    tables: Tables,
+    reservation: UUID,
+    revision: int,
+    purpose: str,
+    name: str,
+    owner: str,
+    description: str | None,
+    schedule: dict[str, Any],
+    duration: int,
+    access: dict[str, Any],
+    now: int,
+) -> Answer:
+    """Unless somebody else has changed it since it was read."""
+    row = tables.reservations.rows.get(reservation)
+    if row is None or row.revision != revision:
+        return ()
+    tables.reservations.change(
+        row,
+        kind=purpose,
+        name=name,
+        owner=owner,
+        description=description,
+        schedule=pack(schedule),
+        duration=duration,
+        access=pack(access),
+        reserved_to=now,
+        changed_at=now,
+        revision=revision + 1,
+    )
+    return [(reservation,)]
+
+
+@TWINS.of("id")
+def remove_reservation(tables: Tables, reservation: UUID) -> Answer:
+    """Away with it."""
+    row = tables.reservations.rows.get(reservation)
+    if row is None:
+        return ()
+    tables.delete_reservation(row)
+    return [(reservation,)]
+
+
+@TWINS.of()
+def put_spans(
+    tables: Tables, reservation: UUID, starts: Sequence[int], ends: Sequence[int]
+) -> Answer:
+    """Set these apart; those that are already stay as they are."""
+    for start, end in zip(starts, ends, strict=True):
+        tables.reserved.offer(Reserved(reservation, start, end))
+    return ()
+
+
+@TWINS.of()
+def drop_spans(tables: Tables, reservation: UUID, now: int) -> Answer:
+    """What is over stays."""
+    for span in tables.reserved.of(reservation):
+        if span.ends_at > now:
+            tables.reserved.delete(span)
+    return ()
+
+
+@TWINS.of()
+def reserved_to(tables: Tables, reservation: UUID, until: int) -> Answer:
+    """Its spans are there up to then."""
+    row = tables.reservations.rows.get(reservation)
+    if row is not None:
+        tables.reservations.change(row, reserved_to=until)
+    return ()
+
+
+@TWINS.of("id", "schedule", "duration", "reserved_to", "created_at")
+def to_extend(tables: Tables, until: int) -> Answer:
+    """Those whose spans do not reach that far."""
+    return [
+        (row.id, unpack(row.schedule), row.duration, row.reserved_to, row.created_at)
+        for row in tables.reservations.rows.values()
+        if row.reserved_to < until
+    ]
+
+
+@TWINS.of()
+def purge_spans(tables: Tables, before: int) -> Answer:
+    """Forget what is long over."""
+    for span in [span for span in tables.reserved.rows.values() if span.ends_at < before]:
+        tables.reserved.delete(span)
+    return ()
+
+
+@TWINS.of()
+def purge_reservations(tables: Tables, never: int) -> Answer:
+    """Those that will not take place any more, once their last span is forgotten."""
+    for row in list(tables.reservations.rows.values()):
+        if row.reserved_to >= never and not tables.reserved.of(row.id):
+            tables.delete_reservation(row)
+    return ()

@@ -1,0 +1,104 @@
+"""Reservations: make, list, show, edit, remove."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Query, Route
+from node.api.tasks import CURSOR, KEY, LIMIT, idempotency_key
+from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
+from node.store.reservations import Filter
+
+
+async def create(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with the reservation; a repeated Idempotency-Key gives the one made before."""
+    document = reading.document(request, ReservationDocument)
+    made = await request.app[NODE].reservations.create(document, idempotency_key(request))
+    return replies.one(made, 201, {"Location": f"/v1/reservations/{made.id}"})
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of reservations, newest first."""
+    reading.only(request, "prefix", "limit", "cursor")
+    at = reading.cursor(request)
+    wanted = Filter(
+        prefix=reading.word(request, "prefix"),
+        before_created=at[0] if at else None,
+        before_id=at[1] if at else None,
+        limit=reading.limit(request),
+    )
+    found = await request.app[NODE].reservations.listed(wanted)
+    full = len(found) == wanted.limit
+    return replies.many(
+        found, reading.cursor_after(found[-1].created_at, found[-1].id) if full else None
+    )
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one reservation, with the runs that were booked in its time before."""
+    reading.only(request)
+    return replies.one(await request.app[NODE].reservations.one(reading.identifier(request)))
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: the reservation with the changes."""
+    patch = reading.document(request, ReservationPatch)
+    reservation = reading.identifier(request)
+    return replies.one(await request.app[NODE].reservations.edit(reservation, patch))
+
+
+async def remove(request: web.Request) -> web.StreamResponse:
+    """DELETE: its time is free at once."""
+    await request.app[NODE].reservations.remove(reading.identifier(request))
+    return web.Response(status=204)
+
+
+_PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/reservations",
+        create,
+        "Set time of this node apart",
+        Access.WRITE,
+        ReservationDocument,
+        Reservation,
+        status=201,
+        headers=(KEY,),
+    ),
+    Route(
+        "GET",
+        "/v1/reservations",
+        list_,
+        "List reservations, newest first",
+        answer=Reservation,
+        listed=True,
+        query=(_PREFIX, LIMIT, CURSOR),
+    ),
+    Route(
+        "GET",
+        "/v1/reservations/{id}",
+        show,
+        "Show a reservation, and the runs booked in its time before",
+        answer=Reservation,
+    ),
+    Route(
+        "PATCH",
+        "/v1/reservations/{id}",
+        edit,
+        "Edit a reservation",
+        Access.WRITE,
+        ReservationPatch,
+        Reservation,
+    ),
+    Route(
+        "DELETE",
+        "/v1/reservations/{id}",
+        remove,
+        "Remove a reservation: its time is free",
+        Access.WRITE,
+        status=204,
+    ),
+)

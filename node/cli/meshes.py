@@ -1,0 +1,213 @@
+"""``parley mesh``: make what a mesh file says, see what it delivers, take it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import say
+from node.cli.listing import collect, limit_option, shortened
+from node.cli.meshfile import AT_ONCE, Study, consult, study
+from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
+from node.cli.meshstatus import PAIR, status_view
+from node.cli.meshwork import Work
+from node.cli.output import Column, Kind, Record, printable, records_of
+from node.cli.session import Session, asks_node
+from node.cli.times import DURATION, local
+from node.mesh.terms import idempotency_key
+from node.model.errors import InvalidDocument, NotFound
+
+if TYPE_CHECKING:
+    from node.client.answers import Page
+    from node.mesh.comparison import Creation, Edit, Ending
+    from node.model.wire.meshes import Mesh, MeshTask
+
+MESH = Kind(
+    columns=(
+        Column("mesh", lambda mesh: mesh["name"], whole=True),
+        Column("tasks", lambda mesh: ", ".join(f"{n} {s}" for s, n in mesh["tasks"].items())),
+        Column("campaigns", lambda mesh: " ".join(mesh["campaigns"])),
+        Column("made", lambda mesh: local(mesh["created_at"]), whole=True),
+        Column("changed", lambda mesh: local(mesh["changed_at"]), whole=True),
+    ),
+    fields=("name", "tasks", "campaigns", "created_at", "changed_at"),
+    empty="No meshes. Make one: parley mesh apply FILE",
+    key="name",
+)
+
+DONE = Kind(
+    columns=(),
+    fields=("mesh", "created", "edited", "ended", "unchanged", "left"),
+    empty="",
+    key="mesh",
+)
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=AT_ONCE,
+    show_default=True,
+    help="So many requests at a time.",
+)
+
+
+@click.group("mesh")
+def mesh_group() -> None:
+    """Apply, list and remove meshes, and see what they deliver."""
+
+
+@mesh_group.command("apply")
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; see also: plan mesh.")
+@jobs_option
+@asks_node
+async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
+    """Make what exists what a mesh file says: create, edit and cancel tasks.
+
+    \b
+      parley mesh apply lab.toml
+      parley mesh apply lab.toml --dry-run
+
+    Doing it again does what is left to do, also after it was interrupted. Whatever else a node
+    measures stays as it is: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
+    """  # noqa: D301 - click's mark for lines to keep
+    counsel = await consult(session, await study(session, file), ())
+    found = counsel.study
+    if dry_run or found.stopped:
+        session.output.one(record_of(counsel), PLAN, plan_view)
+        return InvalidDocument.exit_code if found.stopped else 0
+    session.progress.note("\n".join(found.sentences()))
+    work = Work(session.progress, session.clock, jobs)
+    await _do(session, found, work)
+    compared = found.comparison
+    done = _record(found.name, work, compared.unchanged)
+    session.output.one(done, DONE, done_view)
+    return work.exit_code
+
+
+async def _do(session: Session, found: Study, work: Work) -> None:
+    """What is in the way ends first; what is new comes last."""
+    client, compared = session.client, found.comparison
+
+    async def end(ending: Ending) -> None:
+        await client.cancel_task(ending.task.id)
+
+    async def edit(edit: Edit) -> None:
+        await client.edit_task(edit.task.id, edit.patch)
+
+    async def create(creation: Creation) -> None:
+        key, pair, predecessor = creation
+        document = found.terms[pair.measure].document(key, pair.source, pair.dest)
+        await client.create_task(document, idempotency_key(document, predecessor))
+
+    await work.each("ended", compared.end, lambda ending: ending.task.key, end)
+    await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
+    await work.each("created", compared.create, lambda creation: creation.key, create)
+
+
+def _record(name: str, work: Work, unchanged: int) -> dict[str, Any]:
+    done = {verb: work.done[verb] for verb in ("created", "edited", "ended")}
+    failures = work.failures()
+    return {"mesh": name, **done, "unchanged": unchanged, "left": work.left, "failed": failures}
+
+
+def done_view(done: Record) -> str:
+    """What was done, and what failed by its cause."""
+    parts = [f"{done[verb]} {verb}" for verb in ("created", "edited", "ended") if done[verb]]
+    head = ", ".join([*parts, f"{done['unchanged']} unchanged"])
+    lines = [f"mesh {done['mesh']}: {head}"]
+    for failure in done["failed"]:
+        count = f"{failure['count']} not {failure['verb']}, {failure['example']} among them"
+        lines.append(printable(f"✗ {count}: {failure['detail']}"))
+    if done["left"]:
+        lines.append(f"✗ {done['left']} were not tried any more")
+    if done["failed"]:
+        lines.append("  To go on from here, do it again")
+    return "\n".join(lines)
+
+
+@mesh_group.command("list")
+@limit_option
+@asks_node
+async def list_meshes(session: Session, limit: int) -> None:
+    """List the meshes that this node leads."""
+
+    async def page(size: int, cursor: str | None) -> Page[Mesh]:
+        return await session.client.meshes(limit=size, cursor=cursor)
+
+    found, more = await collect(page, limit)
+    session.output.many(records_of(found), MESH)
+    shortened(session, more=more)
+
+
+@mesh_group.command("status")
+@click.argument("mesh", metavar="NAME|FILE")
+@click.option(
+    "--since",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="How far back to look.",
+)
+@asks_node
+async def status(session: Session, mesh: str, since: int) -> int:
+    """Show what a mesh has delivered, by pair and cause; of a file also what differs.
+
+    \b
+      parley mesh status lab --since 7d
+      parley mesh status lab.toml
+
+    What was taken back before its time (edited, paused, cancelled) was not due. The exit code
+    is 1 if a file differs from what there is.
+    """  # noqa: D301 - click's mark for lines to keep
+    found = await study(session, mesh) if _is_file(mesh) else None
+    if found is not None and found.stopped:
+        say("\n".join(found.sentences()))
+        return InvalidDocument.exit_code
+    name = mesh if found is None else found.name
+    client, from_ = session.client, session.clock.now() - since
+    delivered = await client.mesh(name, from_)
+    span = (delivered.since, delivered.until)
+    pairs = [pair async for pair in client.mesh_pairs(name, *span)]
+    drift = None
+    if found is not None:
+        drift = {"sentence": sentence(found), **difference(found)}
+    record = {
+        **delivered.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift,
+    }  # fmt: skip
+    if session.output.format in {"csv", "ids", "jsonl"}:
+        session.output.many(record["pairs"], PAIR)
+    else:
+        session.output.one(record, MESH, status_view)
+    return 0 if found is None or found.comparison.nothing else 1
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith((".toml", ".json")) or "/" in word or Path(word).is_file()
+
+
+@mesh_group.command("remove")
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Only say how many tasks it has.")
+@jobs_option
+@asks_node
+async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
+    """Cancel all tasks of a mesh; what they have measured stays."""
+    found = [task async for task in session.client.mesh_tasks(name)]
+    if not found:
+        msg = f"there is no mesh {name} led by this node; see: parley mesh list"
+        raise NotFound(msg)
+    standing = [task for task in found if task.state in {"active", "paused"}]
+    work = Work(session.progress, session.clock, jobs)
+    if dry_run:
+        session.progress.note(f"would cancel {len(standing)} tasks")
+    else:
+
+        async def end(task: MeshTask) -> None:
+            await session.client.cancel_task(task.id)
+
+        await work.each("ended", standing, lambda task: task.key, end)
+    session.output.one(_record(name, work, len(standing) * dry_run), DONE, done_view)
+    return work.exit_code

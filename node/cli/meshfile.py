@@ -1,0 +1,275 @@
+"""A mesh file and what there is: read, linted, compared; and nodes asked about some of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.mesh import answers as answered
+from node.mesh.answers import Answer, judged, occupied
+from node.mesh.comparison import Comparison, compare
+from node.mesh.demand import (
+    Load,
+    Shape,
+    counted,
+    interval_of,
+    loads,
+    overbooked,
+    short_slips,
+)
+from node.mesh.document import Matching, MeshDocument, OfPool, parse
+from node.mesh.expansion import Expansion, Fleet, Pair
+from node.mesh.findings import Cause, Finding, line_of
+from node.mesh.lint import lint
+from node.mesh.sampling import firsts
+from node.mesh.terms import Terms, terms_of
+from node.model.errors import InvalidDocument, NotFound
+from node.model.wire.tasks import ScheduleDocument
+
+if TYPE_CHECKING:
+    from node.cli.session import Session
+    from node.model.wire.meshes import MeshTask
+    from node.model.wire.plans import Plan
+
+AT_ONCE = 8
+_STARTS = 3
+_EVERYTHING = 500
+_EXITS = {Cause.INVALID: 2, Cause.REFUSED: 3, Cause.UNREACHABLE: 5, Cause.NO_TIME: 4}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A mesh file against what there is; with findings that stop it, nothing but these."""
+
+    path: str
+    text: str
+    findings: tuple[Finding, ...]
+    document: MeshDocument | None = None
+    fleet: Fleet = field(default_factory=lambda: Fleet({}))
+    expansion: Expansion = field(default_factory=lambda: Expansion({}))
+    terms: tuple[Terms, ...] = ()
+    existing: tuple[MeshTask, ...] = ()
+    comparison: Comparison = field(default_factory=lambda: Comparison((), (), (), 0, 0))
+
+    @property
+    def name(self) -> str:
+        """The mesh's name; nothing if the file cannot be read."""
+        return "" if self.document is None else self.document.name
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be applied before the file is mended."""
+        return any(finding.stops for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """That of the worst finding."""
+        causes = {finding.cause for finding in self.findings}
+        return next((code for cause, code in _EXITS.items() if cause in causes), 0)
+
+    def record(self, finding: Finding) -> dict[str, Any]:
+        """A finding with its place in the file."""
+        line = line_of(self.text, finding.pointer) if is_toml(self.path) else None
+        return {**vars(finding), "cause": finding.cause.value, "line": line}
+
+    def sentences(self) -> list[str]:
+        """All findings for a person: place, what, and the remedy on a line of its own."""
+        lines = []
+        for finding in self.findings:
+            line = self.record(finding)["line"]
+            place = f"{self.path}:{line}" if line else self.path
+            mark = "✗" if finding.stops else "!"
+            lines.append(f"{mark} {place}: {finding.pointer or '/'}: {finding.detail}")
+            lines += [f"  {finding.remedy}"] if finding.remedy else []
+        return lines
+
+
+def is_toml(path: str) -> bool:
+    """Whether a file is read as TOML: all but ``.json``."""
+    return not path.endswith(".json")
+
+
+def read(path: str) -> str:
+    """The text of a mesh file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise click.BadParameter(msg, param_hint="FILE") from error
+
+
+async def study(session: Session, path: str) -> Study:
+    """Read a file, lint it with what the node says there is, and compare it with its tasks."""
+    text = read(path)
+    try:
+        document = parse(text, toml=is_toml(path))
+    except InvalidDocument as error:
+        faults = (Finding(Cause.INVALID, fault.pointer, fault.detail) for fault in error.faults)
+        return Study(path, text, tuple(faults))
+    fleet, unknown = await _fleet(session, document)
+    expansion, found = lint(document, fleet, session.clock.now())
+    begun = Study(path, text, (*unknown, *found), document, fleet, expansion)
+    if begun.stopped:
+        return begun
+    terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
+    session.progress.status(f"reading the tasks of mesh {document.name}", "reading")
+    existing = tuple([task async for task in session.client.mesh_tasks(document.name)])
+    session.progress.clear()
+    comparison = compare(expansion.pairs, terms, existing)
+    return replace(begun, terms=terms, existing=existing, comparison=comparison)
+
+
+async def _fleet(session: Session, document: MeshDocument) -> tuple[Fleet, list[Finding]]:
+    """What the node says there is, and groups it cannot resolve."""
+    client = session.client
+    nodes, tests, tools, campaigns = await asyncio.gather(
+        client.nodes(), client.tests(), client.tools(), client.campaigns(limit=_EVERYTHING)
+    )
+    groups: dict[str, tuple[str, ...]] = {}
+    unknown = []
+    for name, group in document.groups.items():
+        try:
+            if isinstance(group, OfPool):
+                groups[name] = (await client.pool(group.pool)).nodes
+            elif isinstance(group, Matching):
+                groups[name] = tuple(node.name for node in (await client.nodes(group.match)).items)
+        except NotFound as error:
+            unknown.append(Finding(Cause.INVALID, f"/groups/{name}/pool", error.detail))
+        except InvalidDocument as error:
+            unknown += [
+                Finding(Cause.INVALID, f"/groups/{name}/match{f.pointer[6:]}", f.detail)
+                for f in error.faults
+            ]
+    fleet = Fleet(
+        nodes={node.name: node.lanes for node in nodes.items},
+        groups=groups,
+        tests={test.name: test.spec for test in tests.items},
+        tools={tool.name: tool.tests for tool in tools.items},
+        campaigns=frozenset(campaign.name for campaign in campaigns.items),
+    )
+    return fleet, unknown
+
+
+@dataclass(frozen=True)
+class Counsel:
+    """A study with what nodes answered, and how full the whole mesh would make them."""
+
+    study: Study
+    answers: tuple[Answer, ...]
+    loads: Mapping[str, Load]
+
+
+async def consult(session: Session, study: Study, keys: Sequence[str]) -> Counsel:
+    """Ask what would happen to these tasks, each alone; and to the first of each other entry.
+
+    Of entries whose tasks exist already, nothing need be asked to know what their runs take.
+    """
+    document = study.document
+    if document is None or study.stopped:
+        return Counsel(study, (), {})
+    pairs = study.expansion.pairs
+    known = _shapes_of(study)
+    asked = {pairs[key].measure for key in keys}
+    wanted = [*keys, *firsts(pairs, asked | set(known))]
+    answers, faults = await _ask(session, study, document, wanted)
+    shapes = known | {answer.measure: _shape(answer, pairs[answer.key]) for answer in answers}
+    found, nodes = _demand(document, study, shapes, answers, session.clock.now())
+    findings = (*study.findings, *faults, *judged(answers), *found)
+    return Counsel(replace(study, findings=findings), tuple(answers), nodes)
+
+
+async def _ask(
+    session: Session, study: Study, document: MeshDocument, keys: Sequence[str]
+) -> tuple[list[Answer], list[Finding]]:
+    faults: dict[Finding, None] = {}
+    slots = asyncio.Semaphore(AT_ONCE)
+    done = 0
+
+    async def ask(key: str) -> Answer | None:
+        nonlocal done
+        pair = study.expansion.pairs[key]
+        posted = study.terms[pair.measure].document(key, pair.source, pair.dest)
+        async with slots:
+            try:
+                plan: Plan = await session.client.plan({**posted, "runs": _STARTS})
+            except InvalidDocument as error:
+                for fault in error.faults:
+                    faults[answered.placed(document, pair.measure, fault)] = None
+                return None
+            finally:
+                done += 1
+                told = f"asking the nodes what would happen: {done} of {len(keys)}"
+                session.progress.status(told, "asking")
+        return Answer(key, pair.measure, plan)
+
+    answers = await asyncio.gather(*(ask(key) for key in keys))
+    session.progress.clear()
+    return [answer for answer in answers if answer is not None], list(faults)
+
+
+def _shapes_of(study: Study) -> dict[int, Shape]:
+    """What the runs of existing tasks take, of the entries that stay as they are."""
+    changed = {edit.task.id for edit in study.comparison.edit}
+    found: dict[int, Shape] = {}
+    for task in study.existing:
+        pair = study.expansion.pairs.get(task.key)
+        if pair is not None and task.id not in changed and task.state in {"active", "paused"}:
+            found.setdefault(pair.measure, _shape_of(task, pair))
+    return found
+
+
+def _shape_of(task: MeshTask, pair: Pair) -> Shape:
+    takes_part = set(task.participants)
+    return Shape(
+        task.duration, task.scheduling_class, pair.source in takes_part, pair.dest in takes_part
+    )
+
+
+def _shape(answer: Answer, pair: Pair) -> Shape:
+    plan = answer.plan
+    takes_part = {participant.name for participant in plan.participants}
+    return Shape(
+        plan.duration, plan.scheduling_class, pair.source in takes_part, pair.dest in takes_part
+    )
+
+
+def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocument]]:
+    """The schedule of each entry that has one, with its name."""
+    return {
+        number: (measure.schedule, document.schedules[measure.schedule])
+        for number, measure in enumerate(document.measure)
+        if measure.schedule is not None
+    }
+
+
+def _demand(
+    document: MeshDocument,
+    study: Study,
+    shapes: Mapping[int, Shape],
+    answers: Iterable[Answer],
+    now: int,
+) -> tuple[list[Finding], dict[str, Load]]:
+    """Who would be too full, or has to wait longer than the slip; and how full all would be."""
+    schedules = schedules_of(document)
+    intervals = {number: interval_of(schedule, now) for number, (_, schedule) in schedules.items()}
+    tasks = counted(study.expansion.pairs.values(), shapes)
+    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, occupied(answers, _own(study, now)))
+    labels = [measure.label for measure in document.measure]
+    found = overbooked(nodes, intervals, labels)
+    return found + short_slips(tasks, shapes, schedules, now), nodes
+
+
+def _own(study: Study, now: int) -> dict[str, float]:
+    """By node, what the tasks of the mesh that exist take of its time."""
+    found: dict[str, float] = {}
+    for task in study.existing:
+        interval = interval_of(task.schedule, now) if task.state == "active" else None
+        if interval:
+            for name in task.participants:
+                found[name] = found.get(name, 0.0) + task.duration / interval
+    return found

@@ -1,0 +1,136 @@
+"""What a mesh has delivered, for a person: causes, the worst pairs, a matrix."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from node.cli.output import Column, Kind, Record, aligned, printable
+from node.cli.times import local
+
+_LISTED = 15
+_WIDEST = 24
+_LEAST = 2
+_DENSE = 0.5
+_CELL = 4
+
+
+def share(delivery: Record) -> str:
+    """``97.2 %`` of what was due; a dash where nothing was."""
+    if not delivery["due"]:
+        return "-"
+    return f"{100 * delivery['delivered'] / delivery['due']:.1f} %".replace(".0 %", " %")
+
+
+def _why(pair: Record) -> str:
+    if not pair["causes"]:
+        return ""
+    first = pair["causes"][0]
+    return f"{first['count']} {first['state']}: {first['example']}"
+
+
+PAIR = Kind(
+    columns=(
+        Column("measure", lambda pair: pair["key"].split("/")[0], whole=True),
+        Column("source", lambda pair: pair["source"], whole=True),
+        Column("dest", lambda pair: pair["dest"], whole=True),
+        Column("state", lambda pair: pair["state"], whole=True),
+        Column("due", lambda pair: str(pair["due"]), whole=True),
+        Column("delivered", share, whole=True),
+        Column("missing most often because", _why),
+    ),
+    fields=("key", "test", "source", "dest", "state", "due", "delivered", "open", "causes"),
+    empty="Nothing was due.",
+    key="key",
+)
+
+
+def status_view(mesh: Record) -> str:
+    """A mesh with its delivery figure and what differs from the file."""
+    delivery = mesh["delivery"]
+    tasks = ", ".join(f"{count} {state}" for state, count in mesh["tasks"].items())
+    told = (
+        f"{share(delivery)} of {delivery['due']} due delivered"
+        if delivery["due"]
+        else ("nothing was due")
+    )
+    head = [
+        f"mesh {mesh['name']}: {told}, {delivery['open']} under way",
+        f"  tasks: {tasks}",
+        f"  from {local(mesh['since'])} to {local(mesh['until'])}",
+    ]
+    sections = [head, _drift(mesh["drift"]), _causes(delivery), _worst(mesh["pairs"])]
+    sections += _matrices(mesh["pairs"])
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _drift(drift: Record | None) -> list[str]:
+    if drift is None:
+        return []
+    rows = [["to create", key, ""] for key in drift["create"]]
+    rows += [["to edit", edit["key"], "; ".join(edit["differences"])] for edit in drift["edit"]]
+    rows += [["to end", ending["key"], ending["reason"]] for ending in drift["end"]]
+    lines = [f"Against the file: {drift['sentence']}"]
+    if rows:
+        shown = [list(map(printable, row)) for row in rows[:_LISTED]]
+        lines += aligned(shown, indent="  ").splitlines()
+    more = len(rows) - _LISTED
+    return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
+
+
+def _causes(delivery: Record) -> list[str]:
+    if not delivery["causes"]:
+        return []
+    rows = [
+        [
+            str(cause["count"]),
+            f"{100 * cause['count'] / delivery['due']:.1f} %",
+            cause["state"],
+            printable(cause["cause"]),
+        ]
+        for cause in delivery["causes"][:_LISTED]
+    ]
+    return ["Missing, by cause", *aligned(rows, indent="  ").splitlines()]
+
+
+def _worst(pairs: list[dict[str, Any]]) -> list[str]:
+    bad = [pair for pair in pairs if pair["delivered"] < pair["due"]]
+    if not bad:
+        return []
+    bad.sort(key=lambda pair: (pair["delivered"] / pair["due"], pair["key"]))
+    rows = [[printable(column.cell(pair)) for column in PAIR.columns] for pair in bad[:_LISTED]]
+    headings = [column.heading for column in PAIR.columns]
+    lines = ["Worst pairs", *aligned([headings, *rows], indent="  ").splitlines()]
+    more = len(bad) - _LISTED
+    return [*lines, f"  and {more} more; -o csv lists all pairs"] if more > 0 else lines
+
+
+def _matrices(pairs: list[dict[str, Any]]) -> list[list[str]]:
+    """Of each full mesh: rows measure to columns, in percent of what was due."""
+    of: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
+    for pair in pairs:
+        of[pair["key"].split("/")[0]][pair["source"], pair["dest"]] = pair
+    return [lines for label, cells in of.items() if (lines := _matrix(label, cells))]
+
+
+def _matrix(label: str, cells: dict[tuple[str, str], Record]) -> list[str]:
+    sources = list(dict.fromkeys(source for source, _ in cells))
+    dests = sorted({dest for _, dest in cells})
+    if min(len(sources), len(dests)) < _LEAST or len(cells) < _DENSE * len(sources) * len(dests):
+        return []
+    if len(dests) > _WIDEST:
+        size = f"{len(sources)} by {len(dests)}"
+        return [f"{label}: {size} pairs are too many for a matrix; -o csv lists them"]
+    rows = [[source, *(_cell(cells.get((source, dest))) for dest in dests)] for source in sources]
+    return [
+        f"{label}: delivered in %, from row to column",
+        *aligned([["", *dests], *rows], indent="  ").splitlines(),
+    ]
+
+
+def _cell(pair: Record | None) -> str:
+    if pair is None:
+        return ""
+    if not pair["due"]:
+        return "-".rjust(_CELL)
+    return f"{int(100 * pair['delivered'] / pair['due'])}".rjust(_CELL)

@@ -1,0 +1,59 @@
+"""What a node's users ask about meshes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from node.client.answers import Page, page, read
+from node.client.sharing import Sharing
+from node.model.times import format_instant
+from node.model.wire.meshes import Mesh, MeshDelivery, MeshPair, MeshTask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_PAGE = 500
+
+
+class Meshing(Sharing):
+    """A part of the client of a node's API: meshes and what they deliver."""
+
+    async def meshes(self, *, limit: int = 50, cursor: str | None = None) -> Page[Mesh]:
+        """Meshes, by name."""
+        query = {"limit": limit, "cursor": cursor}
+        return page(Mesh, await self._ask("GET", "/meshes", query=query))
+
+    async def mesh(self, name: str, since: int | None = None) -> MeshDelivery:
+        """One mesh, and what it has delivered since then; in the last 24 hours unless said."""
+        query = {"from": None if since is None else format_instant(since)}
+        return read(MeshDelivery, await self._ask("GET", _path(name), query=query))
+
+    async def mesh_pairs(self, name: str, since: int, until: int) -> AsyncIterator[MeshPair]:
+        """What each pair of a mesh has delivered, in the order of their keys."""
+        cursor: str | None = None
+        while True:
+            span = {"from": format_instant(since), "to": format_instant(until)}
+            query = {**span, "limit": _PAGE, "cursor": cursor}
+            found = page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
+            for pair in found.items:
+                yield pair
+            cursor = found.next
+            if cursor is None:
+                return
+
+    async def mesh_tasks(self, name: str) -> AsyncIterator[MeshTask]:
+        """The tasks of a mesh: those that are not over, and the newest of each key."""
+        cursor: str | None = None
+        while True:
+            query = {"limit": _PAGE, "cursor": cursor}
+            found = page(MeshTask, await self._ask("GET", f"{_path(name)}/tasks", query=query))
+            for task in found.items:
+                yield task
+            cursor = found.next
+            if cursor is None:
+                return
+
+
+def _path(name: str) -> str:
+    return f"/meshes/{quote(name, safe='')}"

@@ -1,0 +1,238 @@
+"""How full a mesh makes the nodes, and what would fit. Pure.
+
+A node's share is what its tasks take of its time, run after run: duration over interval. Exclusive
+runs take all of it; normal ones go side by side, as many as the node has lanes; background ones
+stand in nobody's way. What others have booked there comes on top.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from node.mesh.expansion import Pair
+from node.mesh.findings import Cause, Finding
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.recurrence import nominal_starts, slip_of
+from node.model.scheduling import recurrence_of
+from node.model.wire.tasks import ScheduleDocument
+
+FULL = 1.0
+_COMFORTABLE = 0.9
+"""What is recommended leaves room: runs of two nodes do not fill both to the brim."""
+
+_SPARE_SLIP = 1.25
+_LOOKED_AT = 7 * times.DAY
+_FIRINGS = 20_000
+_NICE = tuple(
+    unit * count
+    for unit, counts in (
+        (times.SECOND, (1, 2, 5, 10, 15, 20, 30)),
+        (times.MINUTE, (1, 2, 5, 10, 15, 20, 30)),
+        (times.HOUR, (1, 2, 3, 4, 6, 8, 12)),
+        (times.DAY, (1, 2, 3, 4, 5, 6, 7, 14, 28)),
+    )
+    for count in counts
+)
+"""Intervals that people write."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a run of an entry takes: how long, in which class, and of which ends."""
+
+    duration: int
+    scheduling_class: SchedulingClass
+    source: bool = True
+    dest: bool = True
+
+
+@dataclass(frozen=True)
+class Load:
+    """A node's shares of its time, 1 for all of it."""
+
+    exclusive: float = 0.0
+    normal: float = 0.0
+    """Already divided by the node's lanes."""
+    background: float = 0.0
+    others: float = 0.0
+    by_measure: Mapping[int, float] = field(default_factory=dict)
+    """What each entry has of the exclusive and normal share."""
+
+    @property
+    def booked(self) -> float:
+        """Of the time in which an exclusive run could be; more than 1 cannot be kept."""
+        return self.exclusive + self.normal + self.others
+
+
+def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
+    """From run to run, on average for cron; None for a single one."""
+    recurrence = recurrence_of(schedule.at(now), now)
+    if recurrence.cron is None:
+        return recurrence.repeat
+    starts = nominal_starts(recurrence, now, now + _LOOKED_AT, _FIRINGS)
+    return _LOOKED_AT // len(starts) if starts else None
+
+
+def counted(pairs: Iterable[Pair], shapes: Mapping[int, Shape]) -> dict[str, dict[int, int]]:
+    """By node and entry, in how many tasks the node takes part."""
+    found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for measure, source, dest in pairs:
+        shape = shapes.get(measure)
+        if shape is not None:
+            if shape.source:
+                found[source][measure] += 1
+            if shape.dest:
+                found[dest][measure] += 1
+    return found
+
+
+def loads(
+    tasks: Mapping[str, Mapping[int, int]],
+    shapes: Mapping[int, Shape],
+    intervals: Mapping[int, int | None],
+    lanes: Mapping[str, int],
+    others: Mapping[str, float],
+) -> dict[str, Load]:
+    """By node, how full it would be; ``tasks`` as of :func:`counted`, ``others`` shares."""
+    found = {}
+    for node, counts in tasks.items():
+        shares = dict.fromkeys(SchedulingClass, 0.0)
+        by_measure = {}
+        for measure, count in counts.items():
+            shape, interval = shapes[measure], intervals.get(measure)
+            if interval:
+                share = count * shape.duration / interval
+                if shape.scheduling_class is SchedulingClass.NORMAL:
+                    share /= lanes.get(node, 1)
+                shares[shape.scheduling_class] += share
+                if shape.scheduling_class in {SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}:
+                    by_measure[measure] = share
+        found[node] = Load(
+            shares[SchedulingClass.EXCLUSIVE],
+            shares[SchedulingClass.NORMAL],
+            shares[SchedulingClass.BACKGROUND] + shares[SchedulingClass.BACKGROUND_MULTI],
+            others.get(node, 0.0),
+            by_measure,
+        )
+    return found
+
+
+def nice(duration: float) -> int:
+    """The next longer interval that people write; whole weeks beyond."""
+    week = 7 * times.DAY
+    return next((each for each in _NICE if each >= duration), int(-(-duration // week) * week))
+
+
+def overbooked(
+    found: Mapping[str, Load], intervals: Mapping[int, int | None], labels: Sequence[str]
+) -> list[Finding]:
+    """The nodes that are asked for more than all their time, by the entry that asks for most."""
+    worst: dict[int, list[tuple[float, str]]] = defaultdict(list)
+    for node, load in found.items():
+        if load.booked > FULL and load.by_measure:
+            most = max(load.by_measure, key=lambda measure: load.by_measure[measure])
+            worst[most].append((load.booked, node))
+    return [
+        _overbooked(measure, sorted(nodes, key=_fullest), found, intervals, labels)
+        for measure, nodes in sorted(worst.items())
+    ]
+
+
+def _fullest(node: tuple[float, str]) -> tuple[float, str]:
+    return -node[0], node[1]
+
+
+def _overbooked(
+    measure: int,
+    nodes: Sequence[tuple[float, str]],
+    found: Mapping[str, Load],
+    intervals: Mapping[int, int | None],
+    labels: Sequence[str],
+) -> Finding:
+    booked, node = nodes[0]
+    load = found[node]
+    parts = [
+        f"{share:.0%} by measure {number + 1} ({labels[number]})"
+        for number, share in sorted(load.by_measure.items(), key=lambda item: -item[1])
+    ]
+    parts += [f"{load.others:.0%} by others"] if load.others else []
+    detail = f"{node} is {booked:.0%} booked: {', '.join(parts)}"
+    if more := len(nodes) - 1:
+        others = f"so are {more} others" if more > 1 else "so is 1 other"
+        detail += f"; {others} ({nodes[-1][0]:.0%} and more)"
+    return Finding(
+        Cause.NO_TIME,
+        f"/measure/{measure}/schedule",
+        detail,
+        _what_fits(measure, load, intervals),
+    )
+
+
+def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) -> str:
+    """The interval at which the node would be full but not overfull."""
+    own = load.by_measure[measure]
+    rest = load.booked - own
+    if rest < _COMFORTABLE:
+        fitting = nice((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
+        return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
+    free = _COMFORTABLE - load.others
+    if free <= 0:
+        return "others have booked all its time; leave it out, or ask them"
+    return f"all its entries {load.booked / free:.1f} times less often would fit, or fewer pairs"
+
+
+def short_slips(
+    tasks: Mapping[str, Mapping[int, int]],
+    shapes: Mapping[int, Shape],
+    schedules: Mapping[int, tuple[str, ScheduleDocument]],
+    now: int,
+) -> list[Finding]:
+    """Schedules whose slip is too short for the exclusive runs that one node has at once.
+
+    They share their nominal start, and only one goes at a time: the last has to wait for all
+    others. Where the time of the interval itself is short, that is said instead.
+    """
+    worst: dict[str, tuple[int, str, int, int]] = {}
+    for node, counts in tasks.items():
+        taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for measure, count in counts.items():
+            shape = shapes[measure]
+            if measure in schedules and shape.scheduling_class is SchedulingClass.EXCLUSIVE:
+                taken[schedules[measure][0]].append((count, shape.duration))
+        for name, runs in taken.items():
+            number, longest = sum(count for count, _ in runs), max(each for _, each in runs)
+            needed = sum(count * each for count, each in runs) - longest
+            worst[name] = max(worst.get(name, (0, "", 0, 0)), (needed, node, number, longest))
+    documents = dict(schedules.values())
+    found = (_short_slip(name, documents[name], *of, now) for name, of in sorted(worst.items()))
+    return [finding for finding in found if finding is not None]
+
+
+def _short_slip(  # noqa: PLR0913, PLR0917 - one row of figures
+    name: str,
+    schedule: ScheduleDocument,
+    needed: int,
+    node: str,
+    number: int,
+    longest: int,
+    now: int,
+) -> Finding | None:
+    recurrence = recurrence_of(schedule.at(now), now)
+    first = nominal_starts(recurrence, now, times.LATEST, 1)
+    slip = slip_of(recurrence, longest, first[0]) if first else recurrence.slip
+    interval = interval_of(schedule, now)
+    if slip >= needed or (interval is not None and needed + longest > interval):
+        return None
+    wanted = nice(needed * _SPARE_SLIP)
+    if interval is not None:
+        wanted = min(wanted, interval - longest)
+    return Finding(
+        Cause.NO_TIME,
+        f"/schedules/{name}/slip",
+        f"{node} has {number} exclusive runs at each start, one after the other: the last begins "
+        f"{times.format_duration(needed)} later, and the slip is {times.format_duration(slip)}",
+        f'slip = "{times.format_duration(wanted)}"',
+    )

@@ -1,0 +1,78 @@
+"""What is wrong with a mesh: where in the file, what, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+_SHOWN = 8
+_HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\]]+?)\s*\]")
+_FIELD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
+
+
+class Cause(StrEnum):
+    """What kind of thing is found."""
+
+    INVALID = "invalid"
+    """The file is wrong as it is; nothing of it can be applied."""
+    IDLE = "idle"
+    """Something in the file does nothing."""
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    NO_TIME = "no-time"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``pointer`` (RFC 6901) is the place in the file."""
+
+    cause: Cause
+    pointer: str
+    detail: str
+    remedy: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing can be applied before it is mended."""
+        return self.cause is Cause.INVALID
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What is called alike, or what there is: a remedy for an unknown name."""
+    names = sorted(set(known))
+    alike = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if alike:
+        return f"did you mean {' or '.join(alike)}?"
+    return f"there are: {listed(names)}." if names else "there is none."
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first names, and how many there are more."""
+    every = list(names)
+    more = len(every) - _SHOWN
+    return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def line_of(toml: str, pointer: str) -> int | None:
+    """The line (from 1) in a TOML file where this place is, or the nearest one around it."""
+    wanted = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    best, found = 0, None
+    table: list[str] = []
+    counts: dict[str, int] = {}
+    for number, line in enumerate(toml.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = [step.strip(" \"'") for step in header[2].split(".")]
+            if header[1] == "[[":
+                counts[header[2]] = counts.get(header[2], -1) + 1
+                table.append(str(counts[header[2]]))
+            here = table
+        elif field := _FIELD.match(line):
+            here = [*table, field[1] or field[2] or field[3]]
+        else:
+            continue
+        if len(here) > best and here == wanted[: len(here)]:
+            best, found = len(here), number
+    return found

@@ -1,0 +1,257 @@
+"""What is wrong with a mesh file, as far as it can be told without asking the nodes. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from node.mesh.document import Group, Hosts, Matching, Measure, MeshDocument, OfPool, TestEntry
+from node.mesh.expansion import Expansion, Fleet, direction_of, ends_of, expand, members_of, spread
+from node.mesh.findings import Cause, Finding, listed, near
+from node.mesh.terms import ends_in
+from node.model.errors import FieldFault
+from node.model.recurrence import validate
+from node.model.scheduling import first_slot, recurrence_of
+from node.model.wire.tasks import ScheduleDocument
+
+_FIELDS = {
+    "full-mesh": (("members",), ("centre", "pairs"), ("both", "one")),
+    "star": (("centre", "members"), ("pairs",), ("both", "out", "in")),
+    "pairs": (("pairs",), ("members", "centre"), ("one", "both")),
+}
+"""By shape: what it needs, what does not go with it, and which ways it can measure."""
+
+_ENDS = {"source", "dest", "participants"}
+
+
+def lint(document: MeshDocument, fleet: Fleet, now: int) -> tuple[Expansion, list[Finding]]:
+    """The tasks of the file, and what is wrong with it, in the order of the file."""
+    groups = members_of(document, fleet)
+    expansion = expand(document, groups)
+    found = [
+        *_campaign(document, fleet),
+        *_groups(document, fleet, groups),
+        *_tests(document, fleet),
+        *_schedules(document, now),
+        *_measures(document, fleet, groups),
+        *expansion.findings,
+    ]
+    return expansion, found
+
+
+def _invalid(pointer: str, detail: str, remedy: str) -> Finding:
+    return Finding(Cause.INVALID, pointer, detail, remedy)
+
+
+def _idle(pointer: str, detail: str, remedy: str) -> Finding:
+    return Finding(Cause.IDLE, pointer, detail, remedy)
+
+
+def _campaign(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
+    name = document.campaign
+    if name is not None and name not in fleet.campaigns:
+        remedy = f"{near(name, fleet.campaigns)} Or add it: parley campaign add {name}"
+        yield _invalid("/campaign", f"there is no campaign {name}", remedy)
+
+
+def _groups(
+    document: MeshDocument, fleet: Fleet, groups: Mapping[str, Sequence[str]]
+) -> Iterator[Finding]:
+    used = {word for measure in document.measure for word in _words(measure)}
+    for name, group in document.groups.items():
+        at = f"/groups/{name}"
+        if name in fleet.nodes:
+            said = f"{name} is the name of a group and of a node"
+            yield _invalid(at, said, "give the group another name")
+        if not groups[name]:
+            yield _invalid(at, "is empty", _who_is_missing(group))
+        if name not in used:
+            yield _idle(at, "is used by nothing", "take it out, or name it in a [[measure]]")
+        yield from _written(at, group, fleet)
+
+
+def _written(at: str, group: Group, fleet: Fleet) -> Iterator[Finding]:
+    """The names that somebody wrote, not found by a predicate or in a pool."""
+    if isinstance(group, Matching | OfPool):
+        return
+    names = group.hosts if isinstance(group, Hosts) else group
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield _idle(at, f"names {name} {count} times", "name it once")
+    for index, word in enumerate(() if isinstance(group, Hosts) else names):
+        if word not in fleet.nodes:
+            yield _unknown_node(f"{at}/{index}", word, fleet)
+
+
+def _who_is_missing(group: object) -> str:
+    if isinstance(group, Matching):
+        return "no node meets its predicate; compare with: parley node list -o json"
+    if isinstance(group, OfPool):
+        return f"nobody is in the pool now; see: parley pool show {group.pool}"
+    return "name the nodes in it"
+
+
+def _unknown_node(pointer: str, word: str, fleet: Fleet, groups: Sequence[str] = ()) -> Finding:
+    remedy = (
+        f"{near(word, [*fleet.nodes, *groups])} Or make it known: parley node add URL; "
+        "a far end that is no node goes into a group of its own: { hosts = [ … ] }"
+    )
+    kind = "a node known here" if not groups else "a group of this file or a node known here"
+    return _invalid(pointer, f"{word} is not {kind}", remedy)
+
+
+def _tests(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
+    used = {measure.test for measure in document.measure}
+    for name, test in document.tests.items():
+        at = f"/tests/{name}"
+        if name not in used:
+            yield _idle(at, "is measured by nobody", "take it out, or name it in a [[measure]]")
+        if test.type not in fleet.tests:
+            said = f"there is no test {test.type}"
+            yield _invalid(f"{at}/type", said, near(test.type, fleet.tests))
+            continue
+        yield from _spec(at, test, fleet.tests[test.type].get("properties", {}))
+        for index, tool in enumerate(test.tools):
+            able = [each for each, tests in fleet.tools.items() if test.type in tests]
+            if tool not in able:
+                said = f"there is no tool {tool} for {test.type}"
+                yield _invalid(f"{at}/tools/{index}", said, near(tool, able))
+
+
+def _spec(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Finding]:
+    for field in test.spec:
+        if field in _ENDS & set(fields):
+            said = "names an end, and the ends come from the shape"
+            yield _invalid(f"{at}/spec/{field}", said, "take it out")
+        elif field not in fields:
+            said = f"{test.type} has no field {field}"
+            yield _invalid(f"{at}/spec/{field}", said, near(field, set(fields) - _ENDS))
+
+
+def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
+    used = {measure.schedule for measure in document.measure}
+    for name, schedule in document.schedules.items():
+        at = f"/schedules/{name}"
+        if name not in used:
+            yield _idle(at, "is followed by nothing", "take it out, or name it in a [[measure]]")
+        for fault in schedule_faults(schedule, now, 0):
+            place = at + fault.pointer.removeprefix("/schedule")
+            yield _invalid(place, fault.detail, "without a run to come there is nothing to measure")
+
+
+def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list[FieldFault]:
+    """What is wrong with the schedule of runs that take so long; pointers as in a task."""
+    recurrence = recurrence_of(schedule.at(now), now)
+    faults = validate(recurrence, duration)
+    if faults:
+        return faults
+    slot = first_slot(recurrence, now)
+    if slot is None:
+        return [FieldFault("/schedule", "leaves no run to come")]
+    if slot + recurrence.slip < now:
+        return [FieldFault("/schedule/start", "and its slip are over")]
+    return []
+
+
+def _words(measure: Measure) -> tuple[str, ...]:
+    pairs = (word for pair in measure.pairs for word in pair)
+    return (*measure.members, *measure.centre, *pairs)
+
+
+def _measures(
+    document: MeshDocument, fleet: Fleet, groups: Mapping[str, Sequence[str]]
+) -> Iterator[Finding]:
+    if not document.measure:
+        yield _invalid("/measure", "says nothing", "add a [[measure]] with a shape and a test")
+    hosts = {
+        host
+        for name, group in document.groups.items()
+        if isinstance(group, Hosts)
+        for host in groups[name]
+        if host not in fleet.nodes
+    }
+    for number, measure in enumerate(document.measure):
+        at = f"/measure/{number}"
+        yield from _names(document, measure, at)
+        unknown = list(_unknown_words(measure, fleet, groups, at))
+        shape = list(_shape(measure, at))
+        yield from (*unknown, *shape)
+        if not unknown and not shape:
+            yield from _ends(document, measure, fleet, groups, hosts, at)
+
+
+def _names(document: MeshDocument, measure: Measure, at: str) -> Iterator[Finding]:
+    if measure.test not in document.tests:
+        remedy = f"{near(measure.test, document.tests)} Or add a section [tests.{measure.test}]"
+        yield _invalid(f"{at}/test", f"there is no [tests.{measure.test}]", remedy)
+    if measure.schedule is not None and measure.schedule not in document.schedules:
+        name = measure.schedule
+        remedy = f"{near(name, document.schedules)} Or add a section [schedules.{name}]"
+        yield _invalid(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
+
+
+def _unknown_words(
+    measure: Measure, fleet: Fleet, groups: Mapping[str, Sequence[str]], at: str
+) -> Iterator[Finding]:
+    for field in ("members", "centre"):
+        for index, word in enumerate(getattr(measure, field)):
+            if word not in groups and word not in fleet.nodes:
+                yield _unknown_node(f"{at}/{field}/{index}", word, fleet, tuple(groups))
+    for index, pair in enumerate(measure.pairs):
+        for end, word in enumerate(pair):
+            if word not in groups and word not in fleet.nodes:
+                yield _unknown_node(f"{at}/pairs/{index}/{end}", word, fleet, tuple(groups))
+
+
+def _shape(measure: Measure, at: str) -> Iterator[Finding]:
+    needed, foreign, ways = _FIELDS[measure.shape]
+    for field in needed:
+        if not getattr(measure, field):
+            said = f"a {measure.shape} needs {field}"
+            yield _invalid(f"{at}/{field}", said, "name a group, or nodes in a list")
+    for field in foreign:
+        if getattr(measure, field):
+            said = f"{field} does not go with {measure.shape}"
+            yield _invalid(f"{at}/{field}", said, "take it out, or choose another shape")
+    if direction_of(measure) not in ways:
+        said = f"a {measure.shape} has no direction {measure.direction}"
+        yield _invalid(f"{at}/direction", said, f"there are: {', '.join(ways)}")
+
+
+def _ends(
+    document: MeshDocument,
+    measure: Measure,
+    fleet: Fleet,
+    groups: Mapping[str, Sequence[str]],
+    hosts: set[str],
+    at: str,
+) -> Iterator[Finding]:
+    """Who would measure what to whom: nobody, or ends that cannot be what they should be."""
+    members = spread(measure.members, groups)
+    if measure.shape == "full-mesh" and len(members) == 1:
+        said = f"a full mesh of {members[0]} alone measures nothing"
+        yield _invalid(f"{at}/members", said, "name another node, or take the entry out")
+        return
+    ends = _both_ends(measure, groups)
+    if not ends[0]:
+        said = "has no pair of different ends, and measures nothing"
+        yield _invalid(at, said, "name nodes that are not the same at both ends")
+        return
+    test = document.tests.get(measure.test)
+    schema = {} if test is None else fleet.tests.get(test.type, {})
+    both = "dest" not in ends_in(schema.get("properties", {}))
+    for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
+        if wrong := [name for name in names if name in hosts]:
+            said = f"{listed(wrong)} cannot be the {what}: no node is known of this name"
+            yield _invalid(at, said, 'put such hosts at the far end, with direction = "out"')
+
+
+def _both_ends(
+    measure: Measure, groups: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, None], dict[str, None]]:
+    sources: dict[str, None] = {}
+    dests: dict[str, None] = {}
+    for source, dest in ends_of(measure, groups):
+        sources[source] = None
+        dests[dest] = None
+    return sources, dests

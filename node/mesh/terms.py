@@ -1,0 +1,152 @@
+"""What the tasks of one entry of a mesh file ask for, whoever the two ends are. Pure.
+
+The test's own JSON schema (``/v1/tests``) says where the ends are named, which fields are durations
+and what is meant where a field is left out: so a task that exists can be compared with the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.mesh.document import MeshDocument
+from node.model import times
+from node.model.scheduling import default_slip
+from node.model.wire.campaigns import DEFAULT
+from node.model.wire.tasks import ScheduleDocument
+
+_MOMENTS = ("start", "until")
+_ENDS = ("source", "dest")
+_BOTH = "participants"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One entry's part of its tasks' documents."""
+
+    mesh: str
+    test: str
+    spec: Mapping[str, Any]
+    """As written, without the ends."""
+    filled: Mapping[str, Any]
+    """As a node keeps it: with every field whose default is known."""
+    ends: tuple[str, ...]
+    """The fields that name the ends: source and dest, participants, or none of the spec's."""
+    tools: tuple[str, ...]
+    schedule: Mapping[str, Any]
+    kept: Mapping[str, Any]
+    """The schedule as a node keeps it, but for moments that hang on when the task is made."""
+    moments: Mapping[str, str]
+    """These moments, as written."""
+    priority: int
+    campaign: str | None
+
+    @property
+    def kept_campaign(self) -> str:
+        """The campaign as a node keeps it."""
+        return self.campaign or DEFAULT
+
+    def named(self, source: str, dest: str) -> dict[str, Any]:
+        """The fields of the spec that name these ends."""
+        if self.ends == _ENDS:
+            return {"source": source, "dest": dest}
+        return {_BOTH: [source, dest]} if self.ends else {}
+
+    def reference(self, key: str) -> dict[str, Any]:
+        """What a task of this key is found again by."""
+        said = {"mesh": self.mesh, "key": key}
+        return {**said, "moments": dict(self.moments)} if self.moments else said
+
+    def document(self, key: str, source: str, dest: str) -> dict[str, Any]:
+        """The task to be posted."""
+        document: dict[str, Any] = {
+            "test": {"type": self.test, "spec": {**self.spec, **self.named(source, dest)}},
+            "reference": self.reference(key),
+        }
+        if not self.ends:
+            document[_BOTH] = [source, dest]
+        if self.schedule:
+            document["schedule"] = dict(self.schedule)
+        if self.tools:
+            document["tools"] = list(self.tools)
+        if self.priority:
+            document["priority"] = self.priority
+        if self.campaign:
+            document["campaign"] = self.campaign
+        return document
+
+
+def terms_of(
+    document: MeshDocument, number: int, schemas: Mapping[str, Mapping[str, Any]]
+) -> Terms:
+    """The terms of an entry whose test and schedule are known."""
+    measure = document.measure[number]
+    test = document.tests[measure.test]
+    schedule = (
+        ScheduleDocument() if measure.schedule is None else (document.schedules[measure.schedule])
+    )
+    fields: Mapping[str, Any] = schemas[test.type].get("properties", {})
+    moments = {
+        name: written for name in _MOMENTS if isinstance(written := getattr(schedule, name), str)
+    }
+    whole = schedule.at(0)
+    kept = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(mode="json")
+    ends = ends_in(fields)
+    return Terms(
+        mesh=document.name,
+        test=test.type,
+        spec=test.spec,
+        filled={name: v for name, v in filled(fields, test.spec).items() if name not in ends},
+        ends=ends,
+        tools=test.tools,
+        schedule=schedule.model_dump(mode="json", exclude_unset=True, exclude_none=True),
+        kept={name: value for name, value in kept.items() if name not in moments},
+        moments=moments,
+        priority=test.priority if measure.priority is None else measure.priority,
+        campaign=document.campaign,
+    )
+
+
+def ends_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which fields of a spec name the ends."""
+    if all(name in fields for name in _ENDS):
+        return _ENDS
+    return (_BOTH,) if _BOTH in fields else ()
+
+
+def filled(fields: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec as a node would keep it; a field without a known default is left out."""
+    found = {}
+    for name, schema in fields.items():
+        if name in spec:
+            found[name] = _canonical(schema, spec[name])
+        elif "default" in schema:
+            found[name] = _canonical(schema, schema["default"])
+    return found
+
+
+def _canonical(schema: Mapping[str, Any], value: Any) -> Any:
+    if not isinstance(value, str) or not _is_duration(schema):
+        return value
+    try:
+        return times.format_duration(times.parse_duration(value))
+    except ValueError:  # the node says what is wrong with it
+        return value
+
+
+def _is_duration(schema: Mapping[str, Any]) -> bool:
+    return any(choice.get("format") == "duration" for choice in (schema, *schema.get("anyOf", ())))
+
+
+def idempotency_key(document: Mapping[str, Any], predecessor: UUID | None) -> str:
+    """The same for the same task of the same mesh, as long as nothing else has taken its place.
+
+    ``predecessor`` is the newest task of this key that is over: what was cancelled by hand can be
+    made again, though the key is remembered for a day.
+    """
+    content = json.dumps([document, str(predecessor)], sort_keys=True, ensure_ascii=True)
+    return f"mesh-{hashlib.sha256(content.encode()).hexdigest()}"

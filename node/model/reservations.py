@@ -1,0 +1,110 @@
+"""Time that is set apart on a node: for whom, when, and how it says so. Pure.
+
+A reservation admits a run that meets one criterion of its access list; where several overlap, each
+must admit it. The rule is said once more in SQL (``schema.sql``, ``admits``), where it has the last
+word; a test compares the two. Instants and durations are microseconds, spans half-open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.model.classes import SchedulingClass
+from node.model.recurrence import Recurrence, nominal_starts
+from node.model.spans import Span, normalise
+from node.model.times import to_the_second
+
+NO_CAMPAIGN = "default"
+"""What an access list calls tasks that name no campaign."""
+
+_TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use reserved time. ``leads`` are identities of nodes; a ``priority`` is the least."""
+
+    campaigns: frozenset[str] = frozenset()
+    tasks: frozenset[UUID] = frozenset()
+    leads: frozenset[str] = frozenset()
+    tests: frozenset[str] = frozenset()
+    classes: frozenset[SchedulingClass] = frozenset()
+    priority: int | None = None
+
+
+@dataclass(frozen=True)
+class Applicant:
+    """Whose run it is that wants the time: its task, the node that leads it, and what it is."""
+
+    task: UUID
+    lead: str
+    campaign: str | None
+    test: str | None
+    scheduling_class: SchedulingClass
+    priority: int
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """One span of a reservation."""
+
+    reservation: UUID
+    kind: str
+    name: str
+    owner: str
+    access: Access
+    starts_at: int
+    ends_at: int
+
+
+def access_of(document: dict[str, Any]) -> Access:
+    """An access list as it is kept, in the words of the API but for identities of leads."""
+    return Access(
+        campaigns=frozenset(document.get("campaigns", ())),
+        tasks=frozenset(UUID(task) for task in document.get("tasks", ())),
+        leads=frozenset(document.get("leads", ())),
+        tests=frozenset(document.get("tests", ())),
+        classes=frozenset(SchedulingClass(name) for name in document.get("classes", ())),
+        priority=document.get("priority"),
+    )
+
+
+def admits(access: Access, applicant: Applicant) -> bool:
+    """Whether it meets one criterion."""
+    return (
+        (applicant.campaign or NO_CAMPAIGN) in access.campaigns
+        or applicant.task in access.tasks
+        or applicant.lead in access.leads
+        or applicant.test in access.tests
+        or applicant.scheduling_class in access.classes
+        or (access.priority is not None and applicant.priority >= access.priority)
+    )
+
+
+def closed_to(applicant: Applicant, reserved: Sequence[Reserved]) -> list[Reserved]:
+    """The spans that are not for it."""
+    lists = {each.reservation: each.access for each in reserved}
+    closed = {of for of, access in lists.items() if not admits(access, applicant)}
+    return [each for each in reserved if each.reservation in closed]
+
+
+def spans_of(reserved: Iterable[Reserved]) -> list[Span]:
+    """A span set: the time of these."""
+    return normalise((each.starts_at, each.ends_at) for each in reserved)
+
+
+def in_words(kind: str, name: str, owner: str, reservation: UUID, ends_at: int) -> str:
+    """``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
+    title = f"{_TITLES.get(kind, kind)} '{name}' by {owner}"
+    return f"reserved for {title} until {to_the_second(ends_at)}, reservation {reservation}"
+
+
+def occurrences(
+    recurrence: Recurrence, duration: int, since: int, until: int, limit: int
+) -> Sequence[Span]:
+    """The spans that end after ``since`` and start before ``until``: the first, up to ``limit``."""
+    starts = nominal_starts(recurrence, since - duration, until, limit)
+    return [(start, start + duration) for start in starts]

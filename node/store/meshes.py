@@ -1,0 +1,74 @@
+"""The tasks of meshes led here, and what came of their runs; all of it only read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.store.database import Connection, Queries
+
+_SQL = Queries("node.store", "meshes")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A mesh and how many tasks it has."""
+
+    mesh: str
+    tasks: dict[str, int]
+    campaigns: list[str]
+    created_at: int
+    changed_at: int
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a mesh, and its newest task."""
+
+    key: str
+    source: str
+    dest: str
+    test: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """So many slots came to this; the cause only of missing ones."""
+
+    key: str | None
+    outcome: str
+    state: str | None
+    cause: str | None
+    slots: int
+    example: str | None
+
+
+async def listed(connection: Connection, name: str | None = None) -> list[Counted]:
+    """All of them, or the one of this name."""
+    return [Counted(*row) for row in await connection.fetch(_SQL["meshes"], name)]
+
+
+async def tasks(
+    connection: Connection, mesh: str, after: tuple[str, int, UUID] | None, limit: int
+) -> list[dict[str, Any]]:
+    """A page of what there is, behind the task of this key, made then."""
+    behind = after or (None, None, None)
+    rows = await connection.fetch(_SQL["mesh_tasks"], mesh, *behind, limit)
+    return [dict(row) for row in rows]
+
+
+async def keys(connection: Connection, mesh: str, after: str | None, limit: int) -> list[Key]:
+    """A page of its keys."""
+    return [Key(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
+
+
+async def outcomes(
+    connection: Connection, mesh: str, since: int, until: int, keys: Sequence[str] | None = None
+) -> list[Outcome]:
+    """What came of its slots in ``[since, until)``: key by key for these keys, else all at once."""
+    wanted = None if keys is None else list(keys)
+    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until, wanted)
+    return [Outcome(*row) for row in rows]

@@ -1,0 +1,161 @@
+"""Reserved time of this node: the reservations, and the spans they set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.model.classes import SchedulingClass
+from node.model.errors import Conflict
+from node.model.reservations import Reserved, access_of
+from node.model.spans import Span
+from node.model.timeline import Booking
+from node.store.database import BrokenReference, Connection, Queries, Record
+
+_SQL = Queries("node.store", "reservations")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What somebody has said of a reservation; ``access`` names leads by identity."""
+
+    kind: str
+    name: str
+    owner: str
+    description: str | None
+    schedule: dict[str, Any]
+    duration: int
+    access: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A reservation whose spans are written up to ``reserved_to`` only."""
+
+    id: UUID
+    schedule: dict[str, Any]
+    duration: int
+    reserved_to: int
+    created_at: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which reservations, and which page of them, newest first."""
+
+    reservation: UUID | None = None
+    prefix: str | None = None
+    before_created: int | None = None
+    before_id: UUID | None = None
+    limit: int = 50
+
+
+async def between(connection: Connection, since: int, until: int) -> list[Reserved]:
+    """What of this node is reserved in this time, span by span in start order."""
+    rows = await connection.fetch(_SQL["reserved_between"], since, until)
+    return [
+        Reserved(row[0], row[1], row[2], row[3], access_of(row[4]), row[5], row[6]) for row in rows
+    ]
+
+
+async def for_pools(
+    connection: Connection, pools: Sequence[str], since: int, until: int
+) -> dict[str, list[Reserved]]:
+    """By pool of this lead, what of its seats' time is reserved, as above."""
+    found: dict[str, list[Reserved]] = {pool: [] for pool in pools}
+    for row in await connection.fetch(_SQL["reserved_for"], list(pools), since, until):
+        each = Reserved(row[1], row[2], row[3], row[4], access_of(row[5]), row[6], row[7])
+        found[row[0]].append(each)
+    return found
+
+
+async def keep(
+    connection: Connection, reservation: UUID, pool: str | None, terms: Terms, now: int
+) -> None:
+    """A new reservation, of this node or of a pool, without spans.
+
+    :raises Conflict: the pool was removed meanwhile.
+    """
+    values = (pool, *vars(terms).values(), now)
+    try:
+        await connection.execute(_SQL["keep_reservation"], reservation, *values)
+    except BrokenReference as error:
+        msg = f"the pool {pool} was removed a moment ago; name another one"
+        raise Conflict(msg) from error
+
+
+async def change(
+    connection: Connection, reservation: UUID, revision: int, terms: Terms, now: int
+) -> bool:
+    """A reservation as it is from now on; False if it was changed since that revision, or is gone.
+
+    Its spans are the caller's to drop and to put.
+    """
+    changed = await connection.fetchval(
+        _SQL["change_reservation"], reservation, revision, *vars(terms).values(), now
+    )
+    return changed is not None
+
+
+async def remove(connection: Connection, reservation: UUID) -> bool:
+    """Away with it and its spans; False if there is none."""
+    return await connection.fetchval(_SQL["remove_reservation"], reservation) is not None
+
+
+async def put_spans(
+    connection: Connection, reservation: UUID, spans: Sequence[Span], reserved_to: int
+) -> None:
+    """These spans are reserved; all that begin before ``reserved_to`` are there."""
+    await connection.execute(
+        _SQL["put_spans"],
+        reservation,
+        [start for start, _ in spans],
+        [end for _, end in spans],
+    )
+    await connection.execute(_SQL["reserved_to"], reservation, reserved_to)
+
+
+async def drop_spans(connection: Connection, reservation: UUID, now: int) -> None:
+    """Its spans that are not over are reserved no longer."""
+    await connection.execute(_SQL["drop_spans"], reservation, now)
+
+
+async def to_extend(connection: Connection, until: int) -> list[Unfinished]:
+    """Reservations whose spans are not written up to then; they are the caller's to extend."""
+    return [Unfinished(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
+
+
+async def purge(connection: Connection, before: int, never: int) -> None:
+    """Forget spans that ended before, and those without any more that are written to ``never``."""
+    await connection.execute(_SQL["purge_spans"], before)
+    await connection.execute(_SQL["purge_reservations"], never)
+
+
+async def listed(connection: Connection, wanted: Filter, now: int) -> list[Record]:
+    """Reservations for people, each with the span that is now or comes next."""
+    rows: list[Record] = await connection.fetch(
+        _SQL["reservations"],
+        now,
+        wanted.reservation,
+        wanted.prefix,
+        wanted.before_created,
+        wanted.before_id,
+        wanted.limit,
+    )
+    return rows
+
+
+async def inside(
+    connection: Connection, reservation: UUID, now: int, earliest: int
+) -> list[Booking]:
+    """Runs to come in its time that it does not admit; who starts before ``earliest`` is fixed.
+
+    Of a pool those that its seats have.
+    """
+    rows = await connection.fetch(_SQL["inside"], reservation, now, earliest)
+    return [
+        Booking(row[0], row[1], row[2], SchedulingClass(row[3]), row[4], row[5], row[6], not row[7])
+        for row in rows
+    ]

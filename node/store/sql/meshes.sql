@@ -1,0 +1,72 @@
+-- meshes --
+-- Every mesh led here, by name: how many tasks in which state, whom for, since when.
+SELECT
+    counted.mesh,
+    jsonb_object_agg(counted.state, counted.tasks) AS tasks,
+    (SELECT array_agg(DISTINCT each.name ORDER BY each.name)
+        FROM unnest(string_to_array(string_agg(counted.campaigns, ','), ',')) AS each (name)) AS campaigns,
+    min(counted.created_at) AS created_at,
+    max(counted.changed_at) AS changed_at
+FROM (
+    SELECT
+        mesh, state,
+        count(*) AS tasks,
+        string_agg(DISTINCT coalesce(campaign, 'default'), ',') AS campaigns,
+        min(created_at) AS created_at,
+        max(created_at) AS changed_at
+    FROM mesh_task
+    WHERE ($1::text IS NULL OR mesh = $1) AND mesh ~ '^[a-z][a-z0-9-]{0,62}$'
+    GROUP BY mesh, state
+) AS counted
+GROUP BY counted.mesh
+ORDER BY counted.mesh COLLATE "C";
+
+-- mesh_tasks --
+-- What is to be compared with a mesh file: of each key the tasks that are not over, and the newest one; the newest first.
+SELECT
+    task.id, mesh_task.key, mesh_task.state, task.revision, task.test, task.spec, task.tools, task.schedule,
+    task.priority, task.campaign, task.reference, task.scheduling_class::text, task.duration, task.participants, task.created_at
+FROM mesh_task
+INNER JOIN task ON mesh_task.task_id = task.id
+WHERE
+    mesh_task.mesh = $1
+    AND mesh_task.key >= coalesce($2::text, '')
+    AND ($2 IS NULL OR mesh_task.key > $2 OR (mesh_task.created_at, mesh_task.task_id) < ($3::timestamptz, $4::uuid))
+    AND (
+        mesh_task.state IN ('active', 'paused')
+        OR NOT EXISTS (
+            SELECT FROM mesh_task AS later
+            WHERE
+                later.mesh = mesh_task.mesh
+                AND later.key = mesh_task.key
+                AND (later.created_at, later.task_id) > (mesh_task.created_at, mesh_task.task_id)
+        )
+    )
+ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC
+LIMIT $5;
+
+-- mesh_keys --
+-- The keys of a mesh in their order, each with its newest task.
+SELECT DISTINCT ON (key) key, source, dest, test, state
+FROM mesh_task
+WHERE mesh = $1 AND key >= coalesce($2::text, '') AND ($2 IS NULL OR key > $2)
+ORDER BY key, created_at DESC, task_id DESC
+LIMIT $3;
+
+-- mesh_outcomes --
+-- How often which outcome, of these keys one by one, or (null) of the whole mesh.
+SELECT
+    CASE WHEN $4::text [] IS NOT NULL THEN key END AS key,
+    outcome,
+    CASE WHEN outcome = 'missing' THEN state END AS state,
+    CASE WHEN outcome = 'missing' THEN cause END AS cause,
+    count(*) AS slots,
+    (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
+FROM mesh_delivery
+WHERE
+    mesh = $1
+    AND slot >= $2
+    AND slot < $3
+    AND ($4 IS NULL OR key = ANY($4))
+GROUP BY 1, 2, 3, 4
+ORDER BY slots DESC, outcome, state, cause;

@@ -1,0 +1,139 @@
+"""A mesh of three nodes: planned, applied, edited, interrupted, measured by, and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.hostility import everything
+from tests.acceptance.outsider import Json, Outsider
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(180),
+    pytest.mark.usefixtures("tidy"),
+]
+
+MESH = """
+name = "story"
+
+[groups]
+all = ["a", "b", "c"]
+
+[tests.quiet]
+type = "idle"
+spec = { duration = "PT1S", class = "normal" }
+
+[schedules.often]
+repeat = "PT5S"
+slip = "PT2S"
+
+[[measure]]
+shape = "full-mesh"
+members = "all"
+test = "quiet"
+schedule = "often"
+"""
+
+
+async def _parley(node: Outsider, *arguments: str) -> tuple[int, Json]:
+    """The command as a process: its exit code and the document it prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "node.cli.main",
+        *arguments,
+        env={**os.environ, "PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    assert out, err.decode()
+    return process.returncode, json.loads(out)
+
+
+def _done(record: Json) -> tuple[int, ...]:
+    return tuple(record[word] for word in ("created", "edited", "ended", "unchanged"))
+
+
+async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: Path) -> None:
+    """Planning books nothing, applying does, once; the status says what came of it."""
+    file = tmp_path / "story.toml"
+    file.write_text(MESH)
+    before = await everything(nodes)
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert (code, plan["findings"]) == (0, []), plan["findings"]
+    assert (plan["tasks"], len(plan["create"]), plan["asked"]) == (6, 6, 6)
+    assert {answer["outcome"] for answer in plan["plans"]} == {"found"}
+    assert {node["name"] for node in plan["nodes"]} == {"a", "b", "c"}
+    assert await everything(nodes) == before
+
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done), done["failed"]) == (0, (6, 0, 0, 0), [])
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done)) == (0, (0, 0, 0, 6))
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert (code, plan["sentence"]) == (0, "what exists is what the file says: 6 tasks")
+
+    def delivered(mesh: Json) -> bool:
+        return bool(mesh["delivery"]["delivered"] >= 6)
+
+    await a.until("/v1/meshes/story", delivered, within_s=60)
+    code, status = await _parley(a, "mesh", "status", str(file), "--since", "1h")
+    assert (code, status["drift"]["create"]) == (0, [])
+    assert {(pair["source"], pair["dest"]) for pair in status["pairs"]} == {
+        (one.name, other.name) for one in nodes for other in nodes if one is not other
+    }
+    assert sum(pair["delivered"] for pair in status["pairs"]) == status["delivery"]["delivered"]
+
+    changed = MESH.replace('"PT5S"', '"PT10S"').replace(', "c"', "")
+    file.write_text(changed)
+    code, status = await _parley(a, "mesh", "status", str(file))
+    assert (code, len(status["drift"]["end"]), len(status["drift"]["edit"])) == (1, 4, 2)
+    assert status["drift"]["edit"][0]["differences"] == ["repeat PT5S → PT10S"]
+    # Somebody else did a part of it meanwhile, as an apply that was interrupted would have.
+    await a.cancel({"id": status["drift"]["end"][0]["task"]})
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done)) == (0, (0, 2, 3, 0))
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done)) == (0, (0, 0, 0, 2))
+
+    code, done = await _parley(a, "mesh", "remove", "story")
+    assert (code, _done(done)) == (0, (0, 0, 2, 0))
+    mesh = await a.get("/v1/meshes/story")
+    assert mesh["tasks"] == {"cancelled": 6}
+    # What was cancelled by hand is made again, though the requests are those of a minute ago.
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done)) == (0, (2, 0, 0, 0))
+
+
+async def test_a_mesh_that_asks_for_too_much(a: Outsider, tmp_path: Path) -> None:
+    """It is said which node is overbooked and by what, what would fit, and what is wrong where."""
+    file = tmp_path / "full.toml"
+    full = MESH.replace('"story"', '"full"').replace('"normal"', '"exclusive"')
+    full = full.replace('"PT1S"', '"PT2S"')
+    file.write_text(full)
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert code == 4
+    [finding] = [each for each in plan["findings"] if "booked" in each["detail"]]
+    assert all(
+        abs(node["exclusive"] - 1.6) < 0.01 and node["booked"] > 1.59 for node in plan["nodes"]
+    )
+    assert (finding["pointer"], finding["line"]) == ("/measure/0/schedule", 19)
+    assert "would fit" in finding["remedy"]
+    file.write_text(full.replace('"c"]', '"d"]').replace("duration", "durtion"))
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert (code, plan["sentence"]) == (2, "the file has to be mended first")
+    assert [(f["pointer"], f["line"]) for f in plan["findings"]] == [
+        ("/groups/all/2", 5),
+        ("/tests/quiet/spec/durtion", 9),
+    ]
+    code, _ = await _parley(a, "mesh", "apply", str(file))
+    assert code == 2
+    assert (await a.get("/v1/meshes/full/tasks"))["items"] == []

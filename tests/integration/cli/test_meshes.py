@@ -1,0 +1,230 @@
+"""``parley plan mesh`` and ``parley mesh``: what is asked and posted, what is told, how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.model.errors import RefusedByParticipant
+from tests.integration.cli.test_planning import a_plan
+from tests.unit.mesh.kept import MESH, SCHEMAS, a_mesh, everything
+
+START = "2026-12-01T10:00:00Z"
+
+
+def _node(name: str) -> dict[str, Any]:
+    return {
+        "identity": f"ed25519:{name * 43}",
+        "name": name,
+        "url": f"http://{name}:1",
+        "address": name,
+        "is_self": name == "a",
+        "added_at": START,
+        "seen_at": None,
+        "unreachable_since": None,
+        "last_error": None,
+    }
+
+
+def _page(*items: Any) -> dict[str, Any]:
+    return {"items": list(items), "next": None}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A mesh file."""
+    path = tmp_path / "lab.toml"
+    path.write_text(MESH)
+    return path
+
+
+@pytest.fixture
+def meshed(node: Any) -> Any:
+    """A node that knows three nodes and has nothing of the mesh yet."""
+    describe = {"title": "", "result": {}, "tools": []}
+    tests = [{"name": name, "spec": spec, **describe} for name, spec in SCHEMAS.items()]
+    tool = {"name": "iperf3", "tests": ["throughput"], "available": True, "reason": None}
+    node.documents |= {
+        "/v1/nodes": _page(_node("a"), _node("b"), _node("c")),
+        "/v1/tests": _page(*tests),
+        "/v1/tools": _page(tool),
+        "/v1/campaigns": _page(),
+        "/v1/meshes/lab/tasks": _page(),
+        "/v1/plans": a_plan(outcome="found", duration="PT20S", occupancy=[]),
+    }
+    return node
+
+
+def _existing() -> list[Any]:
+    return [task.model_dump(mode="json") for task in everything(a_mesh())]
+
+
+async def test_a_plan_says_what_would_change(parley: Any, meshed: Any, file: Path) -> None:
+    """Each new task is asked about; what exists and is the same is not."""
+    ended = await parley("plan", "mesh", str(file))
+    plan = json.loads(ended.out)
+    assert (ended.code, plan["findings"]) == (0, [])
+    assert (plan["sentence"], plan["sampled"]) == ("6 to create, 0 unchanged", False)
+    posted = [document["reference"]["key"] for document, _ in meshed.posted]
+    assert sorted(posted) == sorted(plan["create"])
+    tasks = _existing()
+    tasks[0]["priority"] = 9
+    meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks[:-1])
+    ended = await parley("plan", "mesh", str(file), "-o", "table")
+    assert ended.code == 0
+    assert "1 to create, 1 to edit, 4 unchanged" in ended.out
+    assert "Create 1\n  fill/c/b" in ended.out
+    assert "Edit 1\n  fill/a/b  priority 9 → 3" in ended.out
+
+
+async def test_a_file_with_faults_is_told_where(parley: Any, meshed: Any, file: Path) -> None:
+    """Nothing is asked of other nodes or posted; the line, the place, the remedy."""
+    file.write_text(MESH.replace('"c"]', '"cc"]').replace("duration", "durtion"))
+    ended = await parley("plan", "mesh", str(file), "-o", "table")
+    assert ended.code == 2
+    assert f"✗ {file}:5: /groups/all/2: cc is not a node known here\n  did you mean" in ended.out
+    assert f"✗ {file}:9: /tests/fill/spec/durtion: throughput has no field durtion" in ended.out
+    for command in (("apply", str(file)), ("status", str(file))):
+        assert (await parley("mesh", *command)).code == 2
+    assert meshed.posted == []
+    file.write_text("name = ")
+    assert (await parley("plan", "mesh", str(file))).code == 2
+    ended = await parley("plan", "mesh", str(file) + "x")
+    assert (ended.code, "cannot be read" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        ("refused", 3, "no pair can run this: all 6 that were asked are refused"),
+        ("unreachable", 5, "out of reach"),
+        ("no-time", 4, "without any time"),
+        ("partly", 0, None),
+    ],
+)
+async def test_nodes_that_say_no(
+    parley: Any, meshed: Any, file: Path, outcome: str, code: int, said: str | None
+) -> None:
+    """Their reasons are counted, and the exit code is that of the worst."""
+    meshed.documents["/v1/plans"] |= {"outcome": outcome, "sentence": "b: iperf3 is missing"}
+    ended = await parley("plan", "mesh", str(file))
+    found = json.loads(ended.out)["findings"]
+    assert (ended.code, [said in each["detail"] for each in found]) == (
+        code,
+        [True] if said else [],
+    )
+    if said:
+        assert "b: iperf3 is missing (6 times)" in found[0]["detail"]
+        assert found[0]["pointer"] == "/measure/0"
+
+
+async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Path) -> None:
+    """What has to be created, edited and cancelled is, each request with a key of its own."""
+    tasks = _existing()
+    for task, change in ((tasks[0], {"priority": 9}), (tasks[1], {"key": "fill/a/gone"})):
+        meshed.add_task(task["id"])
+        task.update(change)
+    meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
+    meshed.created = meshed.tasks[0]
+    ended = await parley("mesh", "apply", str(file), "--dry-run")
+    assert (ended.code, meshed.posted) == (0, [])
+    assert json.loads(ended.out)["sentence"] == "1 to create, 1 to edit, 1 to end, 4 unchanged"
+    ended = await parley("mesh", "apply", str(file))
+    done = json.loads(ended.out)
+    assert (ended.code, done["failed"], done["left"]) == (0, [], 0)
+    assert [done[word] for word in ("created", "edited", "ended", "unchanged")] == [1, 1, 1, 4]
+    [(document, key)] = meshed.posted
+    assert document["reference"] == {"mesh": "lab", "key": "fill/a/c"}
+    assert meshed.patched == [({"priority": 3, "revision": 1}, "")]
+    assert meshed.tasks[1]["state"] == "cancelled"
+    await parley("mesh", "apply", str(file))
+    assert meshed.posted[-1] == (document, key)
+
+
+async def test_failures_are_told_by_cause(parley: Any, meshed: Any, file: Path) -> None:
+    """All others are tried; the exit code is that of the failures, and it can be done again."""
+    meshed.created = RefusedByParticipant("b: iperf3 is not installed on b")
+    ended = await parley("mesh", "apply", str(file), "-o", "table")
+    assert ended.code == 3
+    assert "✗ 6 not created, fill/a/b among them: b: iperf3 is not installed on b" in ended.out
+    assert "do it again" in ended.out
+    meshed.token = "another"
+    ended = await parley("mesh", "apply", str(file), "--jobs", "1")
+    assert ended.code == 3
+
+
+async def test_a_mesh_is_removed(parley: Any, meshed: Any) -> None:
+    """All its tasks that are not over are cancelled."""
+    tasks = _existing()
+    tasks[0]["state"] = "finished"
+    meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
+    for task in tasks:
+        meshed.add_task(task["id"])
+    assert json.loads((await parley("mesh", "remove", "lab", "--dry-run")).out)["unchanged"] == 5
+    assert {task["state"] for task in meshed.tasks} == {"active"}
+    ended = await parley("mesh", "remove", "lab")
+    assert (ended.code, json.loads(ended.out)["ended"]) == (0, 5)
+    assert [task["state"] for task in meshed.tasks] == ["active"] + ["cancelled"] * 5
+    meshed.documents["/v1/meshes/none/tasks"] = _page()
+    assert (await parley("mesh", "remove", "none")).code == 6
+
+
+def _pair(source: str, dest: str, delivered: int) -> dict[str, Any]:
+    cause = {"state": "unplaced", "cause": "b: busy", "example": "b: busy", "count": 10 - delivered}
+    return {
+        "key": f"fill/{source}/{dest}",
+        "test": "throughput",
+        "source": source,
+        "dest": dest,
+        "state": "active",
+        "due": 10,
+        "delivered": delivered,
+        "open": 1,
+        "causes": [] if delivered == 10 else [cause],
+    }
+
+
+async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> None:
+    """The share that was delivered, causes, the worst pairs, a matrix; of a file also the drift."""
+    pairs = [_pair(s, d, 4 if d == "c" else 10) for s in "abc" for d in "abc" if s != d]
+    meshed.documents |= {
+        "/v1/meshes/lab": {
+            "name": "lab",
+            "tasks": {"active": 6},
+            "campaigns": ["default"],
+            "created_at": START,
+            "changed_at": START,
+            "since": START,
+            "until": "2026-12-02T10:00:00Z",
+            "delivery": {
+                "due": 60,
+                "delivered": 48,
+                "open": 6,
+                "causes": [{"state": "unplaced", "cause": "b: busy", "example": "x", "count": 12}],
+            },
+        },
+        "/v1/meshes/lab/pairs": _page(*pairs),
+    }
+    ended = await parley("mesh", "status", "lab", "-o", "table", "--since", "7d")
+    assert ended.code == 0
+    assert "mesh lab: 80 % of 60 due delivered, 6 under way" in ended.out
+    assert "  12  20.0 %  unplaced  b: busy" in ended.out
+    assert "fill     a       c     active  10   40 %       6 unplaced: b: busy" in ended.out
+    matrix = ended.out.split("fill: delivered in %, from row to column\n")[1]
+    assert [line.split() for line in matrix.splitlines()] == [
+        ["a", "b", "c"],
+        ["a", "100", "40"],
+        ["b", "100", "40"],
+        ["c", "100", "100"],
+    ]
+    ended = await parley("mesh", "status", str(file), "-o", "table")
+    assert (ended.code, "Against the file: 6 to create, 0 unchanged" in ended.out) == (1, True)
+    ended = await parley("mesh", "status", "lab", "-o", "csv")
+    assert ended.out.splitlines()[1].startswith("fill/a/b,throughput,a,b,active,10,10,1")
+    meshed.documents["/v1/meshes"] = _page(meshed.documents["/v1/meshes/lab"] | {})
+    for extra in ("since", "until", "delivery"):
+        meshed.documents["/v1/meshes"]["items"][0].pop(extra)
+    assert json.loads((await parley("mesh", "list")).out)[0]["name"] == "lab"

@@ -1,0 +1,124 @@
+"""``parley reservation``, and reserved time in ``parley schedule``, against a real node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clocks import ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
+
+Command = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(bare: Command, a: Asker) -> Command:
+    """The command with that node; what begins is said as an instant: their clocks differ."""
+
+    async def run(*arguments: str) -> Any:
+        settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
+        return await bare(*arguments, stdin="", **settings)
+
+    return run
+
+
+AT = ("--start", "2026-12-01T01:00:00Z", "--for", "2h")
+LISTED = ("--from", "2026-12-01T00:00:00Z", "--to", "2026-12-01T06:00:00Z")
+
+
+async def test_a_life_from_the_command_line(ask: Command) -> None:
+    """Added with all that admits, shown, listed, edited field by field, and removed."""
+    added = await ask(
+        "reservation", "add", "SC26", "--kind", "demo", *AT, "--owner", "alice",
+        "--campaign", "default", "--test", "rtt", "--class", "background", "--priority", "7",
+        "--lead", "a", "--description", "booth 12", "-o", "json",
+    )  # fmt: skip
+    made = json.loads(added.out)
+    assert (made["kind"], made["owner"], made["duration"]) == ("demo", "alice", "PT2H")
+    assert (made["state"], made["inside"], made["pool"]) == ("upcoming", [], None)
+    shown = (await ask("reservation", "show", "@-1", "-o", "table")).out
+    assert shown.startswith("demo SC26: 2026-12-01 ")
+    admitted = (
+        "campaigns default or leads a or tests rtt or classes background or priority 7 or more"
+    )
+    assert admitted in " ".join(shown.split())
+    assert "booth 12" in shown
+    edit = ("reservation", "edit", made["id"][:8], "-o", "json")
+    daily = await ask(*edit, "--cron", "0 22 * * *", "--timezone", "Europe/Berlin", "--for", "30m")
+    assert json.loads(daily.out)["schedule"]["cron"] == "0 22 * * *"
+    changed = json.loads((await ask(*edit, "--repeat", "1d", "--clear", "campaigns")).out)
+    assert (changed["schedule"]["repeat"], changed["schedule"]["cron"]) == ("P1D", None)
+    assert (changed["access"]["campaigns"], changed["access"]["tests"]) == ([], ["rtt"])
+    table = (await ask("reservation", "list", "-o", "table")).out
+    assert "every P1D from" in table
+    assert (await ask("reservation", "list", "-o", "ids")).out == f"{made['id']}\n"
+    removed = await ask("reservation", "remove", made["id"])
+    assert (removed.code, f"SC26 ({made['id'][:8]}) is removed." in removed.err) == (0, True)
+    assert (await ask("reservation", "show", made["id"])).code == 6
+    empty = await ask("reservation", "list", "-o", "table")
+    assert empty.out.startswith("Nothing is reserved. Set time apart: parley reservation add")
+
+
+async def test_what_is_missing_or_wrong_is_said(ask: Command) -> None:
+    """What must be said, what is no such thing, and what the node does not know."""
+    missing = await ask("reservation", "add", "x")
+    assert (missing.code, "say also --kind, --for" in missing.err) == (2, True)
+    assert (await ask("reservation", "add", "x", "--kind", "party", *AT)).code == 2
+    unknown = await ask("reservation", "add", "x", "--kind", "quiet", *AT, "--pool", "europe")
+    assert (unknown.code, "/pool: there is no pool europe" in unknown.err) == (2, True)
+    await ask("reservation", "add", "x", "--kind", "quiet", *AT)
+    nothing = await ask("reservation", "edit", "@-1")
+    assert (nothing.code, "say what to change" in nothing.err) == (2, True)
+
+
+async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) -> None:
+    """As for tasks."""
+    path = tmp_path / "quiet.json"
+    schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "P1D"}
+    access = {"classes": ["background"]}
+    document = {"name": "night", "kind": "quiet", "duration": "PT8H"}
+    path.write_text(json.dumps(document | {"schedule": schedule, "access": access}))
+    added = await ask("reservation", "add", "--file", str(path), "--priority", "3", "-o", "json")
+    made = json.loads(added.out)
+    assert (made["name"], made["schedule"]["repeat"]) == ("night", "P1D")
+    assert (made["access"]["classes"], made["access"]["priority"]) == (["background"], 3)
+
+
+async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
+    """Where it is one of a pool, in the document, the list and the view."""
+    await a.node.own_card.set({"in": "europe"})
+    await a.node.directory.refresh()
+    assert (await ask("pool", "add", "europe", "--match", "in=europe")).code == 0
+    add = ("reservation", "add", "SC26", "--kind", "demo", *AT)
+    made = json.loads((await ask(*add, "--pool", "europe", "-o", "json")).out)
+    assert made["pool"] == "europe"
+    assert "europe" in (await ask("reservation", "list", "-o", "table")).out
+    assert "pool europe" in " ".join(
+        (await ask("reservation", "show", "@-1", "-o", "table")).out.split()
+    )
+    assert json.loads((await ask("schedule", *LISTED, "-o", "json")).out) == []
+
+
+async def test_the_schedule_shows_it(ask: Command) -> None:
+    """Among the runs, with its words; not where ids of runs are asked for."""
+    add = ("reservation", "add", "SC26", "--kind", "demo", *AT, "--owner", "alice", "-o", "ids")
+    identifier = (await ask(*add)).out.strip()
+    [entry] = json.loads((await ask("schedule", *LISTED, "-o", "json")).out)
+    assert (entry["state"], entry["reservation"], entry["run"]) == ("reserved", identifier, None)
+    said = f"reserved for demo 'SC26' by alice until 2026-12-01T03:00:00Z, reservation {identifier}"
+    assert entry["reason"] == said
+    table = (await ask("schedule", *LISTED, "-o", "table")).out
+    assert identifier[:8] in table
+    assert (await ask("schedule", *LISTED, "-o", "ids")).out == ""

@@ -1,0 +1,199 @@
+"""Meshes over HTTP: what they have, what they have delivered, and why the rest is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.model import times
+from node.model.times import format_instant
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
+
+_RUN = """
+INSERT INTO run (
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state, reason,
+    freed, created_at, changed_at
+)
+VALUES (
+    gen_random_uuid(), $1, $2, $3::integer, 'background', 0, $2,
+    $2::timestamptz + interval '1 second', $4::run_state, $5, $6, $7, $7
+)
+"""
+OPEN = ("waiting", "booked", "running")
+MISSING = ("failed", "missed", "unplaced", "displaced", "cancelled")
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+
+
+async def _task(a: Asker, key: str, mesh: str = "lab", **reference: Any) -> UUID:
+    document = {
+        "test": {"type": "idle"},
+        "schedule": {"repeat": "PT1H"},
+        "reference": {"mesh": mesh, "key": key, **reference},
+    }
+    status, made = await a.ask("POST", "/v1/tasks", document)
+    assert status == 201, made
+    return UUID(made["id"])
+
+
+async def _run(
+    a: Asker, task: UUID, hour: int, state: str, attempt: int = 1, reason: str = "because",
+    *, freed: bool = False, changed: int | None = None,
+) -> None:  # fmt: skip
+    """A run of a task whose slot is so many hours after the start of all."""
+    slot = START + hour * times.HOUR
+    changed = slot + times.MINUTE if changed is None else changed
+    await a.rows(_RUN, task, slot, attempt, state, reason, freed, changed)
+
+
+async def _every(a: Asker, path: str, limit: int) -> list[dict[str, Any]]:
+    """All of a list, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        status, page = await a.ask("GET", f"{path}?limit={limit}{cursor}")
+        assert status == 200, page
+        found += page["items"]
+        if page["next"] is None:
+            return found
+        cursor = f"&cursor={page['next']}"
+
+
+async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> None:
+    """Of each key what is not over, and the newest; other tasks are not of the mesh."""
+    first = await _task(a, "x/a/b")
+    await a.ask("DELETE", f"/v1/tasks/{first}")
+    assert [t["state"] for t in await _every(a, "/v1/meshes/lab/tasks", 1)] == ["cancelled"]
+    clock._now += times.SECOND
+    second = await _task(a, "x/a/b")
+    third = await _task(a, "x/b/a", moments={"start": "@PT1H"})
+    await _task(a, "x/a/b", "other")
+    for reference in (None, 5, ["mesh"], {"mesh": "lab"}, {"mesh": "lab", "key": "k" * 401}):
+        document = {"test": {"type": "idle"}, "reference": reference}
+        assert (await a.ask("POST", "/v1/tasks", document))[0] == 201
+    for limit in (1, 2, 500):
+        found = await _every(a, "/v1/meshes/lab/tasks", limit)
+        assert [(t["key"], UUID(t["id"])) for t in found] == [("x/a/b", second), ("x/b/a", third)]
+    found = await _every(a, "/v1/meshes/lab/tasks", 500)
+    assert found[1]["reference"]["moments"] == {"start": "@PT1H"}
+    assert (found[0]["test"], found[0]["participants"]) == ("idle", ["a"])
+    _, page = await a.ask("GET", "/v1/meshes")
+    assert [(mesh["name"], mesh["tasks"]) for mesh in page["items"]] == [
+        ("lab", {"active": 2, "cancelled": 1}),
+        ("other", {"active": 1}),
+    ]
+    assert page["items"][0]["campaigns"] == ["default"]
+    assert (await a.ask("GET", "/v1/meshes/none/tasks"))[1]["items"] == []
+
+
+async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> None:
+    """By slot, whatever it took; causes without their times; what was taken back was not due."""
+    one, other = await _task(a, "x/a/b"), await _task(a, "x/b/a")
+    clock._now = START + 12 * times.HOUR
+    await _run(a, one, 1, "finished")
+    await _run(a, one, 2, "failed")
+    await _run(a, one, 2, "finished", attempt=2)
+    busy = "b: no PT{}S free: busy with an exclusive idle run until 2026-12-01T0{}:00:00Z, 3 times"
+    for hour in (3, 4):
+        await _run(a, one, hour, "unplaced", reason=busy.format(hour, hour))
+    await _run(a, one, 5, "cancelled", freed=True, changed=START)
+    await _run(a, one, 6, "waiting")
+    await _run(a, one, 13, "booked")
+    await _run(a, other, 1, "missed", reason="b-12: the node was restarted during the run")
+    status, mesh = await a.ask("GET", "/v1/meshes/lab")
+    assert status == 200
+    delivery = mesh["delivery"]
+    assert (delivery["due"], delivery["delivered"], delivery["open"]) == (5, 2, 1)
+    assert [(c["count"], c["state"], c["cause"]) for c in delivery["causes"]] == [
+        (2, "unplaced", "b: no … free: busy with an exclusive idle run until …, … times"),
+        (1, "missed", "b-12: the node was restarted during the run"),
+    ]
+    assert delivery["causes"][0]["example"] == busy.format(4, 4)
+    pairs = await _every(a, "/v1/meshes/lab/pairs", 1)
+    assert [(p["key"], p["source"], p["dest"], p["due"], p["delivered"]) for p in pairs] == [
+        ("x/a/b", "a", "b", 4, 2),
+        ("x/b/a", "b", "a", 1, 0),
+    ]
+    assert pairs[1]["causes"][0]["state"] == "missed"
+    span = (
+        f"from={format_instant(START + 2 * times.HOUR)}&to={format_instant(START + 4 * times.HOUR)}"
+    )
+    _, mesh = await a.ask("GET", f"/v1/meshes/lab?{span}")
+    assert (mesh["delivery"]["due"], mesh["delivery"]["delivered"]) == (2, 1)
+
+
+async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock) -> None:
+    """Its slots before the end stay due, those behind it never were; its pair is shown by them."""
+    task = await _task(a, "x/a/b")
+    clock._now = START + 3 * times.HOUR
+    await _run(a, task, 1, "finished")
+    await a.ask("DELETE", f"/v1/tasks/{task}")
+    await _run(a, task, 4, "cancelled", changed=clock.now())
+    clock._now = START + 6 * times.HOUR
+    _, mesh = await a.ask("GET", "/v1/meshes/lab")
+    assert (mesh["delivery"]["due"], mesh["delivery"]["delivered"]) == (1, 1)
+    [pair] = await _every(a, "/v1/meshes/lab/pairs", 50)
+    assert (pair["state"], pair["due"]) == ("cancelled", 1)
+    clock._now = START + 40 * times.HOUR
+    assert await _every(a, "/v1/meshes/lab/pairs", 50) == []
+
+
+async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
+    """Whatever attempts a slot had: a result counts, else the last one says why there is none."""
+    rng = Random(5)
+    wanted: Counter[tuple[str, str]] = Counter()
+    for key in ("x/a/b", "x/a/c", "y/c/a"):
+        task = await _task(a, key)
+        for hour in range(1, 24):
+            states = [rng.choice(["finished", *OPEN, *MISSING]) for _ in range(rng.randint(0, 4))]
+            for number, state in enumerate(states, 1):
+                await _run(a, task, hour, state, number)
+            if states:
+                last = "finished" if "finished" in states else states[-1]
+                wanted[key, last] += 1
+    clock._now = START + 24 * times.HOUR
+    pairs = await _every(a, "/v1/meshes/lab/pairs", 2)
+    for pair in pairs:
+        of = {state: count for (key, state), count in wanted.items() if key == pair["key"]}
+        assert pair["delivered"] == of.get("finished", 0)
+        assert pair["open"] == sum(of.get(state, 0) for state in OPEN)
+        assert pair["due"] == sum(of.values()) - pair["open"]
+        assert {c["state"]: c["count"] for c in pair["causes"]} == {
+            state: count for state, count in of.items() if state in MISSING
+        }
+    _, mesh = await a.ask("GET", "/v1/meshes/lab")
+    for figure in ("due", "delivered", "open"):
+        assert mesh["delivery"][figure] == sum(pair[figure] for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/meshes/none", 404),
+        ("/v1/meshes/none/pairs", 404),
+        ("/v1/meshes/No", 404),
+        ("/v1/meshes/lab?since=1", 422),
+        ("/v1/meshes/lab?from=yesterday", 422),
+        ("/v1/meshes/lab/tasks?cursor=x", 422),
+        ("/v1/meshes/lab/tasks?cursor=1_00000000-0000-0000-0000-000000000000_%00", 422),
+        ("/v1/meshes/lab/pairs?cursor=%00", 422),
+        ("/v1/meshes/lab/pairs?limit=501", 422),
+    ],
+)
+async def test_what_cannot_be_answered(a: Asker, path: str, status: int) -> None:
+    """It is refused with a problem document."""
+    found, problem = await a.ask("GET", path)
+    assert (found, problem["status"]) == (status, status)

@@ -1,0 +1,255 @@
+"""Time of a pool that is set apart at its lead: no seat of it gets a run there, and it says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.model import times
+from node.model.errors import InvalidDocument
+from node.model.ids import TaskId, run_id
+from node.model.times import format_instant
+from node.model.wire.tasks import TaskDocument
+from tests import prospects
+from tests.bookers import HOUR
+from tests.clocks import START
+from tests.pooled import Pooled, pooled
+from tests.reserving import WORDS, edit, reserve
+from tests.worlds import ON_ONE_LOOP, Call, World
+
+pytestmark = ON_ONE_LOOP
+
+HALF = 30 * times.MINUTE
+ALIKE: list[dict[str, Any]] = [{}, {}, {}]
+UNTIL = {"start": "2026-12-01T01:00:00Z", "until": "2026-12-01T07:00:00Z"}
+"""Six slots, all of one term."""
+
+
+async def _pool(world: World) -> Pooled:
+    return await pooled(world, ALIKE)
+
+
+async def _reasons(pool: Pooled, task: UUID) -> Counter[tuple[str, str | None]]:
+    """States and reasons of the runs of its seats in the first slot."""
+    rows = await pool.lead.rows(
+        "SELECT state, reason FROM run_known "
+        "WHERE slot = $2 AND task_id IN (SELECT id FROM task WHERE parent = $1)",
+        task,
+        HOUR,
+    )
+    return Counter((row[0], row[1]) for row in rows)
+
+
+async def test_seats_get_no_runs_in_it(world: World) -> None:
+    """The slot inside waits with the words of the reservation; the others of the term do not."""
+    pool = await _pool(world)
+    made = await reserve(pool.lead, pool="europe")
+    task = await pool.create(2, schedule=UNTIL)
+    assert await pool.states(pool.lead, task) == {"scheduled": 10, "waiting": 2}
+    said = f"pool europe: no PT1M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
+    assert await _reasons(pool, task) == {("waiting", said): 2}
+    [row] = await pool.lead.rows(
+        "SELECT trace FROM decision INNER JOIN task ON task_id = task.id "
+        "WHERE parent = $1 ORDER BY decision.id LIMIT 1",
+        task,
+    )
+    offered = row["trace"]["offers"][-1]
+    assert offered["node"] == "pool europe"
+    assert [each["reservation"] for each in offered["obstacles"]] == [str(made.id)]
+
+
+async def test_runs_go_behind_it_where_the_slip_allows(world: World) -> None:
+    """It is like a participant that is busy: what may start later does."""
+    pool = await _pool(world)
+    await reserve(pool.lead, pool="europe")
+    task = await pool.create(2, schedule={**UNTIL, "slip": "PT40M"})
+    assert await pool.states(pool.lead, task) == {"scheduled": 12}
+    rows = await pool.lead.rows("SELECT starts_at FROM run_known WHERE slot = $1", HOUR)
+    assert [row[0] for row in rows] == [HOUR + HALF] * 2
+
+
+@pytest.mark.parametrize("by", ["campaigns", "tests", "classes", "priority", "tasks"])
+async def test_who_is_admitted_has_all_of_it(world: World, by: str) -> None:
+    """By one criterion; a pool task by its own id, though its seats have tasks of theirs."""
+    pool = await _pool(world)
+    task = await pool.create(2, seat=False, schedule=UNTIL, priority=2)
+    access: dict[str, Any] = {
+        "campaigns": ["default"],
+        "tests": ["idle"],
+        "classes": ["exclusive"],
+        "priority": 2,
+        "tasks": [str(task)],
+    }
+    await reserve(pool.lead, pool="europe", access={by: access[by]})
+    await pool.seat()
+    assert await pool.states(pool.lead, task) == {"scheduled": 12}
+
+
+async def test_no_node_is_asked_for_what_is_all_closed(world: World) -> None:
+    """The seats stay empty and say why, nobody is blamed, and they are given once it is gone."""
+    pool = await _pool(world)
+    made = await reserve(pool.lead, START, duration="PT7H", pool="europe")
+    task = await pool.create(2, schedule=UNTIL)
+    assert await pool.seats(task) == {}
+    [(outcome, sentence)] = await pool.told(task)
+    why = f"pool europe: no PT1M free: {WORDS} 2026-12-01T07:00:00Z, reservation {made.id}"
+    assert outcome == "not seated"
+    assert sentence.endswith(f"; {why}")
+    [row] = await pool.lead.rows("SELECT reason FROM term")
+    assert row[0] == why
+    assert world.count("propose") == 0
+    await pool.lead.node.reservations.remove(made.id)
+    await pool.changed()
+    assert len((await pool.seats(task))[1]) == 2
+
+
+async def test_a_term_begins_behind_it(world: World) -> None:
+    """A reservation over its first slots keeps nobody from the seats of the others."""
+    pool = await _pool(world)
+    await reserve(pool.lead, START, duration="PT3H", pool="europe")
+    task = await pool.create(2, schedule=UNTIL)
+    assert len((await pool.seats(task))[1]) == 2
+    assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 4
+
+
+@pytest.mark.parametrize("how", ["remove", "later", "access"])
+async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
+    """What waits because of it is planned as soon as it lets go."""
+    pool = await _pool(world)
+    made = await reserve(pool.lead, pool="europe")
+    task = await pool.create(2, schedule=UNTIL)
+    match how:
+        case "remove":
+            await pool.lead.node.reservations.remove(made.id)
+        case "later":
+            start = format_instant(HOUR + HALF)
+            await edit(pool.lead, made, schedule={"start": start})
+        case _:
+            await edit(pool.lead, made, access={"campaigns": ["default"]})
+    await pool.seat()
+    assert await pool.states(pool.lead, task) == {"scheduled": 12}
+
+
+async def test_runs_inside_are_told_and_kept_or_displaced(world: World) -> None:
+    """Those of its seats that it does not admit, which go where the lead finds time for them."""
+    pool = await _pool(world)
+    task = await pool.create(2, schedule={**UNTIL, "slip": "PT40M"})
+    await pool.create(1, schedule={**UNTIL, "start": format_instant(START + 45 * times.MINUTE)})
+    made = await reserve(pool.lead, pool="europe")
+    inside = made.inside or ()
+    assert [(run.starts_at, run.displaced) for run in inside] == [(HOUR, False)] * 2
+    assert await pool.states(pool.lead, task) == {"scheduled": 12}
+    changed = await edit(pool.lead, made, displace=True)
+    assert [run.displaced for run in changed.inside or ()] == [True] * 2
+    await world.settle()
+    await pool.lead.plan()
+    await world.settle()
+    [(state, reason)] = set(await _reasons(pool, task)) - {("scheduled", None)}
+    said = f"displaced by a reservation of pool europe: {WORDS} 2026-12-01T01:30:00Z"
+    assert (state, reason) == ("displaced", f"{said}, reservation {made.id}")
+    assert await pool.states(pool.lead, task) == {"scheduled": 12, "displaced": 2}
+    part = inside[0].task
+    again = run_id(TaskId(part), HOUR, 2)
+    [row] = await pool.lead.rows("SELECT starts_at FROM run WHERE id = $1", again)
+    assert row[0] == HOUR + HALF
+
+
+async def test_what_is_being_planned_meanwhile_is_planned_anew(world: World) -> None:
+    """Who asked the nodes before it was made cannot decide any more: nothing comes in beside it."""
+    pool = await _pool(world)
+    task = await pool.create(1, seat=False, schedule=UNTIL)
+    await pool.episodes.run_once()
+
+    async def reserve_now(call: Call, phase: str) -> None:
+        if call[2] == "hold" and phase == "answered":
+            world.watch = None
+            await reserve(pool.lead, pool="europe")
+
+    world.watch = reserve_now
+    await pool.lead.plan()
+    await world.settle()
+    await pool.lead.plan()
+    await world.settle()
+    assert world.watch is None
+    assert await pool.states(pool.lead, task) == {"scheduled": 5, "waiting": 1}
+    [made] = await pool.lead.rows("SELECT id FROM reservation")
+    assert (await pool.lead.node.reservations.one(made[0])).inside == ()
+
+
+async def test_it_closes_no_node(world: World) -> None:
+    """Tasks with named participants are booked there, also those of its own lead."""
+    pool = await _pool(world)
+    made = await reserve(pool.lead, pool="europe")
+    at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
+    asked = prospects.idle(pool.lead, pool.nodes[0], **at)
+    await pool.lead.node.admission.create(TaskDocument.model_validate(asked), None)
+    await pool.lead.plan()
+    await world.settle()
+    rows = await pool.nodes[0].rows("SELECT starts_at, state FROM run_known")
+    assert [tuple(row) for row in rows] == [(HOUR, "scheduled")]
+    assert (await pool.lead.node.reservations.one(made.id)).inside == ()
+
+
+async def test_one_of_a_node_is_heard_by_its_pools_lead(world: World) -> None:
+    """Its owner's word: others have the seats meanwhile, and the lead tells why."""
+    pool = await _pool(world)
+    made = await reserve(pool.nodes[0], START, duration="PT7H")
+    task = await pool.create(3, request={"min_k": 2}, schedule=UNTIL)
+    assert set((await pool.seats(task))[1].values()) == {"n2", "n3"}
+    outcome, sentence = (await pool.told(task))[0]
+    assert outcome == "partly seated"
+    assert f"n1: no PT1M free: {WORDS} 2026-12-01T07:00:00Z, reservation {made.id}" in sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"pool": "eurpe"}, "/pool: there is no pool eurpe; there is: europe"),
+        (
+            {"pool": "europe", "access": {"leads": ["n1"]}},
+            "/access/leads: all seats of a pool are given by this node; leave it out",
+        ),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(
+    world: World, fields: dict[str, Any], fault: str
+) -> None:
+    """With the field and the remedy, and nothing is kept."""
+    pool = await _pool(world)
+    with pytest.raises(InvalidDocument) as error:
+        await reserve(pool.lead, **fields)
+    assert error.value.detail == fault
+    assert await pool.lead.rows("SELECT id FROM reservation") == []
+
+
+async def test_it_goes_with_its_pool(world: World) -> None:
+    """A pool that nobody asks any more may be removed, and what was reserved of it is nothing."""
+    pool = await _pool(world)
+    await reserve(pool.lead, pool="europe")
+    await pool.lead.node.pools.remove("europe")
+    assert await pool.lead.rows("SELECT id FROM reservation") == []
+
+
+async def test_policies_know_of_it(world: World) -> None:
+    """In the view of an episode it takes its time from what there is to share."""
+    pool = await _pool(world)
+    admitted = await pool.create(1, seat=False, schedule=UNTIL)
+    await pool.create(1, seat=False, schedule=UNTIL, kind="background")
+    made = await reserve(pool.lead, pool="europe", access={"tasks": [str(admitted)]})
+    seen = []
+    held = pool.episodes._round.hold
+
+    async def hold(found: Any, membership: Any) -> Any:
+        seen.append(found.view)
+        return await held(found, membership)
+
+    pool.episodes._round.hold = hold  # type: ignore[method-assign]
+    await pool.episodes.run_once()
+    [reservation] = seen[0].reservations
+    assert (reservation.start, reservation.end) == (HOUR, HOUR + HALF)
+    assert (reservation.name, list(reservation.nodes)) == (str(made.id), ["n1", "n2", "n3"])
+    assert [name.split()[0] for name in reservation.tasks] == [str(admitted)]
+    assert {it.task.split()[0] for it in seen[0].candidates} > {str(admitted)}

@@ -1,0 +1,248 @@
+"""Reserved time is closed to whom it does not admit: asked for, held, or written directly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.wire.participants import Closure, Obstacle
+from node.store.database import Notice
+from tests.bookers import HOUR, REACH, Booker
+from tests.clocks import START
+from tests.reserving import WORDS, edit, reserve
+from tests.worlds import DURATION, ON_ONE_LOOP, World, commit_request, hold_request, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HALF = 30 * times.MINUTE
+WINDOW = (HOUR, HOUR + REACH)
+BEHIND = [(HOUR + HALF, HOUR + REACH)]
+CLASSES = list(SchedulingClass)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_no_class_is_offered_reserved_time(booker: Booker, kind: SchedulingClass) -> None:
+    """Not even background runs, and no priority displaces it; the reason says all about it."""
+    made = await reserve(booker.site)
+    task = await booker.task(1000, kind)
+    answered = await booker.ask(task, WINDOW)
+    assert (list(answered.free), answered.free_displacing) == (BEHIND, None)
+    answered = await booker.ask(task, (HOUR, HOUR + HALF))
+    assert (answered.free, answered.free_displacing) == ((), None)
+    [closure] = answered.obstacles
+    assert isinstance(closure, Closure)
+    assert (closure.reservation, closure.starts_at, closure.ends_at) == (made.id, HOUR, HOUR + HALF)
+    said = f"no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
+    assert answered.reason == said
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("displacing", [False, True])
+async def test_a_hold_is_refused_in_reserved_time(
+    booker: Booker, kind: SchedulingClass, *, displacing: bool
+) -> None:
+    """Run by run, with the same words; what gave way for it meanwhile gets its time back."""
+    low = (await booker.book(await booker.task(1), HOUR + HALF - times.MINUTE)).runs[0].run
+    made = await reserve(booker.site)
+    task = await booker.task(2, kind, duration=2 * times.MINUTE)
+    starts = [HOUR + HALF - times.MINUTE, HOUR + REACH]
+    request = hold_request(task, starts, displacing=displacing)
+    answered = await booker.hold(request)
+    assert answered.held == (request.runs[1].run,)
+    [refusal] = answered.refused
+    assert refusal.reason == f"its time is {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}" or (
+        # The run that was there before has more of this time.
+        isinstance(refusal.obstacle, Obstacle) and not displacing
+    )
+    assert (await booker.site.states())[low] == "scheduled"
+
+
+async def test_the_database_has_the_last_word(booker: Booker) -> None:
+    """Whoever writes a run into reserved time is stopped by the database itself."""
+    task = await booker.task()
+    await reserve(booker.site)
+    insert = """
+        INSERT INTO run (
+            id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at,
+            state, created_at, changed_at
+        )
+        VALUES (gen_random_uuid(), $1, $2, 1, $4, 'background', 9, $2, $3, 'booked', $2, $2)
+    """
+    span = HOUR + HALF - 1, HOUR + HALF + times.MINUTE
+    with pytest.raises(asyncpg.ExclusionViolationError, match="this time is reserved"):
+        await booker.site.execute(insert, task.task, *span, 0)
+    await booker.site.execute(insert, task.task, span[0] + 1, span[1], 0)
+    await booker.site.execute(insert, task.task, *span, None)
+
+
+async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: Booker) -> None:
+    """A hold under way is waited for and told as a run inside; one that comes then is refused."""
+    first, second = await booker.task(), await booker.task()
+    node, waiting = booker.site.node, "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    async with booker.site.database.transaction() as connection:
+        request = hold_request(first, [HOUR])
+        hold = _hold(booker, request)
+        [answered] = await node.time_line._hold_in(connection, [hold], {})
+        making = asyncio.create_task(reserve(booker.site))
+        while not (await booker.site.rows(waiting))[0][0]:
+            await booker.world.clock.sleep(0)
+        late = asyncio.create_task(booker.hold(hold_request(second, [HOUR + DURATION])))
+        while (await booker.site.rows(waiting))[0][0] < 2:  # the hold waits behind it
+            await booker.world.clock.sleep(0)
+    assert [run.run for run in (await making).inside or ()] == list(answered.held)  # type: ignore[union-attr]
+    assert (await late).held == ()
+
+
+def _hold(booker: Booker, request: Any) -> Any:
+    from node.store.bookings import Hold  # noqa: PLC0415
+
+    return Hold(uuid4(), booker.lead.identity, request)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        {"campaigns": ["default"]},
+        {"leads": ["a"]},
+        {"tests": ["idle"]},
+        {"classes": ["background", "exclusive"]},
+        {"priority": 3},
+        {"campaigns": ["ops"], "tests": ["rtt"], "priority": 3},
+    ],
+)
+async def test_who_meets_one_criterion_books_there(booker: Booker, access: dict[str, Any]) -> None:
+    """It is offered the time as if it were not reserved, and gets it."""
+    await reserve(booker.site, access=access)
+    task = await booker.task(3)
+    assert (await booker.ask(task, WINDOW)).free == (WINDOW,)
+    assert (await booker.hold(hold_request(task, [HOUR]))).held
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        {},
+        {"campaigns": ["ops"]},
+        {"leads": ["b"]},
+        {"tests": ["rtt"]},
+        {"classes": ["background"]},
+        {"priority": 4},
+        {"tasks": [str(uuid4())]},
+    ],
+)
+async def test_who_meets_none_does_not(booker: Booker, access: dict[str, Any]) -> None:
+    """Neither by asking nor by a hold that has not asked."""
+    await reserve(booker.site, access=access)
+    task = await booker.task(3)
+    assert (await booker.ask(task, WINDOW)).free == tuple(BEHIND)
+    assert not (await booker.hold(hold_request(task, [HOUR]))).held
+
+
+async def test_every_stacked_reservation_must_admit(booker: Booker) -> None:
+    """A task that is on the list of one is kept out by another one that lies over it."""
+    task = await booker.task()
+    await reserve(booker.site, access={"tasks": [str(task.task)]})
+    over = await reserve(booker.site, HOUR + HALF // 2, kind="maintenance", name="disks")
+    free = (await booker.ask(task, WINDOW)).free
+    assert free == ((HOUR, HOUR + HALF // 2), (HOUR + HALF // 2 + HALF, HOUR + REACH))
+    answered = await booker.hold(hold_request(task, [HOUR, HOUR + HALF - times.MINUTE]))
+    assert len(answered.held) == 1
+    assert answered.refused[0].reason.endswith(f"reservation {over.id}")
+    await edit(booker.site, over, access={"priority": 0})
+    assert (await booker.ask(task, WINDOW)).free == ((HOUR + DURATION, HOUR + REACH),)
+
+
+async def test_what_is_kept_in_memory_follows(booker: Booker) -> None:
+    """A node that hears its database knows of a reservation made, changed and removed."""
+    heard: asyncio.Queue[Notice] = asyncio.Queue()
+
+    def hear(notice: Notice) -> None:
+        booker.site.node.time_line.heard(notice)
+        heard.put_nowait(notice)
+
+    async def hears(kind: str) -> None:
+        async with asyncio.timeout(10):
+            while (await heard.get()).kind != kind:
+                pass
+
+    task, free = await booker.task(), (WINDOW,)
+    listening = asyncio.create_task(booker.site.database.listen(hear, booker.site.clock))
+    await hears("wake")
+    assert (await booker.ask(task, WINDOW)).free == free
+    made = await reserve(booker.site)
+    await hears("reserved")
+    assert (await booker.ask(task, WINDOW)).free == tuple(BEHIND)
+    await edit(booker.site, made, access={"tests": ["idle"]})
+    await hears("reserved")
+    assert (await booker.ask(task, WINDOW)).free == free
+    await booker.site.node.reservations.remove(made.id)
+    await hears("reserved")
+    assert (await booker.ask(task, WINDOW)).free == free
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_lost_notification_refuses_nobody(booker: Booker) -> None:
+    """Time that was given back unheard of is found free when a refusal is looked up."""
+    task = await booker.task()
+    made = await reserve(booker.site)
+    booker.site.node.time_line.heard(Notice("wake", "", ()))
+    span = (HOUR, HOUR + HALF)
+    assert (await booker.ask(task, span)).free == ()
+    await booker.site.node.reservations.remove(made.id)
+    assert (await booker.ask(task, span)).free == (span,)
+
+
+async def test_reserved_time_comes_nearer_while_it_is_kept(booker: Booker) -> None:
+    """What lies beyond the horizon now is known when it is within, without any notification."""
+    horizon = booker.site.node.settings.horizon
+    await reserve(booker.site, START + horizon + times.MINUTE)
+    task, time_line = await booker.task(), booker.site.node.time_line
+    time_line.heard(Notice("wake", "", ()))
+    assert (await booker.ask(task, WINDOW)).free == (WINDOW,)
+    booker.world.clock.advance(9 * times.MINUTE)
+    window = (START + horizon, START + horizon + 8 * times.MINUTE)
+    assert (await booker.ask(task, window)).free == ()
+    booker.world.clock.advance(9 * times.MINUTE)
+    assert (await booker.ask(task, window)).free == ()
+
+
+async def test_a_run_set_aside_comes_back_into_reserved_time(booker: Booker) -> None:
+    """It was booked before the reservation was made, and that keeps what is booked."""
+    low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
+    high, exchange = await booker.task(2), uuid4()
+    await booker.hold(hold_request(high, [HOUR], displacing=True), exchange)
+    await reserve(booker.site)
+    await booker.site.node.time_line.release(exchange, high.task)
+    assert await booker.site.state(low) == "scheduled"
+
+
+async def test_a_hold_made_before_is_committed(booker: Booker) -> None:
+    """A reservation does not break an exchange that is under way."""
+    task, exchange = await booker.task(), uuid4()
+    request = hold_request(task, [HOUR])
+    await booker.hold(request, exchange)
+    made = await reserve(booker.site)
+    assert [run.run for run in made.inside or ()] == [request.runs[0].run]
+    answered = await booker.site.node.time_line.commit(exchange, commit_request(request))
+    assert not answered.late
+    assert await booker.site.state(request.runs[0].run) == "scheduled"
+
+
+async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
+    """Its own maintenance does not keep others from measuring what it leads."""
+    a, b = await world.two()
+    await reserve(a)
+    task = introduction([b])
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.execute("UPDATE planning SET next_run_at = $1", HOUR)
+    request = hold_request(task, [HOUR])
+    answered = await b.node.time_line.hold(uuid4(), a.identity, request)
+    assert answered.held

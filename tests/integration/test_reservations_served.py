@@ -1,0 +1,153 @@
+"""Reservations over HTTP: who may make them, what is answered, and what the time line shows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from node.client.users import UserClient
+from node.model import times
+from node.model.errors import Conflict, InvalidDocument, NotAuthenticated, NotFound
+from node.model.times import format_instant
+from node.store import nodes
+from node.trust.tokens import digest
+from tests.bookers import HOUR
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.reserving import document
+from tests.served import Served, served
+
+HALF = 30 * times.MINUTE
+
+
+@pytest.fixture
+async def node(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Served]:
+    """A node that is served, with the token of its owner."""
+    async with served("a", await new_database(), clock, tmp_path) as made:
+        async with made.database.transaction() as connection:
+            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def client(node: Served, token: str | None = "secret") -> AsyncIterator[UserClient]:
+    """Somebody with this token."""
+    async with UserClient(node.settings.public_url, token, node.clock) as opened:
+        yield opened
+
+
+async def test_a_life_over_http(node: Served) -> None:
+    """Made, listed, shown, changed against a revision, on the time line, and removed."""
+    async with client(node) as owner:
+        made = await owner.add_reservation(document())
+        assert (made.state, made.inside, made.access.campaigns) == ("upcoming", (), ())
+        assert [one.id for one in (await owner.reservations()).items] == [made.id]
+        assert await owner.reservation(made.id) == made
+        patch = {"revision": 1, "duration": "PT1H", "access": {"campaigns": ["ops"]}}
+        changed = await owner.edit_reservation(made.id, patch)
+        assert (changed.duration, changed.access.campaigns) == (times.HOUR, ("ops",))
+        with pytest.raises(Conflict, match="read it again"):
+            await owner.edit_reservation(made.id, patch)
+        shown = await owner.schedule(START, HOUR + 1)
+        [span] = shown.reserved
+        assert (span.reservation, span.starts_at) == (made.id, HOUR)
+        assert span.ends_at == HOUR + times.HOUR
+        assert (await owner.schedule(START, HOUR)).reserved == ()
+        assert (await owner.schedule(HOUR, START)).reserved == ()
+        await owner.remove_reservation(made.id)
+        assert (await owner.reservations()).items == ()
+        with pytest.raises(NotFound, match=f"there is no reservation {made.id}"):
+            await owner.reservation(made.id)
+
+
+async def test_pages_and_beginnings_of_ids(node: Served, clock: ManualClock) -> None:
+    """A list goes on where its cursor says, and finds an id by its first digits."""
+    async with client(node) as owner:
+        ids = []
+        for _ in range(3):
+            ids.append((await owner.add_reservation(document())).id)
+            clock.advance(1)
+        first = await owner.reservations(limit=2)
+        rest = await owner.reservations(limit=2, cursor=first.next)
+        assert [one.id for one in (*first.items, *rest.items)] == ids[::-1]
+        assert rest.next is None
+        [found] = (await owner.reservations(prefix=str(ids[1])[:13])).items
+        assert found.id == ids[1]
+
+
+async def test_only_who_has_a_token_reserves(node: Served) -> None:
+    """Others may look, from this host; nobody makes, changes or removes one without a token."""
+    async with client(node) as owner:
+        made = await owner.add_reservation(document())
+    async with client(node, None) as other:
+        assert (await other.reservation(made.id)).id == made.id
+        with pytest.raises(NotAuthenticated):
+            await other.add_reservation(document())
+        with pytest.raises(NotAuthenticated):
+            await other.edit_reservation(made.id, {"name": "mine"})
+        with pytest.raises(NotAuthenticated):
+            await other.remove_reservation(made.id)
+
+
+async def test_a_key_makes_one(node: Served) -> None:
+    """The same POST again gives the reservation that it made; its place is in the answer."""
+    headers = {"Authorization": "Bearer secret", "Idempotency-Key": "once"}
+    url = f"{node.settings.public_url}/v1/reservations"
+    answers = []
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for _ in range(2):
+            async with session.post(url, json=document()) as response:
+                answers.append((response.status, response.headers["Location"]))
+        async with session.post(url, json=document(name="other")) as response:
+            assert response.status == 409
+        async with session.post(url, json=document(), headers={"Idempotency-Key": ""}) as response:
+            assert response.status == 422
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 201
+    assert answers[0][1].startswith("/v1/reservations/")
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"kind": "party"}, "/kind"),
+        ({"name": "two\nlines"}, "/name"),
+        ({"name": ""}, "/name"),
+        ({"duration": "PT59S"}, "/duration"),
+        ({"duration": 3600}, "/duration"),
+        ({"access": {"everybody": True}}, "/access/everybody"),
+        ({"access": {"classes": ["loud"]}}, "/access/classes/0"),
+        ({"access": {"tasks": ["7"]}}, "/access/tasks/0"),
+        ({"access": {"priority": "high"}}, "/access/priority"),
+        ({"schedule": {"slip": "PT1M"}}, "/schedule/slip"),
+        ({"schedule": {"start": format_instant(START - HALF)}}, "/schedule"),
+        ({"schedule": {"cron": "61 * * * *"}}, "/schedule/cron"),
+        ({"displace": "yes"}, "/displace"),
+    ],
+)
+async def test_wrong_fields_are_pointed_at(
+    node: Served, fields: dict[str, Any], pointer: str
+) -> None:
+    """Each is refused with its place in the document, and nothing is reserved."""
+    async with client(node) as owner:
+        with pytest.raises(InvalidDocument) as error:
+            await owner.add_reservation(document(**fields))
+        assert error.value.faults[0].pointer == pointer
+        assert (await owner.reservations()).items == ()
+
+
+async def test_what_is_not_there(node: Served) -> None:
+    """An unknown id is not found, however it is asked for."""
+    async with client(node) as owner:
+        with pytest.raises(NotFound):
+            await owner.remove_reservation(uuid4())
+        with pytest.raises(NotFound):
+            await owner.edit_reservation(uuid4(), {"name": "x"})

@@ -1,0 +1,356 @@
+"""A reservation's life: made, with runs inside or not, changed, again and again, over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import Conflict, InvalidDocument, NotFound
+from node.model.ids import TaskId, run_id
+from node.model.times import format_instant
+from node.model.wire.plans import Outcome
+from node.model.wire.reservations import Reservation
+from node.model.wire.tasks import Schedule, TaskDocument
+from node.reservations import KEEP
+from node.store.database import Notice
+from node.store.reservations import Filter
+from tests.bookers import HOUR
+from tests.clocks import START
+from tests.prospects import idle, plan
+from tests.reserving import WORDS, edit, reserve
+from tests.worlds import (
+    DURATION,
+    ON_ONE_LOOP,
+    Site,
+    World,
+    book_everywhere,
+    introduction,
+)
+
+pytestmark = ON_ONE_LOOP
+
+HALF = 30 * times.MINUTE
+SLIP = 40 * times.MINUTE
+
+
+async def _spans(site: Site) -> list[tuple[int, int]]:
+    rows = await site.rows("SELECT starts_at, ends_at FROM reserved ORDER BY starts_at")
+    return [(row[0], row[1]) for row in rows]
+
+
+def _inside(made: Reservation) -> list[tuple[UUID, bool]]:
+    return [(run.run, run.displaced) for run in made.inside or ()]
+
+
+async def _planned(a: Site, b: Site, slip: int = SLIP) -> UUID:
+    """A task of a with b, whose one run is due in an hour; the run."""
+    task = introduction([a, b], schedule=Schedule(start=HOUR, slip=slip))
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await a.deliver()
+    return run_id(TaskId(task.task), HOUR, 1)
+
+
+async def test_runs_that_are_there_stay_and_are_told(world: World) -> None:
+    """Those it does not admit, in start order; nothing changes for them."""
+    a, b = await world.two()
+    first, second, outside = await book_everywhere(
+        introduction([a, b]), a, [a, b], [HOUR, HOUR + HALF - 1, HOUR + HALF + DURATION]
+    )
+    admitted = introduction([b])
+    await book_everywhere(admitted, b, [b], [HOUR + DURATION])
+    made = await reserve(b, access={"tasks": [str(admitted.task)]})
+    assert _inside(made) == [(first, False), (second, False)]
+    assert {await b.state(run) for run in (first, second, outside)} == {"scheduled"}
+    assert _inside(await b.node.reservations.one(made.id)) == _inside(made)
+
+
+async def test_displaced_runs_are_planned_again_by_their_lead(world: World) -> None:
+    """It is told in the same words, frees the others, and finds time after the reservation."""
+    a, b = await world.two()
+    run = await _planned(a, b)
+    made = await reserve(b, displace=True)
+    assert _inside(made) == [(run, True)]
+    assert await b.state(run) == "displaced"
+    await b.deliver()
+    said = f"displaced by a reservation: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
+    assert (await a.reason(run), await b.reason(run)) == (said, said)
+    await a.plan()
+    await a.deliver()
+    again = run_id(TaskId((await a.rows("SELECT id FROM task"))[0][0]), HOUR, 2)
+    assert await a.state(again) == await b.state(again) == "scheduled"
+    [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", again)
+    assert row[0] == HOUR + HALF
+    assert _inside(await b.node.reservations.one(made.id)) == []
+
+
+async def test_the_leads_own_reservation_displaces_its_own_runs(world: World) -> None:
+    """Made where the task is led, it frees the run at the participant and has it planned anew."""
+    a, b = await world.two()
+    run = await _planned(a, b)
+    made = await reserve(a, displace=True)
+    assert _inside(made) == [(run, True)]
+    await a.deliver()
+    assert (await a.state(run), await b.state(run)) == ("displaced", "displaced")
+    await a.plan()
+    await a.deliver()
+    assert sorted((await b.states()).values()) == ["displaced", "scheduled"]
+
+
+async def test_who_has_begun_or_is_about_to_stays(world: World) -> None:
+    """As with a higher priority: not even a reservation displaces what starts within the margin."""
+    b = await world.site("b")
+    margin = b.node.settings.start_margin
+    near, far = await book_everywhere(
+        introduction([b], scheduling_class=SchedulingClass.BACKGROUND),
+        b,
+        [b],
+        [START + margin - 1, START + margin],
+    )
+    made = await reserve(b, START, displace=True)
+    assert _inside(made) == [(near, False), (far, True)]
+    assert (await b.state(near), await b.state(far)) == ("scheduled", "displaced")
+
+
+async def test_displacing_can_be_asked_for_later(world: World) -> None:
+    """A reservation that kept the runs inside gives their time to itself by an edit."""
+    b = await world.site("b")
+    [run] = await book_everywhere(introduction([b]), b, [b], [HOUR])
+    made = await reserve(b)
+    assert _inside(await edit(b, made, displace=True)) == [(run, True)]
+    assert await b.state(run) == "displaced"
+
+
+async def test_what_stands_in_the_way_is_said_everywhere(world: World) -> None:
+    """In the run's reason, the stored trace, a plan, and its alternatives, which lie behind it."""
+    a, b = await world.two()
+    made = await reserve(b)
+    run = await _planned(a, b, slip=0)
+    why = f"b: no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {made.id}"
+    assert (await a.state(run), await a.reason(run)) == ("waiting", why)
+    [row] = await a.rows("SELECT sentence, trace FROM decision")
+    assert row["sentence"] == why
+    [obstacle] = row["trace"]["offers"][1]["obstacles"]
+    assert obstacle["reservation"] == str(made.id)
+    asked = idle(a, b, schedule={"start": format_instant(HOUR), "slip": "PT0S"})
+    found = await plan(world, a, asked)
+    assert (found.outcome, found.sentence) == (Outcome.NO_TIME, why)
+    assert [said.reason for said in found.participants] == [None, why.removeprefix("b: ")]
+    assert found.alternatives[0].kind == "later"
+    assert found.alternatives[0].starts_at == HOUR + HALF
+
+
+async def test_a_plan_knows_who_is_admitted(world: World) -> None:
+    """By campaign, test and lead, though the task that is asked about is known nowhere."""
+    a, b = await world.two()
+    await reserve(b, access={"campaigns": ["ops"]})
+    at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
+    assert (await plan(world, a, idle(a, b, **at))).outcome is Outcome.NO_TIME
+    assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
+
+
+async def test_an_admitted_task_is_planned_there(world: World) -> None:
+    """What its lead says of a task travels with the proposals: the campaign is enough."""
+    a, b = await world.two()
+    await reserve(b, access={"campaigns": ["ops"]})
+    at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
+    for campaign in ("lab", "ops"):
+        asked = idle(a, b, campaign=campaign, **at)
+        await a.node.admission.create(TaskDocument.model_validate(asked), None)
+    await a.plan()
+    query = "SELECT campaign, run.state::text FROM run JOIN task ON task_id = task.id"
+    rows = await a.rows(query)
+    assert {row[0]: row[1] for row in rows} == {"lab": "waiting", "ops": "booked"}
+
+
+@pytest.mark.parametrize("how", ["remove", "shorter", "later", "access"])
+async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
+    """However a reservation lets go of its time, who was refused it is told and plans again."""
+    a, b = await world.two()
+    made = await reserve(b)
+    run = await _planned(a, b, slip=0)
+    freed = asyncio.Event()
+
+    def heard(notice: Notice) -> None:
+        b.node.interest.heard(notice)
+        if notice.kind == "freed":
+            freed.set()
+
+    listening = asyncio.create_task(b.database.listen(heard, b.clock))
+    while not (await b.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")):
+        await world.clock.sleep(0)
+    match how:
+        case "remove":
+            await b.node.reservations.remove(made.id)
+        case "shorter":
+            await edit(b, made, schedule={"start": format_instant(HOUR + 10 * times.MINUTE)})
+        case "later":
+            await edit(b, made, schedule={"start": format_instant(HOUR + HALF)})
+        case _:
+            await edit(b, made, access={"leads": ["a"]})
+    await asyncio.wait_for(freed.wait(), 10)
+    await b.node.interest.run_once()
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    assert world.count("freed") == 1
+    await a.plan()
+    await a.deliver()
+    assert await b.state(run) == "scheduled"
+
+
+async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
+    """Well beyond the horizon at once, on from now as time passes, and forgotten when over."""
+    b = await world.site("b")
+    schedule = {"cron": "0 2 * * *", "timezone": "Europe/Berlin", "start": format_instant(START)}
+    await reserve(b, schedule=schedule)
+    nights = [START + times.HOUR + n * times.DAY for n in range(60)]
+    assert await _spans(b) == [(at, at + HALF) for at in nights[:8]]
+    await b.node.reservations.tend()
+    assert len(await _spans(b)) == 8
+    world.clock.advance(3 * times.DAY)
+    await b.node.reservations.tend()
+    assert await _spans(b) == [(at, at + HALF) for at in nights[:11]]
+    world.clock.advance(KEEP)
+    await b.node.reservations.tend()
+    assert await _spans(b) == [(at, at + HALF) for at in (*nights[3:11], *nights[33:41])]
+
+
+async def test_one_that_is_over_is_shown_and_then_forgotten(world: World) -> None:
+    """It is upcoming, takes place, is over, and is gone a month later; others are not."""
+    b = await world.site("b")
+    made = await reserve(b)
+    far = await reserve(b, START + 300 * times.DAY)
+    states = [made.state]
+    for instant in (HOUR, HOUR + HALF):
+        world.clock.move_to(instant)
+        await b.node.reservations.tend()
+        states.append((await b.node.reservations.one(made.id)).state)
+    assert states == ["upcoming", "now", "over"]
+    world.clock.advance(KEEP + 1)
+    await b.node.reservations.tend()
+    assert [one.id for one in await b.node.reservations.listed(Filter())] == [far.id]
+    with pytest.raises(NotFound, match="there is no reservation"):
+        await b.node.reservations.one(made.id)
+
+
+async def test_until_ends_it(world: World) -> None:
+    """It does not begin then or later, and is not asked about again."""
+    b = await world.site("b")
+    until = format_instant(HOUR + 2 * times.HOUR)
+    schedule = {"start": format_instant(HOUR), "repeat": "PT1H", "until": until}
+    made = await reserve(b, schedule=schedule)
+    assert await _spans(b) == [
+        (HOUR + n * times.HOUR, HOUR + n * times.HOUR + HALF) for n in (0, 1)
+    ]
+    assert (made.next_starts_at, made.next_ends_at) == (HOUR, HOUR + HALF)
+
+
+async def test_an_edit_covers_other_time(world: World) -> None:
+    """Fields are merged, what is over stays as it was, and an older revision is refused."""
+    b = await world.site("b")
+    start = format_instant(HOUR)
+    made = await reserve(b, schedule={"start": start, "repeat": "PT1H"}, description="why")
+    world.clock.move_to(HOUR + HALF)
+    changed = await edit(b, made, revision=1, duration="PT10M", description=None, owner="bob")
+    assert (changed.revision, changed.owner, changed.description) == (2, "bob", None)
+    spans = await _spans(b)
+    assert spans[0] == (HOUR, HOUR + HALF)
+    assert spans[1] == (HOUR + times.HOUR, HOUR + times.HOUR + 10 * times.MINUTE)
+    once = await edit(b, made, schedule={"repeat": None, "start": format_instant(HOUR + HALF)})
+    assert await _spans(b) == [spans[0], (HOUR + HALF, HOUR + HALF + 10 * times.MINUTE)]
+    assert once.state == "now"
+    with pytest.raises(Conflict, match="has been changed since; read it again"):
+        await edit(b, made, revision=2, name="late")
+    with pytest.raises(InvalidDocument, match="/schedule/cron"):
+        await edit(b, made, schedule={"cron": "nonsense"})
+    assert await b.node.reservations.one(made.id) == once
+    with pytest.raises(NotFound):
+        await b.node.reservations.remove(uuid4())
+    with pytest.raises(NotFound):
+        await edit(b, once.model_copy(update={"id": uuid4()}), name="nothing")
+
+
+async def test_the_same_key_makes_one(world: World) -> None:
+    """Again with the same document it gives that one; with another, or one of a task, it fails."""
+    a = await world.site("a")
+    made = await reserve(a, key="once")
+    assert (await reserve(a, key="once")).id == made.id
+    assert len(await _spans(a)) == 1
+    with pytest.raises(Conflict, match="use a new one"):
+        await reserve(a, key="once", name="other")
+    await a.node.admission.create(TaskDocument.model_validate(idle(a)), "task")
+    with pytest.raises(Conflict, match="use a new one"):
+        await reserve(a, key="task")
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        (
+            {"schedule": {"until": "PT1H"}},
+            "/schedule/until: needs repeat or cron; what takes place",
+        ),
+        ({"schedule": {"repeat": "PT20M"}}, "/schedule/repeat: every reservation would overlap"),
+        ({"schedule": {"cron": "*/20 * * * *"}}, "/schedule/cron: reservations would overlap"),
+        ({"schedule": {"start": format_instant(START - HALF)}}, "/schedule: all of it is over"),
+        ({"access": {"leads": ["a", "bb"]}}, "/access/leads/1: bb is not a node known here; did"),
+        ({"access": {"leads": ["zzz"]}}, "/access/leads/0: zzz is not a node known here; known"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(
+    world: World, fields: dict[str, Any], fault: str
+) -> None:
+    """At once, with the field and what to do, and nothing is kept."""
+    await world.two()
+    site = world.sites[0]
+    with pytest.raises(InvalidDocument) as error:
+        await reserve(site, **fields)
+    assert error.value.detail.startswith(fault.removesuffix("did")), error.value.detail
+    assert ("did you mean b?" in error.value.detail) == fault.endswith("did")
+    assert await site.rows("SELECT id FROM reservation") == []
+
+
+async def test_it_begins_now_unless_said(world: World) -> None:
+    """Without a schedule it takes place once, at once; its owner is the node's unless named."""
+    b = await world.site("b")
+    made = await reserve(b, schedule={}, owner=None)
+    assert await _spans(b) == [(START, START + HALF)]
+    assert (made.state, made.owner) == ("now", "the owner of b")
+    assert made.schedule.start == START
+
+
+async def test_leads_are_known_by_their_keys(world: World) -> None:
+    """A node that is renamed is admitted as before, and shown by the name it has now."""
+    a, b = await world.two()
+    made = await reserve(b, access={"leads": ["a"]})
+    [row] = await b.rows("SELECT access FROM reservation")
+    assert row[0]["leads"] == [a.identity]
+    await b.execute("UPDATE node SET name = 'c' WHERE identity = $1", a.identity)
+    await b.node.directory.refresh()
+    assert (await b.node.reservations.one(made.id)).access.leads == ("c",)
+    await b.execute("DELETE FROM node WHERE identity = $1", a.identity)
+    await b.node.directory.refresh()
+    assert (await b.node.reservations.one(made.id)).access.leads == (a.identity,)
+
+
+async def test_a_page_of_them(world: World) -> None:
+    """Newest first, and on from where a page ended."""
+    b = await world.site("b")
+    made = []
+    for _ in range(3):
+        made.append((await reserve(b)).id)
+        world.clock.advance(1)
+    first = await b.node.reservations.listed(Filter(limit=2))
+    rest = await b.node.reservations.listed(
+        Filter(before_created=first[-1].created_at, before_id=first[-1].id)
+    )
+    assert [one.id for one in [*first, *rest]] == made[::-1]
+    assert first[0].inside is None
+    [found] = await b.node.reservations.listed(Filter(prefix=str(made[1])[:13]))
+    assert found.id == made[1]

@@ -1,0 +1,105 @@
+"""What nodes said about some tasks of a mesh, as findings with a place in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.mesh.answers import Answer, judged, occupied, placed
+from node.mesh.document import parse
+from node.mesh.findings import Cause
+from node.mesh.lint import lint
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import FieldFault
+from node.model.wire.plans import Occupancy, Outcome, ParticipantAnswer, Plan
+from tests.unit.mesh.kept import NOW, a_fleet, a_mesh
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "mesh.toml"
+
+
+def _answer(number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: Any) -> Answer:
+    participants = tuple(
+        ParticipantAnswer(name=name, node=name, answer="refuses", reason="no iperf3")
+        for name in nos
+    )
+    plan: dict[str, Any] = {
+        "outcome": outcome,
+        "sentence": "there is no time",
+        "now": NOW,
+        "test": "throughput",
+        "tool": "iperf3",
+        "scheduling_class": SchedulingClass.EXCLUSIVE,
+        "duration": 20 * times.SECOND,
+        "priority": 0,
+        "asked": 1,
+        "placed": 0,
+        "starts": (),
+        "drawn": False,
+        "unplaced": (),
+        "displaced": (),
+        "displaced_count": 0,
+        "participants": participants,
+        "occupancy": (),
+        "alternatives": (),
+        "no_alternatives": (),
+    }
+    return Answer(f"x/{number}", measure, Plan(**(plan | more)))
+
+
+def test_no_pair_can_run_this() -> None:
+    """If all that were asked say no, that is said; their reasons are counted."""
+    refused = Outcome.REFUSED
+    answers = [_answer(1, refused, "b"), _answer(2, refused, "b"), _answer(3, refused, "c")]
+    [finding] = judged(answers)
+    assert (finding.cause, finding.pointer) == (Cause.REFUSED, "/measure/0")
+    assert finding.detail == (
+        "no pair can run this: all 3 that were asked are refused: b: no iperf3 (2 times); "
+        "c: no iperf3"
+    )
+    [finding] = judged([*answers, _answer(4, Outcome.FOUND)])
+    assert finding.detail.startswith("3 of 4 pairs that were asked are refused: b: no iperf3")
+    [finding] = judged([_answer(1, Outcome.NO_TIME, measure=2)])
+    assert (finding.cause, finding.pointer) == (Cause.NO_TIME, "/measure/2")
+    assert finding.detail == "the pair that was asked is without any time: there is no time"
+    assert judged([_answer(1, Outcome.FOUND), _answer(2, Outcome.PARTLY)]) == []
+
+
+@pytest.mark.parametrize(
+    ("pointer", "place"),
+    [
+        ("/test/spec/duration", "/tests/fill/spec/duration"),
+        ("/tools/0", "/tests/fill/tools/0"),
+        ("/schedule/repeat", "/schedules/hourly/repeat"),
+        ("/schedule", "/schedules/hourly"),
+        ("/campaign", "/measure/0"),
+    ],
+)
+def test_a_fault_in_a_task_has_its_place_in_the_file(pointer: str, place: str) -> None:
+    """What the node says of a field is said of the section that it came from."""
+    assert placed(a_mesh(), 0, FieldFault(pointer, "is wrong")).pointer == place
+
+
+def test_what_others_have_booked() -> None:
+    """The most that was seen, less what the mesh has there itself, and never less than nothing."""
+
+    def full(name: str, before: float) -> Occupancy:
+        return Occupancy(name=name, added_s=0, before=before, after=before, hours=())
+
+    answers = [
+        _answer(1, Outcome.FOUND, occupancy=(full("a", 0.2), full("b", 0.1))),
+        _answer(2, Outcome.FOUND, occupancy=(full("a", 0.3),)),
+    ]
+    assert occupied(answers, {"a": 0.1, "b": 0.5}) == {"a": pytest.approx(0.2), "b": 0.0}
+
+
+def test_the_example_is_sound() -> None:
+    """The file that the README shows has every word, and nothing is found in it."""
+    document = parse(EXAMPLE.read_text(), toml=True)
+    fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
+    expansion, findings = lint(document, fleet, NOW)
+    assert findings == []
+    assert {shape.shape for shape in document.measure} == {"full-mesh", "star", "pairs"}
+    assert len(expansion.pairs) == 20 + 4 + 7 + 3

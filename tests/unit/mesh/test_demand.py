@@ -1,0 +1,110 @@
+"""How full a mesh makes nodes, what would fit, and whether the slip is long enough."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.mesh.demand import Load, Shape, counted, interval_of, loads, nice, overbooked, short_slips
+from node.mesh.expansion import Pair
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.wire.tasks import ScheduleDocument
+from tests.unit.mesh.kept import NOW
+
+CLASSES = list(SchedulingClass)
+SHAPES = st.builds(
+    Shape, st.integers(1, 600).map(lambda s: s * times.SECOND), st.sampled_from(CLASSES),
+    st.just(value=True), st.booleans(),
+)  # fmt: skip
+ENDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_from("def")))
+
+
+@given(ends=ENDS, shapes=st.lists(SHAPES, min_size=3, max_size=3), lanes=st.integers(1, 8))
+def test_a_share_is_the_sum_of_its_runs(
+    ends: list[tuple[int, str, str]], shapes: list[Shape], lanes: int
+) -> None:
+    """Every task adds its duration over its interval to each node that takes part."""
+    pairs = [Pair(*each) for each in ends]
+    by_number = dict(enumerate(shapes))
+    intervals = {0: times.HOUR, 1: times.DAY, 2: None}
+    tasks = counted(pairs, by_number)
+    found = loads(tasks, by_number, intervals, dict.fromkeys("abcdef", lanes), {"a": 0.25})
+    for node, load in found.items():
+        wanted = dict.fromkeys(CLASSES, 0.0)
+        for measure, source, dest in pairs:
+            shape = shapes[measure]
+            took_part = node == source or (node == dest and shape.dest)
+            if took_part and intervals[measure]:
+                wanted[shape.scheduling_class] += shape.duration / (intervals[measure] or 1)
+        assert load.exclusive == pytest.approx(wanted[SchedulingClass.EXCLUSIVE])
+        assert load.normal == pytest.approx(wanted[SchedulingClass.NORMAL] / lanes)
+        assert load.others == (0.25 if node == "a" else 0)
+        assert load.booked == pytest.approx(load.others + sum(load.by_measure.values()))
+
+
+def test_a_node_that_is_asked_for_too_much() -> None:
+    """The worst node, by which entries, and the interval at which it would fit."""
+    intervals: dict[int, int | None] = {0: 10 * times.MINUTE, 1: times.HOUR}
+    found = {
+        "a": Load(0.8, by_measure={0: 0.8}),
+        "b": Load(1.3, 0.1, by_measure={0: 1.2, 1: 0.2}),
+        "c": Load(1.2, others=0.1, by_measure={0: 1.2}),
+    }
+    [finding] = overbooked(found, intervals, ["fill", "delay"])
+    assert finding.pointer == "/measure/0/schedule"
+    assert finding.detail == (
+        "b is 140% booked: 120% by measure 1 (fill), 20% by measure 2 (delay); so is 1 other "
+        "(130% and more)"
+    )
+    assert finding.remedy == "an interval of PT20M would fit, or fewer pairs"
+    full = {"a": Load(0.2, others=0.95, by_measure={0: 0.2})}
+    assert "others have booked" in overbooked(full, intervals, ["fill"])[0].remedy
+
+
+@given(own=st.floats(0.5, 50), rest=st.floats(0, 0.85))
+def test_the_interval_that_is_recommended_fits(own: float, rest: float) -> None:
+    """With it, the node is not overbooked any more."""
+    interval = 10 * times.MINUTE
+    load = Load(own + rest, by_measure={0: own, 1: min(rest, own / 2)})
+    for finding in overbooked({"a": load}, {0: interval, 1: interval}, ["x", "y"]):
+        written = finding.remedy.removeprefix("an interval of ").split()[0]
+        longer = times.parse_duration(written)
+        assert own * interval / longer + rest <= 1
+
+
+@given(duration=st.integers(1, 400 * times.DAY))
+def test_nice_intervals_are_never_shorter(duration: int) -> None:
+    """They are written in one unit."""
+    assert nice(duration) >= duration
+    assert len(times.format_duration(nice(duration))) <= 6
+
+
+def test_a_slip_for_all_that_want_to_start_at_once() -> None:
+    """The runs of a node follow one another: the last one has to wait for all others."""
+    exclusive = Shape(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
+    pairs = [Pair(0, "a", dest) for dest in "bcdefghijk"]
+    tasks = counted(pairs, {0: exclusive})
+    short = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
+    [finding] = short_slips(tasks, {0: exclusive}, {0: ("hourly", short)}, NOW)
+    assert finding.pointer == "/schedules/hourly/slip"
+    assert finding.detail == (
+        "a has 10 exclusive runs at each start, one after the other: the last begins PT3M later, "
+        "and the slip is PT1M"
+    )
+    assert finding.remedy == 'slip = "PT5M"'
+    enough = ScheduleDocument(repeat=times.HOUR, slip=3 * times.MINUTE)
+    assert short_slips(tasks, {0: exclusive}, {0: ("hourly", enough)}, NOW) == []
+    normal = Shape(20 * times.SECOND, SchedulingClass.NORMAL)
+    assert short_slips(tasks, {0: normal}, {0: ("hourly", short)}, NOW) == []
+    never = ScheduleDocument(repeat=3 * times.MINUTE)
+    assert short_slips(tasks, {0: exclusive}, {0: ("hourly", never)}, NOW) == []
+
+
+def test_intervals_of_schedules() -> None:
+    """Cron's is the mean of a week; a single run has none."""
+    assert interval_of(ScheduleDocument(repeat=times.HOUR), NOW) == times.HOUR
+    assert interval_of(ScheduleDocument(), NOW) is None
+    weekdays = ScheduleDocument(cron="0 8-17 * * 1-5")
+    assert interval_of(weekdays, NOW) == pytest.approx(7 * times.DAY / 50, rel=0.02)

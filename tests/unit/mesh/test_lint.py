@@ -1,0 +1,137 @@
+"""What is wrong with a mesh file: each finding has its place and its remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.mesh.findings import line_of
+from node.mesh.lint import lint
+from tests.unit.mesh.kept import MESH, NOW, a_fleet, a_mesh
+
+STAR = '\n[[measure]]\nname = "star"\nshape = "star"\ntest = "fill"\nmembers = "all"\n'
+
+
+def _found(text: str, **fleet: Any) -> list[tuple[str, str, str]]:
+    _, findings = lint(a_mesh(text), a_fleet(**fleet), NOW)
+    return [(f.pointer, f.detail, f.remedy) for f in findings]
+
+
+def test_a_sound_file() -> None:
+    """Nothing is found."""
+    expansion, findings = lint(a_mesh(), a_fleet(), NOW)
+    assert (findings, len(expansion.pairs)) == ([], 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "said", "remedy"),
+    [
+        (MESH.replace('"c"', '"cc"'), "/groups/all/2", "cc is not a node", "parley node add"),
+        (MESH.replace('"c"', '"a"'), "/groups/all", "names a 2 times", "once"),
+        (MESH.replace('["a", "b", "c"]', "[]"), "/groups/all", "is empty", "name the nodes"),
+        (
+            MESH.replace('["a", "b", "c"]', '["a"]'),
+            "/measure/0/members",
+            "a full mesh of a alone",
+            "another node",
+        ),
+        (
+            MESH.replace('["a", "b", "c"]', '{ match = { country = "NL" } }'),
+            "/groups/all",
+            "is empty",
+            "no node meets",
+        ),
+        (
+            MESH.replace('["a", "b", "c"]', '{ pool = "europe" }'),
+            "/groups/all",
+            "is empty",
+            "parley pool show europe",
+        ),
+        (MESH.replace("all =", "a ="), "/groups/a", "of a group and of a node", "another name"),
+        (
+            MESH.replace('members = "all"', 'members = "al"'),
+            "/measure/0/members/0",
+            "al",
+            "mean all",
+        ),
+        (MESH.replace('"throughput"', '"thruput"'), "/tests/fill/type", "no test", "throughput?"),
+        (MESH.replace("duration =", "durtion ="), "/tests/fill/spec/durtion", "no f", "duration?"),
+        (MESH.replace("duration =", "source ="), "/tests/fill/spec/source", "names an end", "out"),
+        (
+            MESH.replace("priority = 3", 'tools = ["ping"]'),
+            "/tests/fill/tools/0",
+            "there is no tool ping for throughput",
+            "iperf3",
+        ),
+        (MESH.replace('test = "fill"', 'test = "fil"'), "/measure/0/test", "[tests.fil]", "fill?"),
+        (
+            MESH.replace('schedule = "hourly"', 'schedule = "daily"'),
+            "/measure/0/schedule",
+            "[schedules.daily]",
+            "hourly",
+        ),
+        (
+            MESH.replace('slip = "PT50M"', 'until = "2026-11-01T00:00:00Z"'),
+            "/schedules/hourly/until",
+            "not later than the start",
+            "run to come",
+        ),
+        (
+            MESH.replace(
+                'slip = "PT50M"', "start = 2026-10-01T00:00:00Z\nuntil = 2026-11-01T00:00:00Z"
+            ),
+            "/schedules/hourly",
+            "leaves no run to come",
+            "run to come",
+        ),
+        (MESH.replace('name = "lab"', 'name = "lab"\ncampaign = "op"'), "/campaign", "op", "ops?"),
+        (MESH + 'centre = "a"', "/measure/0/centre", "does not go with full-mesh", "take it out"),
+        (MESH + 'direction = "in"', "/measure/0/direction", "no direction in", "both, one"),
+        (MESH + STAR, "/measure/1/centre", "a star needs centre", "name a group"),
+        (
+            MESH + STAR.replace('"all"', '["a"]') + 'centre = "a"',
+            "/measure/1",
+            "no pair of different ends",
+            "not the same",
+        ),
+        (MESH + '[tests.more]\ntype = "rtt"', "/tests/more", "measured by nobody", "take it out"),
+        (MESH + '[schedules.more]\nrepeat = "PT1H"', "/schedules/more", "followed by", "take"),
+        (MESH.replace("[tests", 'x = ["b"]\n[tests'), "/groups/x", "used by nothing", "take it"),
+        ('name = "lab"', "/measure", "says nothing", "[[measure]]"),
+    ],
+)
+def test_each_fault_is_found(text: str, pointer: str, said: str, remedy: str) -> None:
+    """Where it is, what is wrong, and what to do."""
+    found = [each for each in _found(text) if each[0] == pointer]
+    assert len(found) >= 1, _found(text)
+    assert any(said in detail and remedy in mend for _, detail, mend in found), found
+
+
+def test_hosts_that_are_no_nodes_are_far_ends() -> None:
+    """They can be measured to, and cannot measure."""
+    hosts = MESH.replace("[tests.fill]", 'far = { hosts = ["192.0.2.7"] }\n[tests.fill]')
+    star = STAR.replace('"all"', '"far"') + 'centre = "all"\n'
+    assert _found(hosts + star + 'direction = "out"') == []
+    [(pointer, said, remedy)] = _found(hosts + star)
+    assert (pointer, said.startswith("192.0.2.7 cannot be the source")) == ("/measure/1", True)
+    assert 'direction = "out"' in remedy
+
+
+@pytest.mark.parametrize(
+    ("pointer", "line"),
+    [
+        ("/name", 2),
+        ("/groups/all/2", 5),
+        ("/tests/fill/spec/durtion", 9),
+        ("/tests/fill/tools", 7),
+        ("/schedules/hourly/slip", 14),
+        ("/measure/0/members/1", 18),
+        ("/measure/0", 16),
+        ("/measure/1/centre", 22),
+        ("/campaign", None),
+    ],
+)
+def test_the_line_of_a_place(pointer: str, line: int | None) -> None:
+    """The nearest line around it, so that somebody can go there."""
+    assert line_of(MESH + STAR, pointer) == line

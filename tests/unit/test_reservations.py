@@ -1,0 +1,211 @@
+"""Reserved time, against an oracle that tries every instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.recurrence import Recurrence, nominal_starts
+from node.model.reservations import (
+    Access,
+    Applicant,
+    Reserved,
+    access_of,
+    admits,
+    closed_to,
+    in_words,
+    occurrences,
+    spans_of,
+)
+from node.model.spans import Span
+from node.model.timeline import Booking, Question, answer
+from tests.clocks import START
+
+patient = settings(deadline=None, max_examples=100)
+
+TASKS = [UUID(int=number) for number in (1, 2)]
+INSTANTS = st.integers(0, 30)
+SPANS = st.tuples(INSTANTS, st.integers(1, 10)).map(lambda drawn: (drawn[0], sum(drawn)))
+
+
+def some(*values: object) -> st.SearchStrategy[frozenset[object]]:
+    """Any of these."""
+    return st.frozensets(st.sampled_from(values), max_size=2)
+
+
+ACCESSES = st.builds(
+    Access,
+    campaigns=some("ops", "default"),
+    tasks=some(*TASKS),
+    leads=some("a", "b"),
+    tests=some("rtt", "idle"),
+    classes=some(*SchedulingClass),
+    priority=st.none() | st.integers(-1, 2),
+)
+APPLICANTS = st.builds(
+    Applicant,
+    task=st.sampled_from(TASKS),
+    lead=st.sampled_from("abc"),
+    campaign=st.sampled_from((None, "ops", "lab")),
+    test=st.sampled_from((None, "rtt", "idle")),
+    scheduling_class=st.sampled_from(SchedulingClass),
+    priority=st.integers(-2, 3),
+)
+
+
+def reserved(number: int, access: Access, span: Span) -> Reserved:
+    """One span of a reservation."""
+    return Reserved(UUID(int=100 + number), "demo", "SC26", "alice", access, *span)
+
+
+RESERVED = st.lists(st.tuples(st.integers(0, 3), SPANS), max_size=5)
+
+APPLICANT = Applicant(TASKS[0], "a", None, "idle", SchedulingClass.NORMAL, 5)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        Access(campaigns=frozenset({"default"})),
+        Access(tasks=frozenset({TASKS[0]})),
+        Access(leads=frozenset({"a"})),
+        Access(tests=frozenset({"idle"})),
+        Access(classes=frozenset({SchedulingClass.NORMAL})),
+        Access(priority=5),
+    ],
+)
+def test_one_criterion_is_enough(access: Access) -> None:
+    """Each alone admits whom it names, and nobody who differs in just that."""
+    other = Applicant(TASKS[1], "b", "ops", "rtt", SchedulingClass.EXCLUSIVE, 4)
+    assert admits(access, APPLICANT)
+    assert not admits(access, other)
+
+
+def test_nobody_is_admitted_unless_said() -> None:
+    """An empty access list admits nobody, of whatever priority."""
+    assert not admits(Access(), APPLICANT)
+    assert not admits(access_of({}), replace(APPLICANT, test=None, priority=2**31 - 1))
+
+
+@patient
+@given(ACCESSES, ACCESSES, APPLICANTS)
+def test_more_criteria_admit_more(one: Access, other: Access, applicant: Applicant) -> None:
+    """Who is admitted by either of two lists is admitted by both together, and nobody else."""
+    least = [access.priority for access in (one, other) if access.priority is not None]
+    together = Access(
+        campaigns=one.campaigns | other.campaigns,
+        tasks=one.tasks | other.tasks,
+        leads=one.leads | other.leads,
+        tests=one.tests | other.tests,
+        classes=one.classes | other.classes,
+        priority=min(least, default=None),
+    )
+    expected = admits(one, applicant) or admits(other, applicant)
+    assert admits(together, applicant) is expected
+
+
+@patient
+@given(st.lists(ACCESSES, min_size=4, max_size=4), RESERVED, APPLICANTS)
+def test_every_reservation_must_admit(
+    accesses: list[Access], drawn: list[tuple[int, Span]], applicant: Applicant
+) -> None:
+    """Where several are stacked, time is closed as soon as one of them does not admit the run."""
+    spans = [reserved(number, accesses[number], span) for number, span in drawn]
+    closed = spans_of(closed_to(applicant, spans))
+    for instant in range(45):
+        stacked = [each for each in spans if each.starts_at <= instant < each.ends_at]
+        is_open = all(admits(each.access, applicant) for each in stacked)
+        assert is_open is not any(start <= instant < end for start, end in closed)
+
+
+BOOKINGS = st.lists(
+    st.tuples(SPANS, st.sampled_from(SchedulingClass), st.integers(0, 2), st.booleans()), max_size=4
+)
+
+
+@patient
+@given(
+    st.lists(SPANS, min_size=1, max_size=3),
+    st.sampled_from(SchedulingClass),
+    st.integers(1, 5),
+    RESERVED,
+    BOOKINGS,
+)
+def test_no_start_is_offered_in_closed_time_and_no_other_is_lost(
+    windows: list[Span],
+    kind: SchedulingClass,
+    duration: int,
+    drawn: list[tuple[int, Span]],
+    booked: list[tuple[Span, SchedulingClass, int, bool]],
+) -> None:
+    """In both passes, for every class; and what stands in a full window's way lies in it."""
+    bookings = [
+        Booking(UUID(int=n), TASKS[1], "idle", one, priority, *span, fixed)
+        for n, (span, one, priority, fixed) in enumerate(booked)
+    ]
+    question = Question(windows, kind, duration, 1, 0, 60)
+    closed = [reserved(number, Access(), span) for number, span in drawn]
+    before, after = answer(question, bookings), answer(replace(question, closed=closed), bookings)
+    for without, with_closed in (
+        (before.free, after.free),
+        (before.free_displacing, after.free_displacing),
+    ):
+        left = {
+            at
+            for at in _starts(without, duration)
+            if all(at >= each.ends_at or at + duration <= each.starts_at for each in closed)
+        }
+        assert _starts(with_closed, duration) == left
+    for index, each in after.obstacles:
+        assert each.starts_at < windows[index][1]
+        assert each.ends_at > windows[index][0]
+
+
+def _starts(ranges: list[Span], duration: int) -> set[int]:
+    return {at for start, end in ranges for at in range(start, end - duration + 1)}
+
+
+def test_what_blocks_longest_is_named() -> None:
+    """The run where it has more of the window, the reservation where that has."""
+    question = Question([(0, 10)], SchedulingClass.EXCLUSIVE, 8, 0, 0, 60)
+    run = Booking(UUID(int=1), TASKS[1], "idle", SchedulingClass.EXCLUSIVE, 5, 0, 4, fixed=False)
+    short, long = reserved(1, Access(), (7, 10)), reserved(2, Access(), (5, 10))
+    assert answer(replace(question, closed=[short]), [run]).obstacles == [(0, run)]
+    assert answer(replace(question, closed=[long]), [run]).obstacles == [(0, long)]
+
+
+@patient
+@given(
+    st.integers(-50, 50),
+    st.none() | st.integers(5, 30),
+    st.none() | st.integers(60, 200),
+    st.integers(1, 5),
+    st.integers(0, 100),
+    st.integers(1, 150),
+)
+def test_occurrences_are_those_that_are_not_over(
+    anchor: int, repeat: int | None, until: int | None, duration: int, since: int, reach: int
+) -> None:
+    """All that end after the beginning and start before the end, however far the anchor is."""
+    recurrence = Recurrence(START + anchor, repeat=repeat, until=until and START + until)
+    span = START + since, START + since + reach
+    every = nominal_starts(recurrence, START - 1000, START + 1000, 1000)
+    expected = [(at, at + duration) for at in every if at < span[1] and at + duration > span[0]]
+    assert list(occurrences(recurrence, duration, *span, 1000)) == expected
+    assert list(occurrences(recurrence, duration, *span, 2)) == expected[:2]
+
+
+def test_it_explains_itself() -> None:
+    """For what, by whom, until when, and which one it is."""
+    said = in_words("demo", "SC26", "alice", UUID(int=5), START + 14 * times.HOUR)
+    assert said == (
+        "reserved for demo 'SC26' by alice until 2026-12-01T14:00:00Z, reservation "
+        "00000000-0000-0000-0000-000000000005"
+    )
+    assert "reserved for quiet period 'night' by" in in_words("quiet", "night", "x", TASKS[0], 1)
