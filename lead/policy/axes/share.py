@@ -21,7 +21,7 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, SUSPENDED, Candidate, Charge, Exact, State
+from lead.policy.view import BUCKET, SUSPENDED, URGENT, Candidate, Charge, Exact, State
 from node.model.times import to_the_second
 
 FULL = Rule(
@@ -64,19 +64,20 @@ class Divided:
         serving: Sequence[str],
         allot: Allot,
         newcomers: Mapping[str, Charge] | None = None,
-        unbounded: frozenset[str] = frozenset(),
     ) -> None:
-        """An hour is divided when it is first asked for; some may always add, free seats or not."""
+        """An hour is divided when it is first asked for."""
         self.serving = serving
         self._board = board
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
-        self._unbounded = unbounded
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
-        """Whether its campaign holds less than it should there; then, whether a seat is free."""
-        if candidate.campaign in self._unbounded:
+        """Whether its campaign holds less than it should there; then, whether a seat is free.
+
+        The urgent take what they find: where no seat is free, others may have to give way to them.
+        """
+        if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
@@ -214,9 +215,7 @@ class ByUsage:
             left = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(left, others, seats)]
 
-        # Where no seat is free for the urgent, others may have to give way: that is not asked here.
-        urgently = frozenset(stake.name for stake in ordered if stake.urgent)
-        return Divided(board, [stake.name for stake in ordered], allot, newcomers, urgently)
+        return Divided(board, [stake.name for stake in ordered], allot, newcomers)
 
 
 def _queued(stake: Stake) -> int:
