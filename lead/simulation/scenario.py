@@ -11,7 +11,7 @@ import tomllib
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,6 +27,10 @@ from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
 _SUFFIX = ".toml"
+FLEET = "fleet"
+"""The scenario that is no world of nodes: seats that are shared by policies."""
+
+Described = TypeVar("Described", bound=Document)
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, le=100_000)]
@@ -212,7 +216,8 @@ def built_in() -> dict[str, Scenario]:
 
 def built_in_text(name: str) -> str:
     """The file of a scenario that comes with the program, to start one's own from."""
-    folder = resources.files("lead.simulation").joinpath("scenarios")
+    below = "fleet" if name == FLEET else "scenarios"
+    folder = resources.files("lead.simulation").joinpath(below)
     return folder.joinpath(name + _SUFFIX).read_text("utf-8")
 
 
@@ -223,18 +228,7 @@ def named(name: str) -> Scenario:
     :raises MalformedRequest: the file is neither TOML nor JSON.
     :raises InvalidDocument: a field is wrong.
     """
-    path = Path(name)
-    if path.suffix in {_SUFFIX, ".json"} or "/" in name:
-        try:
-            return parsed(path.read_text("utf-8"), path.suffix)
-        except OSError as error:
-            raise NotFound(f"{name} cannot be read: {error.strerror}") from None
-    try:
-        return parsed(built_in_text(name), _SUFFIX)
-    except FileNotFoundError:
-        known = ", ".join(built_in())
-        msg = f"there is no scenario {name!r}, there are {known}; a file ends in .toml or .json"
-        raise NotFound(msg) from None
+    return checked(Scenario, read(name))
 
 
 def parsed(text: str, suffix: str) -> Scenario:
@@ -243,12 +237,43 @@ def parsed(text: str, suffix: str) -> Scenario:
     :raises MalformedRequest: it is neither TOML nor JSON.
     :raises InvalidDocument: a field is wrong.
     """
+    return checked(Scenario, _document(text, suffix))
+
+
+def read(name: str) -> Any:
+    """The document of this name, or in this file, whatever it describes.
+
+    :raises NotFound: there is neither.
+    :raises MalformedRequest: the file is neither TOML nor JSON.
+    """
+    path = Path(name)
+    if path.suffix in {_SUFFIX, ".json"} or "/" in name:
+        try:
+            return _document(path.read_text("utf-8"), path.suffix)
+        except OSError as error:
+            raise NotFound(f"{name} cannot be read: {error.strerror}") from None
     try:
-        document: Any = json.loads(text) if suffix == ".json" else tomllib.loads(text)
+        return _document(built_in_text(name), _SUFFIX)
+    except FileNotFoundError:
+        known = ", ".join([*built_in(), FLEET])
+        msg = f"there is no scenario {name!r}, there are {known}; a file ends in .toml or .json"
+        raise NotFound(msg) from None
+
+
+def checked(model: type[Described], document: Any) -> Described:
+    """What a document describes.
+
+    :raises InvalidDocument: a field is wrong.
+    """
+    try:
+        return model.model_validate(document, context=FROM_OUTSIDE)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error)) from None
+
+
+def _document(text: str, suffix: str) -> Any:
+    try:
+        return json.loads(text) if suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         kind = suffix.removeprefix(".").upper()
         raise MalformedRequest(f"the scenario is not {kind}: {error}") from None
-    try:
-        return Scenario.model_validate(document, context=FROM_OUTSIDE)
-    except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None

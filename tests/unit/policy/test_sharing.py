@@ -214,3 +214,14 @@ def test_the_urgent_need_no_free_seat() -> None:
     for turn in Round:
         noes = {each.task: sharing.admit(each, turn) for each in candidates}
         assert [task for task, no in noes.items() if no is None] == ["outage"]
+
+
+def test_who_is_behind_catches_up_by_whole_runs() -> None:
+    """As many runs as it lacks, at most a quarter or one; who is ahead gets no less."""
+    stakes = [Stake("a", usage=70), Stake("b", usage=100), Stake("c", usage=130)]
+    lacks = usage.behind(stakes, {"a": 1, "b": 1, "c": 1})
+    assert lacks == {"a": 30}
+    assert usage.behind([], {}) == {}
+    assert usage.caught_up({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
+    assert usage.caught_up({"a": 4}, lacks, 20) == {"a": 24}
+    assert usage.caught_up({"a": 40}, lacks, 31) == {"a": 40}
