@@ -69,9 +69,12 @@ class Proposals:
                 self._calendar.take(SchedulingClass(notice.id), int(priority), spans)
             case (("freed" | "changed"), (end,)):
                 self._calendar.give_back((int(notice.id), int(end)))
+            case "reserved", _:
+                self._reserved_at = None
             case (("wake" | "deaf"), _):
                 self._hears = notice.kind == "wake"
                 self._calendar.clear()
+                self._reserved_at = None
             case _:
                 pass
 
