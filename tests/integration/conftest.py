@@ -18,6 +18,8 @@ import pytest
 from tests.soak.seeds import BRIEF
 
 SEEDS = {BRIEF: 2000, "pools": 40}
+_GIVING_WAY = ("setpriv", "--pdeathsig", "TERM", "nice", "-n", "19")
+"""And ending with whoever waits for them."""
 _playing: dict[str, subprocess.Popen[str]] = {}
 
 
@@ -34,7 +36,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for scenario, seeds in SEEDS.items():
         soak = [sys.executable, "-m", "tests.soak", "--scenario", scenario, "--seeds", str(seeds)]
         _playing[scenario] = subprocess.Popen(
-            ["nice", "-n", "19", *soak], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [*_GIVING_WAY, *soak], stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
 
