@@ -73,13 +73,13 @@ def begin(tables: Tables, run: UUID, now: int) -> Answer:
 
 
 @TWINS.of("coalesce")
-def unconfirmed(tables: Tables, run: UUID) -> Answer:
-    """Who has not said that it has the commit, and must have dropped it by the start."""
+def unconfirmed(tables: Tables, run: UUID, now: int) -> Answer:
+    """Who has not said that it has the commit, and must have dropped it by then."""
     row = tables.runs.rows.get(run)
     exchange = None if row is None else tables.exchanges.rows.get(row.exchange_id)  # type: ignore[arg-type]
     if row is None or exchange is None or exchange.decided_at is None:
         return ()
-    if row.starts_at <= exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at):
+    if now <= exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at):
         return ()
     letters = sorted(tables.letters.commits.of(str(exchange.id)), key=lambda letter: letter.id)
     known = tables.nodes.rows
