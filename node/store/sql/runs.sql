@@ -29,10 +29,10 @@ RETURNING id;
 -- for twice its life.
 SELECT coalesce(node.name, outbox.node)
 FROM run
-INNER JOIN exchange ON run.exchange_id = exchange.id
-INNER JOIN outbox ON exchange.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
+INNER JOIN negotiation ON run.exchange_id = negotiation.id
+INNER JOIN outbox ON negotiation.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
 LEFT JOIN node ON outbox.node = node.identity
-WHERE run.id = $1 AND $2 > exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at)
+WHERE run.id = $1 AND $2 > negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at)
 ORDER BY outbox.id;
 
 -- process --
