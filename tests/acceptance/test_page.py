@@ -83,7 +83,8 @@ async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn
         await page.until("document.querySelector('#last').textContent.includes('203.0.113.9')")
         assert told.index("busy with an exclusive throughput run") < told.index("2 of 3 seats")
         await page.click(f"#tasks a[href='#task={whole.id}']")
-        assert "3 nodes of europe" in await page.text("#filter-name")
+        named = "document.querySelector('#filter-name').textContent"
+        await page.until(f"{named}.includes('3 nodes of europe')")
         await page.until("!document.querySelector('#last').textContent.includes('throughput')")
         assert "c.example → 203.0.113.9" in await page.text("#last")
         assert page.complaints() == []

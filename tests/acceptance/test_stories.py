@@ -275,10 +275,10 @@ async def test_wait(a: Outsider, b: Outsider) -> None:
 
 
 async def test_events(a: Outsider, b: Outsider) -> None:
-    """The stream tells of a run from its booking to its end, and goes on where one left off."""
+    """The stream tells of a run from its start to its end, and goes on where one left off."""
     task = await a.create("idle", a, b, schedule={"start": soon(2)})
     run = await a.run(task)
-    told = await _told_of(a, run, None)
+    told = await _told_of(a, run, "0")
     states = [event["data"]["state"] for event in told]
     assert (states[0], states[-1]) == ("running", "finished")
     numbers = [int(event["id"]) for event in told]
@@ -286,7 +286,7 @@ async def test_events(a: Outsider, b: Outsider) -> None:
     assert await _told_of(a, run, told[0]["id"]) == told[1:]
 
 
-async def _told_of(node: Outsider, run: Json, after: str | None) -> list[dict[str, Json]]:
+async def _told_of(node: Outsider, run: Json, after: str) -> list[dict[str, Json]]:
     """What the stream says of a run, up to its end."""
     heard = []
     async with asyncio.timeout(30):
