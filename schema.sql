@@ -273,6 +273,7 @@ CREATE TABLE task (
     created_at timestamptz NOT NULL,
     ended_at timestamptz,
     parent uuid REFERENCES task ON DELETE CASCADE,
+    yielding uuid [],
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -288,6 +289,8 @@ COMMENT ON COLUMN task.freeing IS
 '(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
 COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
+COMMENT ON COLUMN task.yielding IS
+'(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)

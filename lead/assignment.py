@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from lead.model import Decision, GivenSeat, OpenTerm, Remembered
@@ -34,10 +35,14 @@ class StaleEpisode(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """An ordinary task that is to be made for some seats; by number who has them (identities)."""
+    """An ordinary task that is to be made for some seats; by number who has them (identities).
+
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority.
+    """
 
     task: StoredTask
     seats: Mapping[int, str]
+    yielding: Sequence[UUID] | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,6 @@ class Result:
     parts: Sequence[Part] = ()
     heard: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[No] = ()
-    displacing: bool = True
 
 
 @dataclass
@@ -107,7 +111,10 @@ class Assignment:
             first = Schedule.model_validate(part.task.schedule).start or now
             plan_at = max(now, first - self._horizon + part.task.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
-            given += [GivenSeat(number, node, part.task.id) for number, node in part.seats.items()]
+            given += [
+                GivenSeat(number, node, part.task.id, part.yielding)
+                for number, node in part.seats.items()
+            ]
         if given:
             taken = await episodes.take(connection, result.case.open.key, given, now)
             if len(taken) < len(given):
@@ -154,8 +161,15 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         wanted=len(case.empty),
         taken=result.taken,
         refused={**result.heard, **case.unable},
-        verdicts=[no.as_data() for no in result.verdicts],
+        verdicts=[_verdict(no, case) for no in result.verdicts],
+        yielding=[str(run) for part in result.parts for run in part.yielding or ()],
     )
+
+
+def _verdict(no: No, case: Case) -> dict[str, Any]:
+    """As it is stored; what policies call the term is of no use to people."""
+    told = no.as_data()
+    return told | {"sentence": told["sentence"].replace(case.name, "it")}
 
 
 def _decision(account: Account) -> Decision:

@@ -15,9 +15,11 @@ from lead.planning.overview import (
     campaign_of,
     candidate_of,
     charges_of,
+    charges_to_come,
     node_of,
     recalled,
     reservations_of,
+    runs_to_come,
     windows_of,
 )
 from lead.planning.remembering import state_of
@@ -46,11 +48,15 @@ _FAILURES_COUNT = times.DAY
 
 @dataclass(frozen=True)
 class Found:
-    """The cases of an episode by name, its view, and terms whose time is over with empty seats."""
+    """The cases of an episode by name, its view, and terms whose time is over with empty seats.
+
+    ``booked`` are the runs of the view by their ids, but for those that are still to be booked.
+    """
 
     pool: StoredPool
     remembered: Remembered
     view: View
+    booked: Mapping[str, PostedRun]
     cases: Mapping[str, Case] = field(default_factory=dict)
     over: Mapping[OpenTerm, int] = field(default_factory=dict)
     closed: Sequence[Case] = ()
@@ -67,6 +73,14 @@ class _Rows:
     before: Mapping[UUID, Mapping[int, str]]
     used_at: Mapping[UUID, Mapping[str, int]]
     reserved: Sequence[Reserved]
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The runs near the cases; those to come are of seats that are given and not booked yet."""
+
+    booked: Sequence[PostedRun]
+    to_come: Sequence[PostedRun]
 
 
 class Caseload:
@@ -89,10 +103,12 @@ class Caseload:
             remembered = await episodes.policy_state(connection, pool.name)
             closed = [case for case in cases if case.begins is None]
             cases = [case for case in cases if case.begins is not None]
-            view = await self._view(connection, membership, pool, remembered, cases)
+            runs = await self._runs(connection, membership, pool, cases)
+            view = await self._view(connection, membership, pool, remembered, cases, runs)
         view = replace(view, reservations=_reservations(view, cases, rows.reserved))
         named = {case.name: case for case in cases}
-        return Found(pool, remembered, view, named, over, closed)
+        booked = {run.run: run for run in runs.booked}
+        return Found(pool, remembered, view, booked, named, over, closed)
 
     def _cases(
         self,
@@ -172,6 +188,26 @@ class Caseload:
             sticky=(request.choice or pool.choice) == "sticky",
         )
 
+    async def _runs(
+        self,
+        connection: Connection,
+        membership: Membership,
+        pool: StoredPool,
+        cases: Sequence[Case],
+    ) -> _Runs:
+        now, names = self._clock.now(), membership.names
+        members = membership.members(predicates.parse(pool.match))
+        identities = [node.identity for node in members]
+        firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
+        first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
+        booked = await episodes.booked(connection, min(now, first), last, identities, _RUNS_MAX)
+        to_come = await episodes.to_come(connection, identities)
+        ahead = now + self._limits.horizon
+        return _Runs(
+            [_posted(run, names) for run in booked],
+            [run for each in to_come for run in runs_to_come(each, names, ahead)],
+        )
+
     async def _view(
         self,
         connection: Connection,
@@ -179,19 +215,18 @@ class Caseload:
         pool: StoredPool,
         remembered: Remembered,
         cases: Sequence[Case],
+        runs: _Runs,
     ) -> View:
         now = self._clock.now()
         listed = await campaigns.listed(connection)
         members = membership.members(predicates.parse(pool.match))
         identities = [node.identity for node in members]
-        first = min((case.slots[0] for case in cases), default=now)
-        last = max((case.slots[0] for case in cases), default=now) + BUCKET
+        lanes = min((node.lanes for node in members), default=1)
         used = await episodes.used_by_hour(
             connection, now - LOOKS_BACK, now + self._limits.horizon + BUCKET, identities
         )
-        runs = await episodes.booked(connection, min(now, first), last, identities, _RUNS_MAX)
         failed = await episodes.failed(connection, now - _FAILURES_COUNT, identities)
-        names = {node.identity: node.name for node in membership.nodes}
+        names = membership.names
         state = recalled(state_of(remembered.state), cases)
         used_at = {name: at for case in cases for name, at in case.used_at.items()}
         return View(
@@ -212,9 +247,9 @@ class Caseload:
                 each.settings.name: campaign_of(vars(each.settings), each.created_at)
                 for each in listed
             },
-            candidates=[candidate_of(case) for case in cases],
-            runs=[_posted(run, names) for run in runs],
-            ledger=charges_of(used),
+            candidates=[candidate_of(case, self._limits.horizon) for case in cases],
+            runs=[*runs.booked, *runs.to_come],
+            ledger=[*charges_of(used), *charges_to_come(runs.to_come, lanes)],
             state=_with_failures(state, failed, names),
             workers=TRIED_MAX,
         )

@@ -88,6 +88,11 @@ class Membership:
         """The nodes by their names."""
         return {node.name: node for node in self.nodes}
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """By key, what each node is called."""
+        return {node.identity: node.name for node in self.nodes}
+
     def wanted(self, asking: Asking) -> Wanted:
         """What a node must be to have a seat of this task.
 

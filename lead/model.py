@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -64,6 +64,8 @@ class Claim:
     freeing: dict[str, Any] | None = None
     parent: UUID | None = None
     pool: str | None = None
+    yielding: list[UUID] | None = None
+    """The runs that may give way to its own; None is any of lower priority."""
 
 
 @dataclass(frozen=True)
@@ -224,12 +226,30 @@ class Booked:
 
 
 @dataclass(frozen=True)
+class ToCome:
+    """An ordinary task that has seats and of which nothing is planned yet; nodes by identity."""
+
+    task: UUID
+    campaign: str
+    schedule: dict[str, Any]
+    duration: int
+    created_at: int
+    scheduling_class: str
+    priority: int
+    nodes: list[str]
+
+
+@dataclass(frozen=True)
 class GivenSeat:
-    """A seat that is given to a node (its identity), and the ordinary task for its runs."""
+    """A seat that is given to a node (its identity), and the ordinary task for its runs.
+
+    ``yielding`` are the runs that may give way to these; None is any of lower priority.
+    """
 
     number: int
     node: str
     task: UUID
+    yielding: Sequence[UUID] | None = None
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,7 @@ class Negotiator:
             scheduling_class=claimed.scheduling_class,
             duration=claimed.duration,
             priority=claimed.priority,
+            yielding=_yielding(claimed),
             windows=tuple((slot.start, slot.end) for slot in done.slots),
             test=claimed.test,
             campaign=claimed.campaign,
@@ -253,6 +254,7 @@ class Negotiator:
             lease_epoch=claimed.lease_epoch,
             tool=claimed.tool or "",
             priority=claimed.priority,
+            yielding=_yielding(claimed),
             revision=claimed.revision,
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
@@ -290,6 +292,10 @@ def _agree(
             if isinstance(answered, HoldAnswer)
         }
         done.commit = CommitRequest(runs=agreed.held, data=data)
+
+
+def _yielding(claimed: Claim) -> tuple[UUID, ...] | None:
+    return None if claimed.yielding is None else tuple(claimed.yielding)
 
 
 def _run_request(claimed: Claim, choice: Choice) -> RunRequest:

@@ -56,7 +56,7 @@ class Round:
             return self._participant_of(nodes[name].identity)
 
         facts = {name: node.facts for name, node in nodes.items()}
-        scout = Scout(self._clock, self._clock_limit, participant, facts)
+        scout = Scout(self._clock, self._clock_limit, participant, facts, found.booked)
         pool = found.pool
         policy = configured(pool.policy_set, pool.overrides)
         episode = Episode(found.view, policy, self._rng)
@@ -87,7 +87,6 @@ class Round:
         self, scout: Scout, asked: Ask, case: Case, membership: Membership
     ) -> tuple[Result, PostedRun | None, Sequence[str]]:
         """Look for nodes for one case; what came of it, and which nodes had no time."""
-        displacing = asked.displacing is not None
         try:
             fixed = self._fixed(case, membership)
             scouted = await scout.find(asked, case, fixed)
@@ -106,7 +105,7 @@ class Round:
             scheduling_class=asked.candidate.scheduling_class,
             priority=case.whole.priority,
         )
-        result = Result(case, scouted.seats, parts, scouted.heard, displacing=displacing)
+        result = Result(case, scouted.seats, parts, scouted.heard)
         return result, run, scouted.refused
 
     def _fixed(self, case: Case, membership: Membership) -> list[str]:
@@ -120,14 +119,25 @@ class Round:
         """The ordinary tasks of the seats that were found."""
         seats = scouted.seats
         groups = [seats] if case.request.together else [{n: seats[n]} for n in seats]
-        return [self._part(case, group, membership) for group in groups if group]
+        return [self._part(case, group, scouted.yielding, membership) for group in groups if group]
 
-    def _part(self, case: Case, group: Mapping[int, str], membership: Membership) -> Part:
+    def _part(
+        self,
+        case: Case,
+        group: Mapping[int, str],
+        yielding: Mapping[str, Sequence[PostedRun]] | None,
+        membership: Membership,
+    ) -> Part:
+        """One of them; it has no more than the priority that what gives way to it asks for."""
         measured_to = max(case.measured_to.get(number, 0) for number in group)
         slots = [slot for slot in case.slots if slot > measured_to]
         made = self._made(case, list(group.values()), slots)
-        known = membership.by_name
-        return Part(made, {number: known[name].identity for number, name in group.items()})
+        seats = {number: membership.by_name[name].identity for number, name in group.items()}
+        if yielding is None:
+            return Part(made, seats, None)
+        going = {run.run: run for name in group.values() for run in yielding.get(name, ())}
+        priority = max([made.priority, *(run.priority + 1 for run in going.values())])
+        return Part(replace(made, priority=priority), seats, sorted(UUID(run) for run in going))
 
     def _made(self, case: Case, names: Sequence[str], slots: Sequence[int]) -> StoredTask:
         whole = case.whole

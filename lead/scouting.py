@@ -1,8 +1,9 @@
 """Finds nodes for the seats of one term: asks those that policies put first when they have time.
 
-Nothing is booked by it. The ordinary tasks of the seats are planned like all others; that others
-book the same time meanwhile costs them a retry inside the slip. What was found in one episode
-counts as taken for the rest of it.
+What may give way to the seats is what the policies say, and no more runs than they say: each seat
+has those that its runs need. Nothing is booked by it. The ordinary tasks of the seats are planned
+like all others; that others book the same time meanwhile costs them a retry inside the slip. What
+was found in one episode counts as taken for the rest of it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from lead.negotiation import Asked, ask
 from lead.participants import Proposing
@@ -20,23 +22,30 @@ from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import why_unplaced
 from lead.planning.seating import Spread, by_time, numbered, take_together
 from lead.policy.asking import Ask
+from lead.policy.view import PostedRun
 from node.clock import Clock
 from node.model.classes import SchedulingClass, blockers
 from node.model.predicates import Attributes
 from node.model.spans import Span, normalise, subtract
-from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
+from node.model.wire.participants import BATCH_MAX, YIELDING_MAX, Proposal, ProposalRequest
+from node.model.wire.tasks import PRIORITY_MAX
 
 FIRST_EPOCH = 1
+_TOO_MANY = "more runs would have to give way to it than may"
 _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
 
 
 @dataclass(frozen=True)
 class Scouted:
-    """Who takes which seats of a term, and when the first run can start; and why others do not."""
+    """Who takes which seats of a term, and when the first run can start; and why others do not.
+
+    ``yielding`` are by name the runs that give way; None is any of lower priority.
+    """
 
     seats: Mapping[int, str]
     starts_at: int
+    yielding: Mapping[str, Sequence[PostedRun]] | None = None
     heard: Mapping[str, str] = field(default_factory=dict)
     """By name, what those who were asked for their time and are not taken said."""
     refused: Sequence[str] = ()
@@ -81,18 +90,21 @@ class Scout:
         clock_limit: int,
         participant_of: Callable[[str], Proposing],
         facts: Mapping[str, Attributes],
+        runs: Mapping[str, PostedRun],
     ) -> None:
-        """``participant_of(name)``; ``facts`` are what is known of each node, by name."""
+        """``participant_of(name)``; what is known of each node, by name, and the booked runs."""
         self._clock = clock
         self._clock_limit = clock_limit
         self._participant_of = participant_of
         self._facts = facts
+        self._runs = runs
         self._promises = Promises()
         self._silent: dict[str, str] = {}
 
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
         """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
-        search = _Search(asked, case, fixed, Spread(case.request.spread, self._facts))
+        spread = Spread(case.request.spread, self._facts)
+        search = _Search(asked, case, fixed, spread, self._may_yield(asked))
         search.close(case.closed, self._clock.now())
         order = case.in_order(asked.nodes)
         await self._hear(search, fixed)
@@ -103,6 +115,15 @@ class Scout:
                     break
                 await self._hear(search, names)
         return self._settled(search, order)
+
+    def _may_yield(self, asked: Ask) -> Sequence[PostedRun] | None:
+        """The runs that may give way, the first to go first; None is any of lower priority."""
+        if asked.displacing is None:
+            return ()
+        if asked.displacing.runs is None:
+            return None
+        known = (self._runs[run] for run in asked.displacing.runs if run in self._runs)
+        return [run for run in known if run.priority < PRIORITY_MAX][:YIELDING_MAX]
 
     async def _hear(self, search: _Search, names: Sequence[str]) -> None:
         """Ask these for their time; who did not answer once is not asked again."""
@@ -139,34 +160,44 @@ class Scout:
 
     def _left(self, search: _Search, name: str) -> Offer:
         offer = search.offers[name]
-        if search.asked.displacing is None:
-            offer = Offer(offer.name, offer.free, offer.free)
         return self._promises.left(offer, search.kind, search.asked.avoid.get(name, ()))
 
     def _settled(self, search: _Search, order: Sequence[str]) -> Scouted:
-        """The nodes that are taken, one after the other: each leaves less of the fixed ones."""
+        """The nodes that are taken, one after the other: each leaves less of the fixed ones.
+
+        It leaves less to give way, too: a node for which too much would is taken without that.
+        """
         nodes = self._taken(search, order)
         starts: list[int] = []
         groups = [nodes] if search.case.request.together else [[name] for name in nodes]
         taken: list[str] = []
+        yielding: dict[str, Sequence[PostedRun]] = {}
         for group in filter(None, groups):
             both = [*group, *search.fixed]
-            choices = search.choices([self._left(search, name) for name in both])
+            offers = [self._left(search, name) for name in both]
+            choices = search.choices(offers)
+            going = search.giving_way(both, choices)
+            if search.too_many(going, yielding.values()):
+                choices = search.choices([Offer(it.name, it.free, it.free) for it in offers])
+                going = []
+                search.heard |= dict.fromkeys(group, _TOO_MANY)
             if not choices and not search.reaches_beyond(group):
                 continue
             self._promises.give(both, search.kind, choices, search.case.whole.duration)
             starts += [choice.starts_at for choice in choices]
             taken += group
+            yielding |= dict.fromkeys(group, going)
         seats = numbered(taken, search.case.empty, search.case.before)
         first = min(starts, default=search.case.slots[0])
         refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
-        return Scouted(seats, first, self._reasons(search, order, taken), refused)
+        named = None if search.may_yield is None else yielding
+        return Scouted(seats, first, named, self._reasons(search, order, taken), refused)
 
     def _reasons(
         self, search: _Search, order: Sequence[str], taken: Sequence[str]
     ) -> dict[str, str]:
         """Of those that were asked and are not taken, why not."""
-        said = dict(search.heard)
+        said = {name: why for name, why in search.heard.items() if name not in taken}
         for name in search.covered:
             if name not in taken and name not in said:
                 said[name] = self._why_not(search, name, taken)
@@ -189,8 +220,16 @@ class Scout:
 class _Search:
     """What is known so far of the nodes for one case."""
 
-    def __init__(self, asked: Ask, case: Case, fixed: Sequence[str], spread: Spread) -> None:
+    def __init__(
+        self,
+        asked: Ask,
+        case: Case,
+        fixed: Sequence[str],
+        spread: Spread,
+        may_yield: Sequence[PostedRun] | None,
+    ) -> None:
         self.asked = asked
+        self.may_yield = may_yield
         self.case = case
         self.fixed = fixed
         self.spread = spread
@@ -210,13 +249,15 @@ class _Search:
             self.reserved.append(offer)
 
     def request(self) -> ProposalRequest:
-        displacing = self.asked.displacing
+        displacing, named = self.asked.displacing, self.may_yield
+        own = self.case.whole.priority
         return ProposalRequest(
             task=self.case.whole.id,
             lease_epoch=FIRST_EPOCH,
             scheduling_class=self.kind,
             duration=self.case.whole.duration,
-            priority=self.case.whole.priority if displacing is None else displacing.priority,
+            priority=own if displacing is None else min(displacing.priority, PRIORITY_MAX),
+            yielding=None if named is None else tuple(UUID(run.run) for run in named),
             windows=tuple((slot.start, slot.end) for slot in self.slots),
             test=self.case.whole.test,
             campaign=self.case.whole.campaign,
@@ -244,6 +285,24 @@ class _Search:
 
     def choices(self, offers: Sequence[Offer]) -> list[Choice]:
         return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, None)
+
+    def giving_way(self, names: Sequence[str], choices: Sequence[Choice]) -> list[PostedRun]:
+        """Of the runs that are named, those that runs on these nodes would displace."""
+        duration = self.case.whole.duration
+        spans = [(it.starts_at, it.starts_at + duration) for it in choices if it.displacing]
+        return [
+            run
+            for run in self.may_yield or ()
+            if not set(run.nodes).isdisjoint(names)
+            and any(start < run.end and run.start < end for start, end in spans)
+        ]
+
+    def too_many(self, more: Sequence[PostedRun], already: Iterable[Sequence[PostedRun]]) -> bool:
+        """Whether with these more runs would give way than may."""
+        displacing = self.asked.displacing
+        if not more or displacing is None or displacing.most is None:
+            return False
+        return len({run.run for runs in (more, *already) for run in runs}) > displacing.most
 
     def placeable(self, name: str, offers: Sequence[Offer]) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""

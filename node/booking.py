@@ -206,7 +206,9 @@ class TimeLine:
             latest=last,
             closed=closed_to(_applicant(task, hold), reserved),
         )
-        staying = dict(answer(replace(whatever, priority=request.priority), found).obstacles)
+        named = None if request.yielding is None else frozenset(request.yielding)
+        own = replace(whatever, priority=request.priority, yielding=named)
+        staying = dict(answer(own, found).obstacles)
         there = dict(answer(whatever, found).obstacles)
         in_the_way = {
             index: booking

@@ -24,6 +24,7 @@ from node.model.timeline import (
     Occupation,
     Occupied,
     Question,
+    free_among,
     free_ranges,
     obstacles,
     occupation_of,
@@ -69,9 +70,12 @@ class Proposals:
                 self._calendar.take(SchedulingClass(notice.id), int(priority), spans)
             case (("freed" | "changed"), (end,)):
                 self._calendar.give_back((int(notice.id), int(end)))
+            case "reserved", _:
+                self._reserved_at = None
             case (("wake" | "deaf"), _):
                 self._hears = notice.kind == "wake"
                 self._calendar.clear()
+                self._reserved_at = None
             case _:
                 pass
 
@@ -141,6 +145,7 @@ class Proposals:
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
             closed=closed_to(applicant, reserved),
+            yielding=None if request.yielding is None else frozenset(request.yielding),
         )
 
     async def _look(
@@ -168,9 +173,21 @@ class Proposals:
             if _may_stay(questions, self._calendar.occupied([soon]), soon):
                 staying = await bookings.occupied(connection, [soon], fixed_before)
             occupation = Occupation([*self._calendar.occupied(asked), *staying])
-            return [free_ranges(question, occupation) for question in questions]
+            return [
+                await _free_if_named(connection, question, fixed_before)
+                if question.yielding
+                else free_ranges(question, occupation)
+                for question in questions
+            ]
         finally:
             self._calendar.caught_up()
+
+
+async def _free_if_named(connection: Connection, question: Question, fixed_before: int) -> Free:
+    """The calendar does not tell single runs apart: where these are named, the database does."""
+    windows = [window for window in question.windows if window[0] < window[1]]
+    there = await bookings.blocking_runs(connection, windows, fixed_before)
+    return free_among(question, there)
 
 
 def _may_stay(questions: Iterable[Question], occupied: Sequence[Occupied], soon: Span) -> bool:
@@ -210,7 +227,9 @@ def _stale(
     found: list[Span] = []
     for question, each in zip(questions, free, strict=True):
         windows = _full(question, each)
-        full = set(free_ranges(replace(question, windows=windows), occupation).without)
+        asked = replace(question, windows=windows)
+        left = free_among(asked, there) if question.yielding else free_ranges(asked, occupation)
+        full = set(left.without)
         found += [window for index, window in enumerate(windows) if index not in full]
     return found
 

@@ -174,7 +174,7 @@ class Monkey:
         if kind.startswith("UUID"):
             if name == "reservation":
                 return RESERVATIONS
-            if name in {"run", "runs", "executing", "following", "winner"}:
+            if name in {"run", "runs", "executing", "following", "winner", "named"}:
                 return list(RUNS)
             of_exchange = name.startswith("exchange") or query == "bookings.exchange_standings"
             return EXCHANGES if of_exchange else TASKS
@@ -189,6 +189,9 @@ class Monkey:
         if "keep" in names:
             made["keep"] = self._rng.sample(list(RUNS), 2)
             made["keepers"] = [self._rng.choice(EXCHANGES) for _ in range(2)]
+        if "named_by" in names:
+            of = made["parts"] if "parts" in names else made["runs"]
+            made["named_by"] = self._rng.choices(of, k=len(made["named"]))
         if "numbers" in names:
             each = list(range(1, len(made["tasks"]) + 1))
             any_of_them = "ends" in names  # a negotiation is about one run at least, a hold is not

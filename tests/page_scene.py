@@ -11,6 +11,7 @@ from node.model import ids, times
 from node.model.classes import SchedulingClass
 from node.model.wire.campaigns import Campaign, Used, Waiting
 from node.model.wire.runs import Decision, Explanation, PartView, Run
+from node.model.wire.seats import SeatCount, SeatRequest
 from node.model.wire.tasks import Participant, Schedule, Task, TestChoice
 from tests.page_stand_in import NAMESPACE, NOW, StandIn, identity_of
 
@@ -223,6 +224,32 @@ def _background_tasks() -> Iterator[tuple[Task, int]]:
         ),
         15,
     )
+
+
+def with_seats(stand_in: StandIn) -> None:
+    """Add a pool task with a seat that is empty, and the ordinary tasks of the others."""
+    schedule = Schedule(repeat=30 * times.MINUTE, start=NOW - 3 * times.HOUR)
+    why = "b.example: no PT11S free: busy with an exclusive throughput run of priority 10"
+    fields: dict[str, Any] = {"schedule": schedule, "campaign": "ops"}
+    whole = task_of(
+        "rtt",
+        "a.example",
+        **{"spec": {"dest": "203.0.113.9"}, **fields},
+        participants=(),
+        pool=SeatRequest(pool="europe", k=3, spread={"site": 1}),
+        seats=SeatCount(wanted=3, taken=2, reason=why),
+    )
+    counts: Counter[str] = Counter()
+    for name in ("a.example", "c.example"):
+        spec = {"source": name, "dest": "203.0.113.9"}
+        part = task_of("rtt", name, spec=spec, parent=whole.id, **fields)
+        stand_in.tasks[part.id] = part
+        for run in series(part, 30 * times.MINUTE, past=170 * times.MINUTE, ahead=3 * times.HOUR):
+            stand_in.runs[run.id] = run
+            counts[run.state] += 1
+    next_run_at = min(run.starts_at for run in stand_in.runs.values() if run.starts_at > NOW)
+    shown = {"runs": dict(counts), "next_run_at": next_run_at}
+    stand_in.tasks[whole.id] = whole.model_copy(update=shown)
 
 
 def _plan(stand_in: StandIn, task: Task, minutes: int) -> None:

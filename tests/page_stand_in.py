@@ -137,10 +137,14 @@ class StandIn:
             for run in self.runs.values()
             if run.state in states
             and run.starts_at < until
-            and query.get("task") in {None, str(run.task)}
+            and query.get("task") in {None, str(run.task), str(self._whole_of(run))}
         ]
         found.sort(key=lambda run: run.starts_at, reverse=query.get("order") != "asc")
         return _listed(found[: int(query["limit"])])
+
+    def _whole_of(self, run: Run) -> UUID | None:
+        """The pool task that its task has seats of."""
+        return self.tasks[run.task].parent if run.task in self.tasks else None
 
     async def _one_run(self, request: web.Request) -> web.Response:
         return _found(self.runs.get(UUID(request.match_info["id"])))
@@ -161,11 +165,13 @@ class StandIn:
         return web.json_response({"items": items, "reserved": reserved})
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
-        wanted = request.query.get("state")
+        wanted, whole = request.query.get("state"), request.query.get("parent")
+        seats = request.query.get("seats") == "true"
         return _listed(
             task
             for task in self.tasks.values()
-            if wanted is None or task.state in wanted.split(",")
+            if (wanted is None or task.state in wanted.split(","))
+            and (seats or (None if task.parent is None else str(task.parent)) == whole)
         )
 
     async def _one_task(self, request: web.Request) -> web.Response:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from lead.model import OpenTerm, PoolTask
+from lead.model import OpenTerm, PoolTask, ToCome
 from lead.planning.agenda import Slot
 from lead.planning.closing import Closed
 from lead.policy.view import (
@@ -25,6 +25,7 @@ from lead.policy.view import (
     FairshareKind,
     Limit,
     Node,
+    PostedRun,
     Queue,
     Reservation,
     State,
@@ -32,9 +33,12 @@ from lead.policy.view import (
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
-from node.model.recurrence import Recurrence, slip_of
+from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, Reserved, admits
+from node.model.scheduling import recurrence_of
+from node.model.seating import due_at
 from node.model.wire.seats import WORTH, SeatRequest
+from node.model.wire.tasks import Schedule
 
 _THOUSANDTHS = 1000
 _FORGOTTEN = 7 * times.DAY
@@ -100,8 +104,11 @@ def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> l
     return [Slot(at, 1, at, at + duration + slip_of(recurrence, duration, at)) for at in slots]
 
 
-def candidate_of(case: Case) -> Candidate:
-    """A case as policies see it. All nodes are to be ranked, so all are ``spare``."""
+def candidate_of(case: Case, horizon: int) -> Candidate:
+    """A case as policies see it. All nodes are to be ranked, so all are ``spare``.
+
+    It waits since its term became due, which is known of the ``horizon``.
+    """
     whole, first = case.whole, case.slots[0] if case.begins is None else case.begins
     hour = first // BUCKET * BUCKET
     in_hour = sum(first <= slot < hour + BUCKET for slot in case.slots)
@@ -125,7 +132,7 @@ def candidate_of(case: Case) -> Candidate:
             for value in values
         },
         target=str(whole.id) if case.sticky else "",
-        waits_since=whole.created_at,
+        waits_since=max(whole.created_at, due_at(case.open.term, horizon)),
     )
 
 
@@ -204,6 +211,37 @@ def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
     return [
         Charge(campaign, hour, hour + BUCKET, amount // _THOUSANDTHS)
         for campaign, hour, amount in used
+    ]
+
+
+def runs_to_come(
+    given: ToCome, names: Mapping[str, str], ahead: int, most: int = 1000
+) -> list[PostedRun]:
+    """The runs of a seat that is given, and not booked yet, up to an instant."""
+    recurrence = recurrence_of(Schedule.model_validate(given.schedule), given.created_at)
+    slots = nominal_starts(recurrence, recurrence.anchor - 1, ahead, most)
+    return [
+        PostedRun(
+            run=f"{given.task} {times.format_instant(slot)}",
+            task=str(given.task),
+            campaign=given.campaign,
+            nodes=tuple(names[node] for node in given.nodes if node in names),
+            start=slot,
+            end=slot + given.duration,
+            scheduling_class=SchedulingClass(given.scheduling_class),
+            priority=given.priority,
+        )
+        for slot in slots
+    ]
+
+
+def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
+    """What they will be charged for: ``lanes`` normal ones side by side are a seat."""
+    parts = {SchedulingClass.EXCLUSIVE: 1, SchedulingClass.NORMAL: lanes}
+    return [
+        Charge(run.campaign, run.start, run.end, (run.end - run.start) * len(run.nodes) // part)
+        for run in runs
+        if (part := parts.get(run.scheduling_class)) is not None
     ]
 
 

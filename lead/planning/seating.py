@@ -102,7 +102,7 @@ class Account:
     """What came of looking for nodes for the empty seats of one term, for people and its trace.
 
     ``taken`` are the nodes by seat, ``refused`` what speaks against others; ``verdicts`` are what
-    policies say, the decisive one first.
+    policies say, the decisive one first. ``yielding`` are the runs that give way.
     """
 
     pool: str
@@ -112,6 +112,7 @@ class Account:
     taken: Mapping[int, str]
     refused: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[Mapping[str, Any]] = ()
+    yielding: Sequence[str] = ()
 
     @property
     def outcome(self) -> str:
@@ -127,6 +128,9 @@ class Account:
         said = f"{len(self.taken)} of {self.wanted} seat{'' if self.wanted == 1 else 's'}, {when}"
         if self.taken:
             said += f": {_some(list(self.taken.values()))}"
+        if self.yielding:
+            many = len(self.yielding) > 1
+            said += f"; {len(self.yielding)} run{'s' if many else ''} may have to give way"
         return said if len(self.taken) == self.wanted else f"{said}; {self.why_not()}"
 
     def why_not(self) -> str:
@@ -146,6 +150,7 @@ class Account:
             "seats": {str(number): name for number, name in self.taken.items()},
             "refusals": dict(self.refused),
             "verdicts": list(self.verdicts),
+            "yielding": list(self.yielding),
         }
 
 

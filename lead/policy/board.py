@@ -96,6 +96,18 @@ class Board:
             wanted[candidate.campaign] = wanted.get(candidate.campaign, 0) + amount
         return found
 
+    @cached_property
+    def grains(self) -> dict[int, int]:
+        """By hour, the seat-µs of the longest run that wants some of it on one node."""
+        longest: dict[tuple[int, SchedulingClass], int] = {}
+        for it in self.candidates:
+            key = self.bucket(it), it.scheduling_class
+            longest[key] = max(it.duration, longest.get(key, 0))
+        found: dict[int, int] = {}
+        for (hour, kind), duration in longest.items():
+            found[hour] = max(found.get(hour, 0), min(BUCKET, self.weighed(kind, duration)))
+        return found
+
     def capacity(self, hour: int) -> int:
         """What there is to share in an hour: nodes that are up, less what is reserved."""
         found = self._capacity.get(hour)
@@ -132,6 +144,12 @@ class Board:
             for name, campaign in self.view.campaigns.items()
             if (name in held or name in wanted) and campaign.level != SUSPENDED
         ]
+
+    @cached_property
+    def planned_to(self) -> int:
+        """The end of the last hour that is planned here: what is booked before was had by then."""
+        ahead = max((it.next_run_at for it in self.candidates), default=0)
+        return ahead // BUCKET * BUCKET + BUCKET if ahead > self.view.now else self.view.now
 
     def held(self, campaign: str, hour: int) -> int:
         """What a campaign holds in an hour."""

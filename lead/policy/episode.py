@@ -79,6 +79,11 @@ class Episode:
         """The numbers of the runs that are to be answered still."""
         return self._open.keys()
 
+    @property
+    def slots(self) -> Collection[str]:
+        """The names of the slots that are kept for those that were blocked so far."""
+        return [slot.name for slot in self._filling.slots()]
+
     def next(self) -> Ask | None:
         """The next run to be placed; None is the end, or as long as an open one must come first."""
         if self._open and self._follows:
@@ -194,7 +199,7 @@ class Episode:
             if slot.start < until and candidate.next_run_at < slot.end:
                 if slot.admits(candidate):
                     continue
-                for name in set(slot.nodes).intersection(names):
+                for name in (name for name in names if name in slot.nodes):
                     found.setdefault(name, []).append((slot.start, slot.end))
         return found
 

@@ -102,7 +102,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "pscheduler": _PSCHEDULER,
     "gridserver-usage": _USAGE,
     "gridserver-usage-aggregated": replace(
-        _USAGE, share=share.ByUsage(together=share.Together.LEVEL)
+        _USAGE, share=share.ByUsage(together=share.Together.LEVEL, entitled=True)
     ),
     "gridserver-time": _TIME,
     "gridserver-serial-usage": replace(_USAGE, share=share.ByUsage(serial=True)),

@@ -194,7 +194,11 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "recent-work": _Rule(order.ByRecentWork, {"deadlines": _flag, "half_life": _duration}),
         "late-first": _Rule(
             order.LateFirst,
-            {"others": lambda value: order.Weighted(_weights(value)), "half_life": _duration},
+            {
+                "others": lambda value: order.Weighted(_weights(value)),
+                "half_life": _duration,
+                "ahead": _duration,
+            },
         ),
         "backfilled": _Rule(
             order.Backfilled,

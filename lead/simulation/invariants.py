@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lead.simulation import seats
 from lead.simulation.clock import pause
 from lead.simulation.memory.rows import Run, Task, unpack
 from lead.simulation.node import Host
@@ -33,6 +34,9 @@ NAMES = (
     "no slot is measured twice or under two ids",
     "every displaced run was planned again",
     "every message was delivered",
+    "no node has two seats, and no term more than were asked for",
+    "no slot of a pool task is measured more often than it has seats, or twice by a node",
+    "every empty seat has its reason",
     "no fault in the program was logged",
 )
 """What is checked, for the report."""
@@ -47,7 +51,7 @@ _SLOTS_MAX = 100_000
 def watch(world: World) -> None:
     """What holds at every instant."""
     for host in world.hosts:
-        for sentence in (*_overlaps(host), *_old_holds(host, world.loop.now)):
+        for sentence in (*_overlaps(host), *_old_holds(host, world.loop.now), *seats.crowded(host)):
             world.history.violated(sentence)
 
 
@@ -55,7 +59,8 @@ async def check(world: World) -> None:
     """What holds when the dust has settled."""
     for host in world.hosts:
         harvest(world, host)
-        for sentence in (*_overlaps(host), *_stuck(host), *_missing(world, host)):
+        told = (*_overlaps(host), *_stuck(host), *_missing(world, host), *seats.told(world, host))
+        for sentence in told:
             world.history.violated(sentence)
     found = dict.fromkeys(_unsettled(world))
     if found:
@@ -141,6 +146,8 @@ def _missing(world: World, host: Host) -> Iterator[str]:
     for task in tables.tasks.rows.values():
         limited = unpack(task.schedule).get("max_runs") is not None
         if task.lead != host.identity or limited or task.state not in {"active", "finished"}:
+            continue
+        if task.id in tables.pool_tasks.rows:
             continue
         recurrence = _recurrence(task)
         first = first_slot(recurrence, task.created_at)

@@ -28,7 +28,7 @@ from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, Service, SimulatedPeers
-from lead.simulation.scenario import Nodes, Scenario
+from lead.simulation.scenario import Nodes, Scenario, Value
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.wire.nodes import NodeCard
@@ -149,7 +149,8 @@ class Host:
         self.clock = SimulatedClock(loop)
         self.key = key_of(name)
         self.identity = self.key.identity
-        self.settings = _settings(name, scenario)
+        attributes = _attributes(name, scenario)
+        self.settings = _settings(name, scenario, attributes)
         self.rng = random.Random(f"{scenario.seed} {name}")
         self.process = Process(name)
         self.service: Service | None = None
@@ -158,7 +159,12 @@ class Host:
         self.up_since = 0
         url = f"http://{name}:8642"
         self.card = NodeCard(
-            identity=self.identity, name=name, url=url, address=name, version="simulated"
+            identity=self.identity,
+            name=name,
+            url=url,
+            address=name,
+            version="simulated",
+            attributes=attributes,
         )
         self.broken: Callable[[SimulatedNode, Lead], None] | None = None
         """For tests: what makes this node's program a faulty one."""
@@ -274,8 +280,15 @@ def _everything_installed(program: str) -> str:
     return f"/usr/bin/{program}"
 
 
-def _settings(name: str, scenario: Scenario) -> SimulatedSettings:
-    return _terms(scenario.nodes, scenario.network.time_limit).model_copy(update={"name": name})
+def _attributes(name: str, scenario: Scenario) -> dict[str, Value]:
+    place = int(name.removeprefix("n")) - 1
+    said = scenario.attributes
+    return {word: values[place % len(values)] for word, values in said.items()}
+
+
+def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> SimulatedSettings:
+    terms = _terms(scenario.nodes, scenario.network.time_limit)
+    return terms.model_copy(update={"name": name, "attributes": attributes})
 
 
 @lru_cache(maxsize=1)

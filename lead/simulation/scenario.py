@@ -11,23 +11,31 @@ import tomllib
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
+from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.fields import FROM_OUTSIDE, Document, Duration
 from node.model.wire.participants import BATCH_MAX
+from node.model.wire.pools import PoolDocument
 from node.model.wire.problems import faults_of
+from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
 _SUFFIX = ".toml"
+FLEET = "fleet"
+"""The scenario that is no world of nodes: seats that are shared by policies."""
+
+Described = TypeVar("Described", bound=Document)
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, le=100_000)]
 Few = Annotated[int, Field(ge=1, le=2000)]
+Value = str | int | float | bool
 
 
 class Between(StrEnum):
@@ -68,11 +76,16 @@ class Nodes(Document):
 
 
 class Tasks(Document):
-    """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count."""
+    """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count.
+
+    With ``participants`` they are that many pool tasks of the pool's lead instead.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "tasks"
     between: Between = Between.MESH
-    count: int = Field(10, ge=1, le=100_000, description="How many, for random and alone.")
+    participants: SeatRequest | None = None
+    campaign: str | None = None
+    count: int = Field(10, ge=1, le=100_000, description="How many, for random, alone and pools.")
     size: int = Field(2, ge=1, le=10, description="Participants of each, for random.")
     scheduling_class: SchedulingClass = Field(SchedulingClass.EXCLUSIVE, alias="class")
     length: Duration = Field(20 * times.SECOND, description="How long a run takes.")
@@ -159,6 +172,11 @@ class Scenario(Document):
         times.HOUR, description="How long after that, without faults, before all is checked."
     )
     nodes: Nodes = Nodes()
+    attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
+        default_factory=dict, description="By name the values that the nodes have in turn."
+    )
+    campaigns: tuple[CampaignDocument, ...] = ()
+    pools: tuple[PoolDocument, ...] = Field((), description="Each is planned by its lead, or n1.")
     tasks: tuple[Tasks, ...] = ()
     arrivals: tuple[Arrivals, ...] = ()
     network: Net = Net()
@@ -176,6 +194,18 @@ class Scenario(Document):
             raise ValueError(f"a size of {max(sizes)} needs as many nodes; nodes.count is too low")
         return self
 
+    @model_validator(mode="after")
+    def _has_its_pools(self) -> Self:
+        known = {pool.name for pool in self.pools}
+        for group in self.tasks:
+            if group.participants is not None and group.participants.pool not in known:
+                raise ValueError(f"there is no pool {group.participants.pool}; add it to pools")
+        names = {f"n{number}" for number in range(1, self.nodes.count + 1)}
+        for pool in self.pools:
+            if pool.lead not in {None, *names}:
+                raise ValueError(f"pool {pool.name} is led by {pool.lead}: there are n1, n2 …")
+        return self
+
 
 def built_in() -> dict[str, Scenario]:
     """The scenarios that come with the program, by name."""
@@ -186,7 +216,8 @@ def built_in() -> dict[str, Scenario]:
 
 def built_in_text(name: str) -> str:
     """The file of a scenario that comes with the program, to start one's own from."""
-    folder = resources.files("lead.simulation").joinpath("scenarios")
+    below = "fleet" if name == FLEET else "scenarios"
+    folder = resources.files("lead.simulation").joinpath(below)
     return folder.joinpath(name + _SUFFIX).read_text("utf-8")
 
 
@@ -197,18 +228,7 @@ def named(name: str) -> Scenario:
     :raises MalformedRequest: the file is neither TOML nor JSON.
     :raises InvalidDocument: a field is wrong.
     """
-    path = Path(name)
-    if path.suffix in {_SUFFIX, ".json"} or "/" in name:
-        try:
-            return parsed(path.read_text("utf-8"), path.suffix)
-        except OSError as error:
-            raise NotFound(f"{name} cannot be read: {error.strerror}") from None
-    try:
-        return parsed(built_in_text(name), _SUFFIX)
-    except FileNotFoundError:
-        known = ", ".join(built_in())
-        msg = f"there is no scenario {name!r}, there are {known}; a file ends in .toml or .json"
-        raise NotFound(msg) from None
+    return checked(Scenario, read(name))
 
 
 def parsed(text: str, suffix: str) -> Scenario:
@@ -217,12 +237,43 @@ def parsed(text: str, suffix: str) -> Scenario:
     :raises MalformedRequest: it is neither TOML nor JSON.
     :raises InvalidDocument: a field is wrong.
     """
+    return checked(Scenario, _document(text, suffix))
+
+
+def read(name: str) -> Any:
+    """The document of this name, or in this file, whatever it describes.
+
+    :raises NotFound: there is neither.
+    :raises MalformedRequest: the file is neither TOML nor JSON.
+    """
+    path = Path(name)
+    if path.suffix in {_SUFFIX, ".json"} or "/" in name:
+        try:
+            return _document(path.read_text("utf-8"), path.suffix)
+        except OSError as error:
+            raise NotFound(f"{name} cannot be read: {error.strerror}") from None
     try:
-        document: Any = json.loads(text) if suffix == ".json" else tomllib.loads(text)
+        return _document(built_in_text(name), _SUFFIX)
+    except FileNotFoundError:
+        known = ", ".join([*built_in(), FLEET])
+        msg = f"there is no scenario {name!r}, there are {known}; a file ends in .toml or .json"
+        raise NotFound(msg) from None
+
+
+def checked(model: type[Described], document: Any) -> Described:
+    """What a document describes.
+
+    :raises InvalidDocument: a field is wrong.
+    """
+    try:
+        return model.model_validate(document, context=FROM_OUTSIDE)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error)) from None
+
+
+def _document(text: str, suffix: str) -> Any:
+    try:
+        return json.loads(text) if suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         kind = suffix.removeprefix(".").upper()
         raise MalformedRequest(f"the scenario is not {kind}: {error}") from None
-    try:
-        return Scenario.model_validate(document, context=FROM_OUTSIDE)
-    except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None

@@ -29,6 +29,7 @@ from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
+from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _AGAIN = times.MINUTE
@@ -119,7 +120,21 @@ class World:
             await host.know(everybody)
         self.fate.drift_apart(random.Random(f"{self.scenario.seed} drift"))
         await asyncio.gather(*(host.boot() for host in self.hosts))
+        for pool in self.scenario.pools:
+            await self._make(pool)
         await self._until(_STARTED)
+
+    async def _make(self, pool: PoolDocument) -> None:
+        """A pool, at its lead, with all campaigns."""
+
+        async def make(service: Service) -> None:
+            for campaign in self.scenario.campaigns:
+                await service.campaigns.create(campaign)
+            await service.pools.create(pool)
+
+        error = await self.hosts[_lead_of(pool)].try_as_user(make)
+        if error is not None:
+            self.history.violated(f"pool {pool.name} could not be made: {error.detail}")
 
     def boot(self, host: Host) -> None:
         """Start a host's services again."""
@@ -207,7 +222,11 @@ def wishes(scenario: Scenario) -> list[Wish]:
     rng = random.Random(f"{scenario.seed} users")
     found: list[Wish] = []
     for place, group in enumerate(scenario.tasks):
-        teams = _teams(group, scenario.nodes.count, rng)
+        if group.participants is None:
+            teams = _teams(group, scenario.nodes.count, rng)
+        else:
+            [pool] = [it for it in scenario.pools if it.name == group.participants.pool]
+            teams = [(_lead_of(pool), [])] * group.count
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
@@ -223,6 +242,11 @@ def wishes(scenario: Scenario) -> list[Wish]:
 def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
     """About how many runs will come of it."""
     return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
+
+
+def _lead_of(pool: PoolDocument) -> int:
+    """The place of the host that plans a pool."""
+    return 0 if pool.lead is None else int(pool.lead.removeprefix("n")) - 1
 
 
 def _teams(group: Tasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
@@ -263,7 +287,9 @@ def _document(
         if group.every is None or group.endless
         else START + _STARTED + scenario.duration,
     )
-    return _task(members, group.scheduling_class, group.length, schedule, group.priority)
+    made = _task(members, group.scheduling_class, group.length, schedule, group.priority)
+    asked = () if group.participants is None else group.participants
+    return made.model_copy(update={"participants": asked, "campaign": group.campaign})
 
 
 def _once(arrivals: Arrivals, members: list[int]) -> TaskDocument:
@@ -278,11 +304,12 @@ def _task(
     schedule: Schedule,
     priority: int,
 ) -> TaskDocument:
-    spec = {
+    spec: dict[str, Any] = {
         "duration": times.format_duration(length),
         "class": str(scheduling_class),
-        "participants": [f"n{member + 1}" for member in members],
     }
+    if members:
+        spec["participants"] = [f"n{member + 1}" for member in members]
     test = TestChoice(type="idle", spec=spec)
     return TaskDocument(test=test, schedule=schedule, priority=priority)
 

@@ -19,6 +19,7 @@ from lead.model import (
     PoolTask,
     Remembered,
     Sitting,
+    ToCome,
 )
 from node.model.seating import Term
 from node.store.database import Connection, Queries
@@ -117,7 +118,16 @@ async def revision_of(connection: Connection, task: UUID) -> int | None:
 async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now: int) -> set[int]:
     """Give these seats; the numbers of those that were still to be had."""
     task, term = key
-    await connection.execute(_SQL["adopt"], task, sorted({each.task for each in given}))
+    yielding = {each.task: each.yielding for each in given}
+    named = [(part, run) for part, runs in yielding.items() for run in runs or ()]
+    await connection.execute(
+        _SQL["adopt"],
+        task,
+        list(yielding),
+        [runs is None for runs in yielding.values()],
+        [part for part, _ in named],
+        [run for _, run in named],
+    )
     rows = await connection.fetch(
         _SQL["take"],
         task,
@@ -193,6 +203,11 @@ async def booked(
     """The runs led here that lie in this time on these nodes, by start."""
     rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
     return [Booked(**dict(row)) for row in rows]
+
+
+async def to_come(connection: Connection, nodes: Sequence[str]) -> list[ToCome]:
+    """The tasks with seats on these nodes of which nothing is planned yet."""
+    return [ToCome(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
 
 
 async def failed(

@@ -102,6 +102,8 @@ def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
     if isinstance(seats := trace.get("seats"), Mapping) and seats:
         given = [f"{number} {printable(name)}" for number, name in seats.items()]
         lines.append(f"  seats    {', '.join(given)}")
+    if runs := [short(str(run)) for run in _items(trace.get("yielding"))]:
+        lines.append(f"  yielding {_some(runs, _SPANS_SHOWN)}")
     if "policies" in trace:
         lines.append(f"  by       {printable(trace['policies'])}, pool {printable(trace['pool'])}")
     for verdict in _objects(trace.get("verdicts")):

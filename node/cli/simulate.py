@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from node.cli.progress import Progress
 from node.model import times
 
 if TYPE_CHECKING:
-    from lead.simulation.scenario import Scenario
     from lead.simulation.world import World
     from node.clock import Clock
 
@@ -31,11 +31,16 @@ _IN_A_FILE = 30 * times.SECOND
 _TOO_EARLY = 0.02
 """Before this share is done it is anybody's guess how long the rest takes."""
 
+
+def _days(days: float | None) -> str:
+    return "" if days is None else f"{days:g}"
+
+
 SCENARIO = Kind(
     columns=(
         Column("name", lambda scenario: scenario["name"], whole=True),
         Column("nodes", lambda scenario: str(scenario["nodes"])),
-        Column("days", lambda scenario: f"{scenario['days']:g}"),
+        Column("days", lambda scenario: _days(scenario["days"])),
         Column("what", lambda scenario: scenario["title"]),
     ),
     fields=("name", "nodes", "days", "title"),
@@ -61,6 +66,14 @@ REPORT = Kind(
     metavar="FILE",
     help="Draw the report too, into this file.",
 )
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME",
+    help="Of a fleet: only this set of policies; may be repeated.",
+)
+@click.option("--runs", type=click.IntRange(100), help="Of a fleet: shares over so many runs.")
 @click.option("--list", "listing", is_flag=True, help="The scenarios that come with the program.")
 @click.option("--show", is_flag=True, help="Print the scenario's file, to start your own from.")
 @global_options
@@ -71,6 +84,8 @@ def simulate(  # one parameter for each option
     seed: int | None,
     days: float | None,
     svg: Path | None,
+    sets: tuple[str, ...],
+    runs: int | None,
     listing: bool,
     show: bool,
 ) -> None:
@@ -88,7 +103,8 @@ def simulate(  # one parameter for each option
         else:
             if svg is not None and not svg.parent.is_dir():
                 raise click.UsageError(f"--svg: there is no folder {svg.parent}")
-            context.exit(_simulate(scenario, seed, days, svg, invocation))
+            given = {"seed": seed, "days": days, "runs": runs, "sets": sets or None}
+            context.exit(_play(scenario, given, svg, invocation))
     except ParleyError as error:
         context.exit(report(error, invocation))
     except KeyboardInterrupt:
@@ -96,31 +112,48 @@ def simulate(  # one parameter for each option
 
 
 def _list(invocation: Invocation) -> None:
-    from lead.simulation.scenario import built_in
+    from lead.simulation.fleet.document import FleetScenario
+    from lead.simulation.scenario import FLEET, built_in, checked, read
 
-    records = [
+    records: list[Record] = [
         {"name": name, "nodes": s.nodes.count, "days": s.days, "title": s.title}
         for name, s in built_in().items()
     ]
+    one = checked(FleetScenario, read(FLEET))
+    records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
     Output(invocation.output, invocation.picked).many(records, SCENARIO)
 
 
 def _show(name: str) -> None:
-    from lead.simulation.scenario import built_in_text, named
+    from lead.simulation.scenario import built_in_text, read
 
-    named(name)  # says what is wrong with the name
+    read(name)  # says what is wrong with the name
     click.echo(built_in_text(name), nl=False)
 
 
-def _simulate(
-    name: str, seed: int | None, days: float | None, svg: Path | None, invocation: Invocation
-) -> int:
+def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
+    """Of a world or of a fleet, each with its own options."""
+    from lead.simulation.scenario import read
+    from node.cli import fleet
+
+    document = read(name)
+    of_fleets = isinstance(document, dict) and document.get("fleet")
+    given = {word: value for word, value in options.items() if value is not None}
+    wrong = given.keys() & ({"days"} if of_fleets else {"sets", "runs"})
+    if wrong:
+        raise click.UsageError("--set and --runs are for fleets, --days is for worlds of nodes")
+    if of_fleets:
+        return fleet.simulated(name, {**document, **given}, svg, invocation)
+    return _simulate(name, given, svg, invocation)
+
+
+def _simulate(name: str, given: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
     from lead.simulation.drawing import drawn
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
     from node.clock import SystemClock
 
-    scenario = _with_options(named(name), seed, days)
+    scenario = named(name).model_copy(update=dict(given))
     progress = Progress(quiet=invocation.quiet)
     tell = _Watch(progress, SystemClock(), scenario.days)
     try:
@@ -173,11 +206,6 @@ def _how_far(share: float, world: World, days: float, left: float | None) -> str
     if left is not None:
         parts.append(f"about {max(1, round(left / times.SECOND)):,} s left")
     return ", ".join(parts)
-
-
-def _with_options(scenario: Scenario, seed: int | None, days: float | None) -> Scenario:
-    given: dict[str, Any] = {"seed": seed, "days": days}
-    return scenario.model_copy(update={k: v for k, v in given.items() if v is not None})
 
 
 def report_view(done: Record) -> str:

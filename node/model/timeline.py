@@ -5,7 +5,8 @@ sorted bookings serves all windows and both passes:
 
 * pass 1 displaces nothing: every booking of a conflicting class blocks;
 * pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
-  within the start margin (:attr:`Booking.fixed`).
+  within the start margin (:attr:`Booking.fixed`), and where the runs that may give way are named
+  (:attr:`Question.yielding`), none but these.
 
 Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run.
 
@@ -57,7 +58,8 @@ class Question:
     """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
-    other. ``closed`` are the reservations that do not admit it.
+    other. ``yielding`` are the runs that may give way if their priority is lower; None is any.
+    ``closed`` are the reservations that do not admit it.
     """
 
     windows: Sequence[Span]
@@ -67,6 +69,7 @@ class Question:
     earliest: int
     latest: int
     closed: Sequence[Reserved] = ()
+    yielding: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Occupation:
             index
             for index, each in enumerate(self._occupied)
             if each.scheduling_class in conflicting
-            and (priority is None or not _gives_way(each, priority))
+            and (priority is None or each.fixed or each.priority >= priority)
         )
         if which not in self._merged:
             spans = chain.from_iterable(self._occupied[index].spans for index in which)
@@ -103,7 +106,7 @@ class Occupation:
 
 def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
     """The free ranges, given the bookings that touch any window (in any order)."""
-    found = free_ranges(question, occupation_of(bookings))
+    found = free_among(question, bookings)
     return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
 
 
@@ -125,9 +128,25 @@ class Free:
 
 
 def free_ranges(question: Question, occupation: Occupation) -> Free:
-    """The free ranges, given what occupies time in any window."""
+    """The free ranges, given what occupies time in any window; no run that is named gives way."""
+    priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
-    lasting = occupation.blocking(question.scheduling_class, question.priority)
+    return _ranges(question, every, occupation.blocking(question.scheduling_class, priority))
+
+
+def free_among(question: Question, bookings: Sequence[Booking]) -> Free:
+    """The free ranges, given the bookings that touch any window."""
+    if not question.yielding:
+        return free_ranges(question, occupation_of(bookings))
+    staying = [booking for booking in bookings if not _gives_way(booking, question)]
+    every, lasting = (
+        occupation_of(each).blocking(question.scheduling_class, None)
+        for each in (bookings, staying)
+    )
+    return _ranges(question, every, lasting)
+
+
+def _ranges(question: Question, every: list[Span], lasting: list[Span]) -> Free:
     closed = spans_of(question.closed)
     free = _free(question, union([every, closed]) if closed else every)
     displacing = free
@@ -151,13 +170,14 @@ def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> li
         booking
         for booking in bookings
         if booking.scheduling_class in conflicting
-        and _gives_way(booking, question.priority)
+        and _gives_way(booking, question)
         and _overlap(start, start + question.duration, booking) > 0
     ]
 
 
-def _gives_way(booking: Booking | Occupied, priority: int) -> bool:
-    return not booking.fixed and booking.priority < priority
+def _gives_way(booking: Booking, question: Question) -> bool:
+    named = question.yielding is None or booking.run in question.yielding
+    return named and not booking.fixed and booking.priority < question.priority
 
 
 def trimmed(question: Question, window: Span) -> Span:
@@ -196,7 +216,7 @@ def obstacles(
     lasting = [
         booking
         for booking in bookings
-        if booking.scheduling_class in conflicting and not _gives_way(booking, question.priority)
+        if booking.scheduling_class in conflicting and not _gives_way(booking, question)
     ]
     blocking: list[Booking | Reserved] = [*question.closed, *lasting]
     ordered = sorted(blocking, key=_in_order)

@@ -230,16 +230,32 @@ async def set_aside(
 ) -> Counter[UUID]:
     """Set aside what must give way to those runs that may displace; how many for each of them."""
     displacing = [
-        (run.run, run.starts_at, run.ends_at, task.scheduling_class, hold.request.priority)
+        (
+            run.run,
+            run.starts_at,
+            run.ends_at,
+            task.scheduling_class,
+            hold.request.priority,
+            hold.request.yielding is None,
+        )
         for hold, task, runs in wanted
         for run in runs
         if run.displacing and task.scheduling_class in _BLOCKING
     ]
     if not displacing:
         return Counter()
+    named = [
+        (run.run, yielding)
+        for hold, _, runs in wanted
+        for run in runs
+        for yielding in hold.request.yielding or ()
+        if run.displacing
+    ]
     rows = await connection.fetch(
         _SQL["set_aside"],
         *(list(column) for column in zip(*displacing, strict=True)),
+        [run for run, _ in named],
+        [yielding for _, yielding in named],
         earliest,
         now,
     )

@@ -11,7 +11,7 @@ import { DAY, Model } from "./model.js";
 import { tick } from "./parts.js";
 import { go, leave, place } from "./place.js";
 import { Stream } from "./stream.js";
-import { drawTasks, TASK_PATHS, taskWords } from "./tasks.js";
+import { drawTasks, partsPath, TASK_PATHS, taskWords } from "./tasks.js";
 import { spanTitle, Timeline } from "./timeline.js";
 import { between, stateOf } from "./words.js";
 
@@ -118,8 +118,17 @@ const iso = (instant) => new Date(instant).toISOString();
 async function fetchTasks() {
   const [active, newest] = await Promise.all(TASK_PATHS.map((path) => api.get(path)));
   model.tasks = new Map([...newest.items, ...active.items].map((task) => [task.id, task]));
+  await fetchParts();
   drawTasks(model);
   drawRuns();
+}
+
+// The runs of a pool task are those of the ordinary tasks that have its seats.
+async function fetchParts() {
+  const { task } = place();
+  const pooled = [...model.tasks.values()].some(({ pool }) => pool);
+  const { items } = pooled ? await api.get(partsPath(model.tasks.get(task)?.pool && task)) : { items: [] };
+  model.parts = new Map(items.map((part) => [part.id, part]));
 }
 
 async function fetchCampaigns() {
@@ -270,6 +279,7 @@ function listen() {
   addEventListener("hashchange", () => {
     drawPlace();
     refreshLists({ urgent: true });
+    refreshTasks({ urgent: true });
   });
   const drawer = byId("drawer");
   drawer.addEventListener("close", () => {

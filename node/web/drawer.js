@@ -90,6 +90,7 @@ function facts(run, task, now) {
     ["Displaced by", run.displaced_by && idLink({ run: run.displaced_by }, run.displaced_by)],
     ["Campaign", task?.campaign],
     ["Task", idLink({ task: run.task }, run.task, "only its runs")],
+    ["Has seats of", task?.parent && idLink({ task: task.parent }, task.parent, "only their runs")],
     ["Run", element("code", {}, run.id)],
   ];
   const known = rows.filter(([, value]) => value);
@@ -156,7 +157,7 @@ function decisionOf(decision, now) {
     {},
     element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now), often),
     element("p", {}, decision.sentence),
-    element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} runs placed${reach}`),
-    folded("Windows, offers and obstacles", tree(decision.trace)),
+    element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} ${decision.trace.pool ? "seats given" : "runs placed"}${reach}`),
+    folded(decision.trace.pool ? "Seats, refusals and verdicts" : "Windows, offers and obstacles", tree(decision.trace)),
   );
 }

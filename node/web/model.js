@@ -39,6 +39,8 @@ export class Model {
   entries = new Map();
   reserved = [];
   tasks = new Map();
+  /** The ordinary tasks that have seats: of the pool task whose runs are shown, or of any. */
+  parts = new Map();
   lists = { now: [], next: [], last: [] };
   nodes = [];
   #clockAhead = 0;
@@ -85,9 +87,13 @@ export class Model {
   /** Runs that overlap a span, in start order, of one task if it is given. */
   between(from, to, task) {
     const found = [...this.entries.values()].filter(
-      (entry) => entry.ends > from && entry.starts < to && (!task || entry.task === task),
+      (entry) => entry.ends > from && entry.starts < to && (!task || this.#isOf(entry, task)),
     );
     return found.sort((one, other) => one.starts - other.starts || (one.id < other.id ? -1 : 1));
+  }
+
+  #isOf(entry, task) {
+    return entry.task === task || this.parts.get(entry.task)?.parent === task;
   }
 
   /** Runs that did not give a result in the last day, newest first. */
@@ -115,6 +121,6 @@ export class Model {
 
   /** The spec of a run's task, where the task is known. */
   specOf(entry) {
-    return this.tasks.get(entry.task)?.test.spec;
+    return (this.tasks.get(entry.task) ?? this.parts.get(entry.task))?.test.spec;
   }
 }

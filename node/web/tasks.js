@@ -14,6 +14,9 @@ const RANK = { refused: 0, active: 1, paused: 2 };
 /** Active and paused ones in full, and the newest of the others. */
 export const TASK_PATHS = ["/v1/tasks?state=active,paused&limit=200", "/v1/tasks?limit=50"];
 
+/** The newest ordinary tasks that have seats: of a pool task, or of any. */
+export const partsPath = (task) => `/v1/tasks?${task ? `parent=${task}` : "seats=true&state=active"}&limit=200`;
+
 /** Draws the tasks: those that need a look first, then by their next run, then the ended ones. */
 export function drawTasks(model) {
   const tasks = [...model.tasks.values()];
@@ -48,10 +51,10 @@ function byNextRun(one, other) {
 function taskRow(task, now) {
   const cells = [
     ["badge", stateBadge(task.state)],
-    ["what", name(task), task.reason ? element("p", { class: "reason" }, task.reason) : null],
+    ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, why))],
     ["schedule", scheduleWords(task.schedule, now)],
     ["when", ...nextRun(task, now)],
-    ["runs", runCounts(task.runs)],
+    ["runs", seatCount(task.seats), runCounts(task.runs)],
     ["more", element("a", { href: `#task=${task.id}`, "aria-label": `Runs of ${task.test.type}, task ${task.id}` }, "its runs")],
   ];
   return element(
@@ -61,8 +64,12 @@ function taskRow(task, now) {
   );
 }
 
-/** The test and between whom, as people call a task. */
+/** The test and between whom, or how many of which pool, as people call a task. */
 export function taskWords(task) {
+  if (task.pool) {
+    const { k, pool } = task.pool;
+    return between([`${k} node${k === 1 ? "" : "s"} of ${pool}`], task.test.spec);
+  }
   return between(task.participants.map((participant) => participant.name), task.test.spec);
 }
 
@@ -74,6 +81,18 @@ function name(task) {
     " ",
     element("span", { class: "whom" }, hosts(taskWords(task))),
   );
+}
+
+/** What is wrong with a task, and why seats of a pool task are empty. */
+function whyNot({ reason, seats }) {
+  const empty = seats && seats.taken < seats.wanted ? seats.reason : null;
+  return [...new Set([reason, empty])].filter(Boolean);
+}
+
+function seatCount(seats) {
+  if (!seats) return null;
+  const kind = seats.taken < seats.wanted ? "seats missed" : "seats";
+  return element("p", { class: kind }, element("b", {}, `${seats.taken} of ${seats.wanted}`), " seats taken");
 }
 
 function nextRun(task, now) {

@@ -71,6 +71,24 @@ async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> Non
         assert page.complaints() == []
 
 
+async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn) -> None:
+    """How many seats are taken and why not all; its runs are those of the seats."""
+    scene.with_seats(ordinary)
+    whole = next(task for task in ordinary.tasks.values() if task.pool is not None)
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        told = await page.text("#tasks")
+        assert "3 nodes of europe → 203.0.113.9" in told
+        assert "2 of 3 seats taken" in told
+        await page.until("document.querySelector('#last').textContent.includes('203.0.113.9')")
+        assert told.index("busy with an exclusive throughput run") < told.index("2 of 3 seats")
+        await page.click(f"#tasks a[href='#task={whole.id}']")
+        assert "3 nodes of europe" in await page.text("#filter-name")
+        await page.until("!document.querySelector('#last').textContent.includes('throughput')")
+        assert "c.example → 203.0.113.9" in await page.text("#last")
+        assert page.complaints() == []
+
+
 async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
     """A failed run gives its cause in its row, with a word and an icon beside the colour."""
     async with opened(browser, ordinary) as page:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.bench import agendas, booking, proposals, starts
+from tests.bench import agendas, booking, episodes, proposals, starts
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 
@@ -30,13 +30,16 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "claim": (1, agendas.claims),
     "agenda": (2, agendas.core_share),
     "start": (2, starts.start_errors),
+    "episode": (0, episodes.episodes),
 }
-"""By name: how many nodes it takes, and what it does with them."""
+"""By name: how many nodes it takes (none: it is about pure functions), and what it does."""
 
 
 async def measure(count: int, benchmark: Benchmark) -> list[Figure]:
     """One benchmark, on nodes of its own."""
     fleet = Fleet(count)
+    if not count:
+        return await benchmark(fleet)
     try:
         await fleet.start()
         return await benchmark(fleet)

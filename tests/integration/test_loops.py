@@ -145,11 +145,11 @@ async def test_letters_to_a_node_that_is_back_do_not_wait(
             raise PeerUnreachable("nobody answers")
         delivered.append(message.node)
 
-    async def fault(known: KnownNode) -> str | None:
-        return None if known.identity in answering else "nobody answers"
+    async def look(known: KnownNode) -> tuple[str | None, None]:
+        return None if known.identity in answering else "nobody answers", None
 
     a.node.outbox._deliver = deliver
-    monkeypatch.setattr(a.node.lookout, "_fault", fault)
+    monkeypatch.setattr(a.node.lookout, "_look", look)
     async with a.database.connection() as connection:
         nodes = [b.identity, c.identity]
         await outbox.post(connection, nodes, Kind.PART, {}, a.clock.now())

@@ -15,6 +15,7 @@ from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.times import format_instant
+from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.plans import Outcome
 from node.model.wire.reservations import Reservation
 from node.model.wire.tasks import Schedule, TaskDocument
@@ -201,6 +202,8 @@ async def test_a_plan_knows_who_is_admitted(world: World) -> None:
     """By campaign, test and lead, though the task that is asked about is known nowhere."""
     a, b = await world.two()
     await reserve(a, access={"campaigns": ["ops"]})
+    for name in ("lab", "ops"):
+        await a.node.campaigns.create(CampaignDocument(name=name))
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
     assert (await plan(world, a, idle(a, b, **at))).outcome is Outcome.NO_TIME
     assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
@@ -214,6 +217,8 @@ async def test_an_admitted_task_is_planned_there(world: World) -> None:
     """What is said of a task goes with the proposals: of the lead's own time it is enough."""
     a, b = await world.two()
     await reserve(a, access={"campaigns": ["ops"]})
+    for name in ("lab", "ops"):
+        await a.node.campaigns.create(CampaignDocument(name=name))
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
     for campaign in ("lab", "ops"):
         asked = idle(a, b, campaign=campaign, **at)

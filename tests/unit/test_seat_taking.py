@@ -137,4 +137,5 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
         "seats": {"1": "a"},
         "refusals": {},
         "verdicts": [],
+        "yielding": [],
     }

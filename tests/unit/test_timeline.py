@@ -61,6 +61,7 @@ QUESTIONS = st.builds(
     priority=st.integers(-1, 2),
     earliest=st.integers(-2, LAST // 2),
     latest=st.integers(LAST // 2, LAST + 15),
+    yielding=st.none() | st.frozensets(st.integers(0, 5).map(lambda number: UUID(int=number))),
 )
 
 
@@ -70,7 +71,12 @@ def blocking(question: Question, bookings: list[Booking], *, displacing: bool) -
         booking
         for booking in bookings
         if booking.scheduling_class in blockers(question.scheduling_class)
-        and not (displacing and not booking.fixed and booking.priority < question.priority)
+        and not (
+            displacing
+            and not booking.fixed
+            and booking.priority < question.priority
+            and (question.yielding is None or booking.run in question.yielding)
+        )
     ]
 
 

@@ -168,7 +168,13 @@ class Judge:
         if self._rules.alone:
             of_class = candidate.scheduling_class.value
             given = [(candidate.campaign, name, of_class) for name in gave]
-            asked = given + [(candidate.campaign, name, of_class) for name in refused]
+            # What is full by the lead's own booking has not refused: its demand is shared, and who
+            # got nothing this hour must be able to get something in the next.
+            knew = self._board.has_room
+            asked = [
+                (candidate.campaign, name, of_class) for name in refused if knew(candidate, name)
+            ]
+            asked += given
             self._backoffs = backoff.answered(self._backoffs, asked, given, now, self._rng)
         if placed:
             self._deferrals.pop(candidate.task, None)

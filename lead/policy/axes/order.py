@@ -17,6 +17,7 @@ from lead.policy.share import decayed_windows, recent_work, start_counts
 from lead.policy.timetable import Request, free_for, free_from
 from lead.policy.verdict import No
 from lead.policy.view import Candidate, Exact, QueueState, State
+from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
 
@@ -145,7 +146,9 @@ class ByRecentWork:
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
             waiting.setdefault(it.campaign, []).append(work)
-        turns = recent_work.Turns(recent, shares, max(1, len(board.usable(board.view.pool.nodes))))
+        # How long runs take is known, so what is chosen counts as that and not as an hour.
+        seats = max(1, len(board.usable(board.view.pool.nodes)))
+        turns = recent_work.Turns(recent, shares, seats, self.half_life)
         wanted = sum(it.k for it in board.candidates)
         return _by_name(board, [it.task for it in recent_work.choose(waiting, turns, wanted)])
 
@@ -154,7 +157,7 @@ def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, f
     """What each campaign has had of late, and the shares."""
     view = board.view
     shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
-    return recent_work.recent_of(view.ledger, view.now, half_life), shares
+    return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
 def _supply(board: Board, half_life: int) -> deadline_first.Supply:
@@ -174,21 +177,34 @@ def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
 
 @dataclass(frozen=True, slots=True)
 class LateFirst:
-    """What would start too late if all were served in turn goes first; the others in their order.
+    """Each campaign's places stay as they are; what would start too late goes first in these.
 
-    Late is what a forecast says in which campaigns take turns by recent work.
+    Late is what a forecast says in which campaigns take turns by recent work. It looks at what is
+    due within ``ahead``: what comes later has other chances. Late tasks do not pass those of other
+    campaigns: where there is too much to do, those are late whose campaign had most already.
     """
 
     others: Order = field(default_factory=Weighted)
     half_life: int = recent_work.HALF_LIFE
+    ahead: int = times.HOUR
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
-        moved = deadline_first.moved(board.candidates, _supply(board, self.half_life))
-        ordering = self.others.begin(board, serving)
-        ahead = set(moved)
-        rest = (it.task for it in iter(ordering.take, None) if it.task not in ahead)
-        return _by_name(board, [*moved, *rest])
+        until = board.view.now + self.ahead
+        soon = [it for it in board.candidates if it.next_run_at < until]
+        moved = deadline_first.moved(soon, _supply(board, self.half_life))
+        listed = list(iter(self.others.begin(board, serving).take, None))
+        if not moved:
+            return Listed(listed)
+        known = {it.task: it for it in soon}
+        ahead: dict[str, deque[Candidate]] = {}
+        for task in moved:
+            ahead.setdefault(known[task].campaign, deque()).append(known[task])
+        late = set(moved)
+        for it in listed:
+            if it.campaign in ahead and it.task not in late:
+                ahead[it.campaign].append(it)
+        return Listed(ahead[it.campaign].popleft() if it.campaign in ahead else it for it in listed)
 
 
 class Moving:

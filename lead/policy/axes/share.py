@@ -21,7 +21,7 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, SUSPENDED, Candidate, Charge, Exact, State
+from lead.policy.view import BUCKET, SUSPENDED, URGENT, Candidate, Charge, Exact, State
 from node.model.times import to_the_second
 
 FULL = Rule(
@@ -73,7 +73,12 @@ class Divided:
         self._newcomers = newcomers
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
-        """Whether its campaign holds less than it should there; then, whether a seat is free."""
+        """Whether its campaign holds less than it should there; then, whether a seat is free.
+
+        The urgent take what they find: where no seat is free, others may have to give way to them.
+        """
+        if self._board.view.campaigns[candidate.campaign].level >= URGENT:
+            return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
         if turn is Round.SECOND:
@@ -119,7 +124,7 @@ class ByRecentWork:
     def begin(self, board: Board) -> Unlimited:
         """For one episode."""
         view = board.view
-        recent = recent_work.recent_of(view.ledger, view.now, self.half_life)
+        recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.by_standing(recent_work.standings(recent, shares))
         return Unlimited(serving, frozenset(name for name, share in shares.items() if share <= 0))
@@ -174,17 +179,34 @@ class ByUsage:
         lines = _Lines(board, self.together)
         at_work = lines.weighted(_at_work(board))
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
-        used = _used(board, self.window, newcomers)
-        stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
-        ordered = usage.serving_order(stakes, lines.entitlements(stakes) if self.entitled else None)
-        ordered.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
-        place = {stake.name: number for number, stake in enumerate(ordered)}
 
-        def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
-            served = sorted(stakes, key=lambda stake: place[stake.name])
-            return usage.allot(served, lines.ideals(seats, stakes), free, BUCKET)
+        def served(at: int) -> list[Stake]:
+            """By what each will have used when an hour begins, as far as that is booked."""
+            used = _used(board, self.window, newcomers, at)
+            stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
+            entitled = lines.entitlements(stakes) if self.entitled else None
+            found = usage.serving_order(stakes, entitled)
+            found.sort(key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it)))
+            return found
+
+        latest = max(board.view.now, board.planned_to - BUCKET)
+        ordered = served(latest)
 
         def allot(hour: int) -> Allotted:
+            at = max(board.view.now, hour)
+            order = ordered if at == latest else served(at)
+            place = {stake.name: number for number, stake in enumerate(order)}
+            grain = board.grains.get(hour) or BUCKET
+
+            def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
+                in_order = sorted(stakes, key=lambda stake: place[stake.name])
+                ideals = lines.ideals(seats, stakes, grain)
+                # Who gets all it wants is no measure of what the others should have had.
+                short = {it.name for it in stakes if ideals[it.name] < (it.demand or 0)}
+                parts = lines.ideals(seats, stakes, 1)
+                lacks = usage.behind([it for it in order if it.name in short], parts)
+                return usage.allot(in_order, usage.caught_up(ideals, lacks, grain), free, grain)
+
             stakes = [it for it in lines.weighted(board.stakes(hour)) if it.name in place]
             seats = _free(board, hour)
             first, others = urgent.serve(stakes, seats)
@@ -240,11 +262,14 @@ class _Lines:
             return {stake.name: stake.weight for stake in stakes}
         return aggregation.entitlements(stakes, self.groups)
 
-    def ideals(self, amount: int, stakes: Sequence[Stake]) -> dict[str, int]:
-        """How much each should hold, in whole seats of an hour unless it wants less."""
+    def ideals(self, amount: int, stakes: Sequence[Stake], grain: int) -> dict[str, int]:
+        """How much each should hold of an hour, rounded up to whole grains unless it wants less.
+
+        A grain is a run: whole seats of an hour would be far coarser, and shares would swing.
+        """
         if not self.groups:
-            return usage.ideals(amount, stakes, BUCKET)
-        return aggregation.ideals(amount, stakes, self.groups, BUCKET)
+            return usage.ideals(amount, stakes, grain)
+        return aggregation.ideals(amount, stakes, self.groups, grain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +361,11 @@ def _free(board: Board, hour: int) -> Seats:
     return Seats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
 
 
-def _used(board: Board, window: int, newcomers: Mapping[str, Charge]) -> dict[str, int]:
-    return usage.used_within(chain(board.view.ledger, newcomers.values()), board.view.now, window)
+def _used(
+    board: Board, window: int, newcomers: Mapping[str, Charge], at: int | None = None
+) -> dict[str, int]:
+    at = board.view.now if at is None else at
+    return usage.used_within(chain(board.view.ledger, newcomers.values()), at, window)
 
 
 def _newcomers(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:

@@ -45,21 +45,21 @@ def inherited(
     On every level the parent's part is split among those children that have anything active below
     them, by weight. What a parent does itself counts as one more child, of weight 1.
     """
-    children: dict[str, set[str]] = {}
+    children: dict[str, dict[str, None]] = {}
     at_work = list(active)
-    tops: set[str] = set()
+    tops: dict[str, None] = {}
     for name in at_work:
         below: str | None = name
         while below is not None and (parent := parents.get(below)) is not None:
-            children.setdefault(parent, set()).add(below)
+            children.setdefault(parent, {})[below] = None
             below = parent
-        tops.add(below or name)
+        tops[below or name] = None
     own = set(at_work)
     found: dict[str, tuple[str, Exact]] = {}
     open_: list[tuple[str, str, Exact]] = [(top, top, 1) for top in tops]
     while open_:
         name, top, part = open_.pop()
-        below_it = children.get(name, set())
+        below_it = children.get(name, {})
         total = sum((weights[child] for child in below_it), 0 if name not in own else 1)
         if name in own:
             found[name] = (top, Fraction(part) / total if below_it else part)

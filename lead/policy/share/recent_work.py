@@ -6,8 +6,8 @@ who had more. Whoever stands highest is served first. A campaign without any sha
 that have one, so it is only served where something would be idle otherwise.
 
 Several are chosen for one instant by pretending that each choice was work already done: its
-campaign's recent work rises by what an hour of it would be of a day's total. So campaigns mix where
-they stand close together, and only there.
+campaign's recent work rises by what an hour of it would be of a day's total, or by what it takes
+where that is known. So campaigns mix where they stand close together, and only there.
 """
 
 from __future__ import annotations
@@ -95,13 +95,19 @@ class Turns:
     """Choosing who is next, over and over, for one instant: each choice lowers its campaign."""
 
     def __init__(
-        self, recent: Mapping[str, float], shares: Mapping[str, float], seats: int
+        self,
+        recent: Mapping[str, float],
+        shares: Mapping[str, float],
+        seats: int,
+        half_life: int | None = None,
     ) -> None:
+        """With a half-life (``recent`` is in decayed seats) a choice counts as what it takes."""
         self._total = total_of(recent, shares)
         self._shares = shares
         self._shared = sum(shares.values()) or 1.0
         self._seats = seats
         self._recent = dict(recent)
+        self._half_life = half_life
 
     def standing(self, campaign: str) -> float:
         """Where it stands after the choices so far."""
@@ -109,8 +115,12 @@ class Turns:
         return _standing(done, self._shares.get(campaign, 0.0) / self._shared)
 
     def chosen(self, work: Work) -> None:
-        """One of its tasks is to run: as if it had done so for an hour."""
+        """One of its tasks is to run: as if it had done so already."""
         had = self._recent.get(work.campaign, 0.0)
+        if self._half_life is not None:
+            worth = 1.0 - 2.0 ** (-work.duration / self._half_life)
+            self._recent[work.campaign] = had + work.seats * worth
+            return
         self._recent[work.campaign] = had + work.seats / self._seats * self._total / _HOURS
 
 

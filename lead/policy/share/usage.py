@@ -17,8 +17,10 @@ from lead.policy.verdict import Axis, Rule
 from lead.policy.view import Charge, Exact
 from node.model import times
 
-WINDOW = times.HOUR
-"""How far back usage counts, unless configured."""
+WINDOW = times.DAY
+"""How far back usage counts, unless configured: some hours, each of which is divided at once."""
+_CATCH_UP = 4
+"""So small a part of its ideal may a campaign have more in an hour while it is behind."""
 
 SHARE_USED = Rule(
     Axis.SHARE,
@@ -72,6 +74,31 @@ def serving_order(
         if weight > 0
     ]
     return [stake for *_, stake in sorted(keyed, key=lambda entry: entry[:3])]
+
+
+def behind(stakes: Sequence[Stake], weights: Mapping[str, Exact]) -> dict[str, int]:
+    """How much less than its part of what all of them used each has used (seat-µs); others none."""
+    used = sum(stake.usage for stake in stakes)
+    total = sum(weights.get(stake.name, 0) for stake in stakes)
+    if not used or not total:
+        return {}
+    lacks = {it.name: int(used * weights.get(it.name, 0) / total) - it.usage for it in stakes}
+    return {name: lack for name, lack in lacks.items() if lack > 0}
+
+
+def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
+    """Ideals with some of what each is behind: whole runs, a quarter of the ideal or one at most.
+
+    Being served first gives no more than the ideal, rounded up, while being served last can cost
+    all of it, so that rounding alone does not even out. Who comes back after a long while gets no
+    more than others can bear.
+    """
+    return {
+        name: amount + min(lacks[name] // grain * grain, max(grain, amount // _CATCH_UP))
+        if name in lacks
+        else amount
+        for name, amount in ideal.items()
+    }
 
 
 def allot(

@@ -111,17 +111,26 @@ class UnderWay:
         self._time: dict[str, int] = {}
         for run in runs:
             if run.end > now:
-                self.add(run)
+                for name in self._count(run):
+                    self._runs.setdefault(name, []).append((run.start, run.end, len(run.nodes)))
+        for booked in self._runs.values():
+            booked.sort()
 
     def add(self, run: PostedRun) -> None:
         """One more run is booked."""
-        whole, over = run.end - run.start, max(0, self._now - run.start)
-        self._longest = max(self._longest, run.end - run.start)
-        for name in self._lineage(run.campaign):
+        for name in self._count(run):
             insort(self._runs.setdefault(name, []), (run.start, run.end, len(run.nodes)))
+
+    def _count(self, run: PostedRun) -> list[str]:
+        """Add up its time; those with limits for whom it counts."""
+        whole, over = run.end - run.start, max(0, self._now - run.start)
+        self._longest = max(self._longest, whole)
+        limited = [name for name in self._lineage(run.campaign) if self._campaigns[name].limits]
+        for name in limited:
             self._time[name] = self._time.get(name, 0) + outstanding([(1, whole)], over)
             seat_time = outstanding([(len(run.nodes), whole)], over)
             self._seat_time[name] = self._seat_time.get(name, 0) + seat_time
+        return limited
 
     def _lineage(self, campaign: str | None) -> Iterator[str]:
         while campaign is not None and campaign in self._campaigns:

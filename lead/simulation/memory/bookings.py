@@ -182,20 +182,25 @@ def set_aside(
     ends: Sequence[int],
     classes: Sequence[str],
     priorities: Sequence[int],
+    whichever: Sequence[bool],
+    named_by: Sequence[UUID],
+    named: Sequence[UUID],
     earliest: int,
     now: int,
 ) -> Answer:
-    """Runs of strictly lower priority give way; each remembers for whom."""
+    """Runs of strictly lower priority give way, named ones or any; each remembers for whom."""
+    yielding = set(zip(named_by, named, strict=True))
     victims: dict[UUID, tuple[Run, UUID]] = {}
     wanted = sorted(
-        zip(priorities, starts, ends, classes, runs, strict=True),
+        zip(priorities, starts, ends, classes, runs, whichever, strict=True),
         key=lambda run: (-run[0], run[1]),
     )
-    for priority, start, end, scheduling_class, displacing in wanted:
+    for priority, start, end, scheduling_class, displacing, of_any in wanted:
         for run in tables.runs.touching(start, end):
             gives_way = run.state == "booked" and run.priority < priority
             conflicts = "exclusive" in {scheduling_class, run.scheduling_class}
-            if gives_way and conflicts and run.starts_at >= earliest:
+            may = of_any or (displacing, run.id) in yielding
+            if gives_way and may and conflicts and run.starts_at >= earliest:
                 victims.setdefault(run.id, (run, displacing))
     for run, displacing in victims.values():
         tables.runs.change(run, state="set-aside", displaced_by=displacing, changed_at=now)

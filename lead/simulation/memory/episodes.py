@@ -231,12 +231,23 @@ def take(
 
 
 @TWINS.of()
-def adopt(tables: Tables, pool_task: UUID, parts: Sequence[UUID]) -> Answer:
-    """These tasks have its seats."""
-    for part in dict.fromkeys(parts):
+def adopt(
+    tables: Tables,
+    pool_task: UUID,
+    parts: Sequence[UUID],
+    whichever: Sequence[bool],
+    named_by: Sequence[UUID],
+    named: Sequence[UUID],
+) -> Answer:
+    """These tasks have its seats, and these runs may give way to theirs."""
+    of_part: dict[UUID, list[UUID]] = {}
+    for part, run in zip(named_by, named, strict=True):
+        of_part.setdefault(part, []).append(run)
+    for part, of_any in zip(parts, whichever, strict=True):
         row = tables.tasks.rows.get(part)
         if row is not None:
-            tables.tasks.change(row, parent=pool_task)
+            yielding = None if of_any else tuple(sorted(of_part.get(part, ())))
+            tables.tasks.change(row, parent=pool_task, yielding=yielding)
     return ()
 
 
@@ -384,6 +395,35 @@ def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: 
             [str(each["node"]) for each in unpack(task.participants)],
         )
         for run, task in found[:limit]
+    ]
+
+
+@TWINS.of(
+    *("id", "campaign", "schedule", "duration", "created_at", "scheduling_class", "priority"),
+    "nodes",
+)
+def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
+    """Tasks that were made for seats, and of which nothing is planned."""
+    found = []
+    for _, row in tables.plannings.due:
+        task = tables.tasks.rows[row.task_id]
+        if row.planned_to is None and task.parent is not None and task.state == "active":
+            own = [str(each["node"]) for each in unpack(task.participants)]
+            if not set(own).isdisjoint(nodes):
+                found.append((task, own))
+    found.sort(key=lambda pair: (pair[0].created_at, pair[0].id))
+    return [
+        (
+            task.id,
+            task.campaign or "default",
+            unpack(task.schedule),
+            task.duration,
+            task.created_at,
+            task.scheduling_class,
+            task.priority,
+            own,
+        )
+        for task, own in found
     ]
 
 

@@ -49,6 +49,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "freeing",
     "parent",
     "pool",
+    "yielding",
 )
 def claim(
     tables: Tables,
@@ -113,6 +114,7 @@ def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
         unpack(task.freeing),
         task.parent,
         None if whole is None else tables.pools.rows[whole.pool_id].name,
+        None if task.yielding is None else list(task.yielding),
     )
 
 

@@ -110,7 +110,16 @@ ON CONFLICT DO NOTHING
 RETURNING place;
 
 -- adopt --
-UPDATE task SET parent = $1 WHERE id = ANY($2::uuid []);
+-- To the runs of these tasks any of lower priority give way, or only those that are named.
+UPDATE task
+SET
+    parent = $1,
+    yielding = CASE WHEN NOT given.whichever THEN ARRAY(
+        SELECT named.yielding FROM unnest($4::uuid [], $5::uuid []) AS named (task_id, yielding)
+        WHERE named.task_id = given.task_id ORDER BY named.yielding
+    ) END
+FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, whichever)
+WHERE task.id = given.task_id;
 
 -- tried --
 -- When the empty seats of a term are tried again, and why they are empty.
@@ -207,6 +216,20 @@ WHERE
     AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($3::text []))
 ORDER BY run.starts_at, run.id
 LIMIT $4;
+
+-- to_come --
+-- Tasks that were made for seats a moment ago: nothing is booked of them, nor charged.
+SELECT
+    task.id, coalesce(task.campaign, 'default') AS campaign, task.schedule, task.duration, task.created_at,
+    task.scheduling_class::text, task.priority,
+    (SELECT array_agg(place.value ->> 'node') FROM jsonb_array_elements(task.participants) AS place) AS nodes
+FROM planning
+INNER JOIN task ON planning.task_id = task.id
+WHERE
+    planning.planned_to IS NULL AND planning.plan_at IS NOT NULL
+    AND task.parent IS NOT NULL AND task.state = 'active'
+    AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($1::text []))
+ORDER BY task.created_at, task.id;
 
 -- failed --
 -- By node and campaign, how many runs of seats have failed since then.

@@ -29,7 +29,8 @@ RETURNING
         FROM pool_task
         INNER JOIN pool ON pool_task.pool_id = pool.id
         WHERE pool_task.task_id = task.parent
-    ) AS pool;
+    ) AS pool,
+    task.yielding;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond

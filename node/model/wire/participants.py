@@ -22,6 +22,9 @@ from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
 BATCH_MAX = 512
 """Most runs in one exchange."""
 
+YIELDING_MAX = 1000
+"""Most runs that are named because they may give way."""
+
 FREED_MAX = 500
 """Most tasks in one message that time became free."""
 
@@ -90,6 +93,15 @@ class IntroductionAnswer(Document):
     tools: tuple[str, ...] = ()
 
 
+Yielding = Annotated[
+    tuple[UUID, ...] | None,
+    Field(
+        max_length=YIELDING_MAX,
+        description="The runs that may give way if their priority is lower; null is any.",
+    ),
+]
+
+
 class ProposalRequest(Document):
     """When could you? Windows are sorted by start; each must hold one run of ``duration``."""
 
@@ -98,6 +110,7 @@ class ProposalRequest(Document):
     scheduling_class: SchedulingClass
     duration: Length
     priority: Priority
+    yielding: Yielding = None
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
     test: Annotated[str, Field(max_length=100)] | None = None
     campaign: Annotated[str, Field(max_length=100)] | None = None
@@ -199,6 +212,7 @@ class HoldRequest(Document):
     revision: Revision = 1
     tool: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")]
     priority: Priority
+    yielding: Yielding = None
     life: Micros = Field(description="How long the hold lasts without a word from the lead.")
     runs: Annotated[tuple[RunRequest, ...], Field(min_length=1, max_length=BATCH_MAX)]
 

@@ -105,11 +105,12 @@ ORDER BY earlier.id
 FOR UPDATE OF earlier;
 
 -- set_aside --
--- Runs of strictly lower priority give way: never running ones, never those about to start. Each remembers for whom.
+-- Runs of strictly lower priority give way: never running ones, never those about to start, and only those that are
+-- named where not any may. Each remembers for whom.
 WITH wanted AS (
-    SELECT id, starts_at, ends_at, scheduling_class, priority
-    FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [])
-        AS wanted (id, starts_at, ends_at, scheduling_class, priority)
+    SELECT id, starts_at, ends_at, scheduling_class, priority, whichever
+    FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::text [], $5::integer [], $6::boolean [])
+        AS wanted (id, starts_at, ends_at, scheduling_class, priority, whichever)
 ),
 
 victim AS (
@@ -121,12 +122,19 @@ victim AS (
         AND run.lane IS NOT NULL
         AND (wanted.scheduling_class = 'exclusive' OR run.scheduling_class = 'exclusive')
         AND run.priority < wanted.priority
-        AND run.starts_at >= $6
+        AND run.starts_at >= $9
+        AND (
+            wanted.whichever
+            OR EXISTS (
+                SELECT FROM unnest($7::uuid [], $8::uuid []) AS named (displacing, yielding)
+                WHERE named.displacing = wanted.id AND named.yielding = run.id
+            )
+        )
     ORDER BY run.id, wanted.priority DESC, wanted.starts_at
 )
 
 UPDATE run
-SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $7
+SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $10
 FROM victim
 WHERE run.id = victim.id AND run.state = 'booked'
 RETURNING run.displaced_by;

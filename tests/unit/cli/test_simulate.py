@@ -162,14 +162,43 @@ def test_the_scenarios_are_listed_and_shown() -> None:
     """Each name can be shown as a file to start one's own from."""
     told = simulated("--list", "-o", "json")
     names = [record["name"] for record in json.loads(told.stdout)]
-    assert names == ["contention", "faults", "mesh", "small"]
+    assert names == ["contention", "faults", "mesh", "pools", "small", "fleet"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
+
+
+@pytest.mark.timeout(60)
+def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
+    """A table of promises for people, a document for programs, a drawing."""
+    drawing = tmp_path / "fleet.svg"
+    words = ("fleet", "--set", "gridserver-sla", "--runs", 200)
+    told = simulated(*words, "--svg", drawing, "-o", "table")
+    assert told.exit_code == 0, told.output
+    assert "All of it holds" in told.stdout
+    assert "gridserver-sla" in drawing.read_text()
+    assert report(*words)["sets"] == ["gridserver-sla"]
+
+
+@pytest.mark.timeout(60)
+def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
+    """The exit code says so, and the command that plays it again."""
+    crowded = tmp_path / "crowded.toml"
+    lengths = ((1, "PT60M"), (9, "PT1M"))
+    groups = [f'[[campaigns]]\nname = "c{w}"\nweight = {w}\nlength = "{it}"' for w, it in lengths]
+    head = 'fleet = true\nnodes = 2\nruns = 100\nsets = ["gridserver-usage"]'
+    crowded.write_text("\n".join([head, *groups]))
+    told = simulated(crowded, "-o", "table")
+    assert told.exit_code == 8
+    assert "Broken promises" in told.stdout
+    assert "again with: parley simulate" in told.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         ((), 2, "which scenario?"),
+        (("fleet", "--days", "1"), 2, "--set and --runs are for fleets"),
+        (("mesh", "--set", "pscheduler"), 2, "--set and --runs are for fleets"),
+        (("fleet", "--set", "maui-magic"), 2, "there is no set maui-magic"),
         (("mehs",), 6, "there is no scenario 'mehs'"),
         (("mesh", "--days", "0"), 2, "--days"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.cli.explain import explanation_view
+from node.cli.explain import decision_lines, explanation_view
 from node.cli.lanes import Bar, Frame, lanes
 from node.cli.output import aligned, harmless, pairs, pick, printable
 from node.cli.results import in_order, result_view
@@ -128,3 +128,34 @@ def test_pieces_of_tables() -> None:
     assert pick({"a": None}, "a.b") is None
     assert printable("a\n\tb") == "a b"
     assert harmless("\x1b[2J\u202e") == "\ufffd[2J\ufffd"
+
+
+def test_a_decision_on_seats_says_who_has_them_and_what_gives_way() -> None:
+    """Seats by number, the runs that give way, by whose policies, and what these say against it."""
+    verdict = {"axis": "share", "rule": "no-seats", "sentence": "all seats are taken"}
+    decision = {
+        "decided_at": "2026-12-01T00:00:00Z",
+        "first_at": "2026-12-01T00:00:00Z",
+        "times": 1,
+        "outcome": "partly seated",
+        "sentence": "1 of 2 seats",
+        "asked": 2,
+        "placed": 1,
+        "trace": {
+            "pool": "europe",
+            "policies": "gridserver-urgent",
+            "seats": {"1": "a"},
+            "yielding": ["4ca58f7e-18af-4f1e-9d3f-0a6c1f1b2d3e"],
+            "verdicts": [verdict],
+            "refusals": {"b": "is busy"},
+        },
+    }
+    assert [line.strip() for line in decision_lines(decision)[1:]] == [
+        "1 of 2 seats",
+        "seats    1 a",
+        "yielding 4ca58f7e",
+        "by       gridserver-urgent, pool europe",
+        "no       all seats are taken (share/no-seats)",
+        "refused  b: is busy",
+    ]
+    assert "1 of 2 seats given" in decision_lines(decision)[0]

@@ -212,12 +212,12 @@ def test_a_newcomer_does_not_flood() -> None:
     """A campaign created a moment ago begins as if it had had its share, and that is remembered."""
     nodes = nodes_of(3)
     campaigns = [Campaign("a", created_at=1), Campaign("new", created_at=NOW)]
-    half = 3 * times.HOUR // 2
-    ledger = [Charge("a", NOW - times.HOUR, NOW, half - 1)]
+    half = 3 * times.DAY // 2
+    ledger = [Charge("a", NOW - times.DAY, NOW, half - 1)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
     outcome = Driver(view).drive(SETS["gridserver-usage"])
     assert _seats(outcome) == {"a": 2, "new": 1}
-    assert outcome.state.newcomers == {"new": Charge("new", NOW - times.HOUR, NOW, half)}
+    assert outcome.state.newcomers == {"new": Charge("new", NOW - times.DAY, NOW, half)}
 
 
 def test_levels_come_one_after_the_other() -> None:

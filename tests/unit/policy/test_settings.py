@@ -86,6 +86,11 @@ def test_overrides_change_what_they_name() -> None:
         ({"fill": {"depth": -1}}, "/overrides/fill/depth", "at least 0"),
         ({"fill": {"depth": True}}, "/overrides/fill/depth", "whole number"),
         ({"order": {"others": {"age": {}}}}, "/overrides/order/others", "credential"),
+        (
+            {"order": {"others": {"size": {"disk": 1}}}},
+            "/overrides/order/others",
+            "nodes, duration",
+        ),
         ({"order": {"others": {"size": 2}}}, "/overrides/order/others", "numbers by name"),
         ({"preempt": {"urgency": {"part": 1}}}, "/overrides/preempt/urgency", "percent, delay"),
         ({"preempt": {"others": "always"}}, "/overrides/preempt/others", "never, lower-priority"),

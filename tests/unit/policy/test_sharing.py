@@ -7,10 +7,14 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.policy.asking import Round
+from lead.policy.axes.share import ByUsage
+from lead.policy.board import Board
 from lead.policy.preempt import groups, score
 from lead.policy.seats import NamedSeats, Seats, Stake
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
-from lead.policy.view import URGENT, Charge
+from lead.policy.view import BUCKET, URGENT, Campaign, Charge
+from tests.pools import NOW, due, nodes_of, view_of
 
 NAMES = "abcdef"
 
@@ -198,3 +202,26 @@ def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) ->
     if victims and kept:
         worst = max(score.score(it, 1000) for it in victims)
         assert worst <= min(score.score(it, 1000) for it in kept)
+
+
+def test_the_urgent_need_no_free_seat() -> None:
+    """In an hour that is full others may have to give way to them; nobody else is asked for."""
+    nodes = nodes_of(2)
+    campaigns = [Campaign("ops"), Campaign("outage", level=URGENT)]
+    candidates = [due(name, name, nodes) for name in ("ops", "outage")]
+    full = [Charge("ops", NOW, NOW + BUCKET, 2 * BUCKET)]
+    sharing = ByUsage().begin(Board(view_of(nodes, campaigns, candidates, ledger=full)))
+    for turn in Round:
+        noes = {each.task: sharing.admit(each, turn) for each in candidates}
+        assert [task for task, no in noes.items() if no is None] == ["outage"]
+
+
+def test_who_is_behind_catches_up_by_whole_runs() -> None:
+    """As many runs as it lacks, at most a quarter or one; who is ahead gets no less."""
+    stakes = [Stake("a", usage=70), Stake("b", usage=100), Stake("c", usage=130)]
+    lacks = usage.behind(stakes, {"a": 1, "b": 1, "c": 1})
+    assert lacks == {"a": 30}
+    assert usage.behind([], {}) == {}
+    assert usage.caught_up({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
+    assert usage.caught_up({"a": 4}, lacks, 20) == {"a": 24}
+    assert usage.caught_up({"a": 40}, lacks, 31) == {"a": 40}

@@ -18,7 +18,7 @@ from node.model.times import DAY, HOUR
 def test_those_that_come_with_the_program_are_sound() -> None:
     """Each has a title and something to do."""
     found = built_in()
-    assert {"contention", "faults", "mesh", "small"} <= set(found)
+    assert {"contention", "faults", "mesh", "pools", "small"} <= set(found)
     assert all(scenario.title and scenario.tasks for scenario in found.values())
 
 
@@ -34,7 +34,9 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_told_the_known_ones() -> None:
     """Whoever mistypes reads what there is."""
-    with pytest.raises(NotFound, match="contention, faults, mesh, small; a file ends in"):
+    with pytest.raises(
+        NotFound, match="contention, faults, mesh, pools, small, fleet; a file ends in"
+    ):
         named("mehs")
 
 
@@ -60,6 +62,9 @@ def test_a_broken_file_says_where() -> None:
         ('[[tasks]]\nclass = "loud"', "/tasks/0/class"),
         ('[[tasks]]\nlength = "PT1H"\nevery = "PT1M"', "/tasks/0"),
         ('[[tasks]]\nbetween = "random"\nsize = 9', ""),
+        ('[[tasks]]\nparticipants = { pool = "all", k = 0 }', "/tasks/0/participants/k"),
+        ('[[tasks]]\nparticipants = { pool = "all", k = 2 }', ""),
+        ('[[pools]]\nname = "all"\nmatch = { site = "a" }\nlead = "n9"', ""),
     ],
 )
 def test_a_wrong_field_is_named(text: str, pointer: str) -> None:
@@ -91,3 +96,14 @@ def test_a_seed_draws_the_same_world() -> None:
     other = faults.model_copy(update={"seed": 2})
     assert wishes(faults) == wishes(again) != wishes(other)
     assert drawn(faults, Random(1)) == drawn(again, Random(1)) != drawn(faults, Random(2))
+
+
+def test_pool_tasks_are_asked_of_the_lead_of_their_pool() -> None:
+    """Who names no nodes asks where the pool is planned: at n1 unless the pool says otherwise."""
+    match = {"name": {"exists": True}}
+    pools = [{"name": "a", "match": match}, {"name": "b", "match": match, "lead": "n3"}]
+    tasks = [{"participants": {"pool": name, "k": 2}, "count": 2} for name in "ab"]
+    asked = wishes(Scenario.model_validate({"pools": pools, "tasks": tasks}))
+    assert [wish.lead for wish in asked] == [0, 0, 2, 2]
+    assert all("participants" not in wish.document.test.spec for wish in asked)
+    assert [wish.document.seats and wish.document.seats.k for wish in asked] == [2] * 4

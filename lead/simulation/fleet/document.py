@@ -1,0 +1,71 @@
+"""The document that describes a fleet: its nodes, its campaigns, and how long it is looked at."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from lead.policy.sets import SETS
+from lead.policy.view import Campaign, Fairshare, Queue
+from lead.simulation.clock import START
+from node.model import times
+from node.model.wire.fields import Document, Duration
+
+_OLD = 100 * times.DAY
+
+
+class FleetCampaign(Document):
+    """One that shares the fleet: its weight stands for its target, fairshare and price as well."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    weight: int = Field(1, ge=1, le=1000)
+    level: int = Field(5, ge=1, le=9)
+    length: Duration = Field(10 * times.MINUTE, description="How long its runs take.")
+
+    @field_validator("length")
+    @classmethod
+    def _fits(cls, length: int) -> int:
+        if not times.MINUTE <= length <= times.HOUR or times.HOUR % length:
+            raise ValueError("length must divide an hour: PT5M, PT6M, PT10M, PT12M, …")
+        return length
+
+
+class FleetScenario(Document):
+    """A fleet whose seats are shared by policies."""
+
+    title: str = ""
+    fleet: bool = True
+    seed: int = Field(1, ge=0, lt=2**63)
+    runs: int = Field(
+        10_000, ge=100, le=1_000_000, description="Over how many shares are looked at."
+    )
+    nodes: int = Field(20, ge=2, le=300)
+    horizon: Duration = Field(times.HOUR, description="How far ahead nodes are chosen.")
+    sets: tuple[str, ...] = ()
+    campaigns: tuple[FleetCampaign, ...] = Field((), min_length=2, max_length=50)
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for name in self.sets:
+            if name not in SETS:
+                raise ValueError(f"there is no set {name}; there are {', '.join(SETS)}")
+        return self
+
+    def shared_by(self) -> list[Campaign]:
+        """The campaigns as policies see them."""
+        total = sum(it.weight for it in self.campaigns)
+        most = max(it.weight for it in self.campaigns)
+        return [
+            Campaign(
+                it.name,
+                weight=it.weight,
+                level=it.level,
+                created_at=START - _OLD + number,
+                target=Fraction(it.weight, total),
+                fairshare=Fairshare(Fraction(it.weight, total)),
+                queue=Queue(price=Fraction(most, it.weight)),
+            )
+            for number, it in enumerate(self.campaigns)
+        ]

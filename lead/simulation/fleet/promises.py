@@ -1,0 +1,127 @@
+"""What each named set promises of shares: seats by campaign, from what they want. Pure.
+
+A set that is not listed promises no shares: who is due first is served first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+from lead.policy.dividing import divide
+from lead.policy.share import promised
+from lead.policy.view import BUCKET, Campaign, Exact
+
+Seats = Mapping[str, Fraction]
+Sharing = Callable[[Sequence[Campaign], Mapping[str, int], int], Seats]
+"""``shared(campaigns, demand, amount)``: demand and amount in one unit, a seat-microsecond say."""
+
+
+def _by(key: Callable[[Campaign], Exact]) -> Sharing:
+    def shared(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+        return divide(amount, {it.name: key(it) for it in campaigns}, demand).exact()
+
+    return shared
+
+
+def _targets(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """Whole seats of an hour, as far as they are wanted; what is left is lent to anybody."""
+    promises = {it.name: it.target for it in campaigns if it.target is not None}
+    seats = promised.targets(amount, promises, BUCKET)
+    return {name: Fraction(min(demand[name], most)) for name, most in seats.items()}
+
+
+def _fairshare(campaign: Campaign) -> Exact:
+    return 0 if campaign.fairshare is None else campaign.fairshare.part
+
+
+def _levels(campaigns: Iterable[Campaign]) -> dict[int, list[Campaign]]:
+    found: dict[int, list[Campaign]] = {}
+    for campaign in sorted(campaigns, key=lambda it: -it.level):
+        found.setdefault(campaign.level, []).append(campaign)
+    return found
+
+
+def _aggregated(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """Each level by its number, whoever is in it; inside by weight."""
+    levels = _levels(campaigns)
+    wanted = {str(level): sum(demand[it.name] for it in some) for level, some in levels.items()}
+    parts = divide(amount, {str(level): level for level in levels}, wanted).exact()
+    found: dict[str, Fraction] = {}
+    for level, some in levels.items():
+        weights = {it.name: it.weight for it in some}
+        found |= divide(parts[str(level)], weights, {it: demand[it] for it in weights}).exact()
+    return found
+
+
+def _serial(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """Level after level; inside by weight."""
+    found: dict[str, Fraction] = {}
+    left = Fraction(amount)
+    for some in _levels(campaigns).values():
+        weights = {it.name: it.weight for it in some}
+        given = divide(left, weights, {it: demand[it] for it in weights}).exact()
+        left -= sum(given.values())
+        found |= given
+    return found
+
+
+def _first_come(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """Whoever was created first all it can use."""
+    found: dict[str, Fraction] = {}
+    left = amount
+    for it in sorted(campaigns, key=lambda it: it.created_at):
+        given = min(left, demand[it.name])
+        found[it.name] = Fraction(given)
+        left -= given
+    return found
+
+
+BY_WEIGHT: Final = _by(lambda it: it.weight)
+_BY_PRICE: Final = _by(lambda it: Fraction(1) / it.queue.price)
+
+SHARES: Final[Mapping[str, Sharing]] = {
+    "campaign-default": BY_WEIGHT,
+    "gridserver-usage": BY_WEIGHT,
+    "gridserver-usage-aggregated": _aggregated,
+    "gridserver-serial-usage": _serial,
+    "gridserver-time": _first_come,
+    "gridserver-urgent": BY_WEIGHT,
+    "gridserver-sla": _targets,
+    "gridserver-sla-preempt": _targets,
+    "gridserver-blacklist": BY_WEIGHT,
+    "fbsng-dynamic": _BY_PRICE,
+    "fbsng-quota": _BY_PRICE,
+    "fbsng-partition": _BY_PRICE,
+    "fbsng-placement": _BY_PRICE,
+    "maui-fairshare": _by(_fairshare),
+    "boinc-wrr": BY_WEIGHT,
+    "boinc-backoff": BY_WEIGHT,
+}
+"""By set, how its seats are promised to be shared."""
+
+ALIKE: Final = frozenset(
+    [
+        *(name for name in SHARES if name.startswith("fbsng-")),
+        "gridserver-time",
+        "gridserver-serial-usage",
+    ]
+)
+"""In these all runs are made equally long: they count runs and not their time, or whoever is last
+in line gets what is left of an hour, which may be in pieces that are too short for it."""
+AT_LEAST: Final = frozenset({"gridserver-sla", "gridserver-sla-preempt"})
+"""These promise so much or more."""
+PULLED: Final = frozenset({"maui-fairshare"})
+"""In these a share is one wish of several in a sum: it pulls, and promises nothing."""
+NEWCOMERS: Final = (
+    "campaign-default",
+    "gridserver-usage",
+    "gridserver-usage-aggregated",
+    "gridserver-sla",
+)
+"""These promise that a new campaign has its part at once, and no more."""
+FILLING: Final = ("campaign-default", "maui-fifo", "maui-backfill", "maui-reservations")
+"""These protect slots, and let shorter runs fill the time before them."""
+URGENT_SETS: Final = ("campaign-default", "gridserver-urgent")
+"""In these the urgent may displace others within a budget."""

@@ -1,0 +1,208 @@
+"""Shares in the long run: everybody wants a lot, all want too much together, a newcomer."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import ceil, floor
+
+from lead.policy.sets import SETS
+from lead.policy.view import BUCKET, Campaign, Node
+from lead.simulation.clock import START
+from lead.simulation.fleet.document import FleetScenario
+from lead.simulation.fleet.ledger import by_hour
+from lead.simulation.fleet.promises import ALIKE, AT_LEAST, BY_WEIGHT, NEWCOMERS, PULLED, SHARES
+from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.world import Booked, Fleet, Held, Stream
+from node.model import times
+
+Tell = Callable[[], None]
+"""Called after each simulated hour."""
+
+TOLERANCE = 0.02
+"""Shares are within this part of the promised."""
+WARM = 24
+"""Hours before anything is counted: what policies remember reaches a day back."""
+CROWDED = 0.5
+"""The part of the fleet that each campaign wants in the trial of shares."""
+OVERLOAD = 1.5
+"""The part of the fleet that all of them together want in the trial of overload."""
+_EQUAL = 10 * times.MINUTE
+_JOINS = 18
+_LOOKED_AT = 24
+_FIRST = 6
+"""Hours after it joined within which a newcomer must have had its part on average."""
+
+
+def nodes_of(scenario: FleetScenario) -> list[Node]:
+    """The nodes of a fleet."""
+    return [Node(f"n{number:03}") for number in range(1, scenario.nodes + 1)]
+
+
+def hourly(campaign: str, count: int, length: int) -> list[Stream]:
+    """So many runs in each hour, at any time of it."""
+    slip = times.HOUR - length
+    names = (f"{campaign}-{number}" for number in range(count))
+    return [Stream(name, campaign, 0, times.HOUR, length, slip) for name in names]
+
+
+def _wanting(scenario: FleetScenario, name: str, part: float) -> tuple[list[Stream], Counter[str]]:
+    """Streams of every campaign for so large a part of the fleet, and what they come to an hour."""
+    streams: list[Stream] = []
+    demand: Counter[str] = Counter()
+    for it in scenario.campaigns:
+        length = _EQUAL if name in ALIKE else it.length
+        count = round(part * scenario.nodes * times.HOUR / length)
+        streams += hourly(it.name, count, length)
+        demand[it.name] = count * length
+    return streams, demand
+
+
+class Delivered:
+    """The seat time of each campaign in each hour, and how many runs that were."""
+
+    def __init__(self, since: int = 0) -> None:
+        """Of what starts at or after this hour, from the beginning."""
+        self._since = START + since * times.HOUR
+        self.by_hour: dict[int, Counter[str]] = {}
+        self.runs = 0
+
+    def __call__(self, held: Held) -> None:
+        """Count what an episode booked."""
+        for booked in held.booked:
+            self.add(booked)
+
+    def add(self, booked: Booked) -> None:
+        """Count a run, and what it displaced no more."""
+        for run, sign in ((booked.run, 1), *((gone, -1) for gone in booked.displaced)):
+            if run.start >= self._since:
+                self.runs += sign
+                for hour, spent in by_hour(run.start, run.end):
+                    there = self.by_hour.setdefault((hour - START) // BUCKET, Counter())
+                    there[run.campaign] += sign * spent * len(run.nodes)
+
+    def total(self) -> Counter[str]:
+        """By campaign."""
+        return sum(self.by_hour.values(), Counter())
+
+
+def fleet_of(
+    scenario: FleetScenario,
+    name: str,
+    streams: Sequence[Stream],
+    campaigns: Sequence[Campaign],
+    step: int = times.HOUR,
+    refusals: float = 0,
+) -> Fleet:
+    """A fleet that is played by a named set."""
+    rng = random.Random(f"{scenario.seed} {name}")
+    nodes = nodes_of(scenario)
+    policy, horizon = SETS[name], scenario.horizon
+    return Fleet(
+        nodes, campaigns, streams, policy, horizon=horizon, rng=rng, step=step, refusals=refusals
+    )
+
+
+def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+    """Everybody wants half of the fleet; each gets the part it was promised."""
+    if name not in SHARES:
+        return
+    campaigns = scenario.shared_by()
+    streams, demand = _wanting(scenario, name, CROWDED)
+    delivered = _played(scenario, name, streams, campaigns, tell)
+    promised = SHARES[name](campaigns, demand, scenario.nodes * times.HOUR)
+    whole = scenario.nodes * times.HOUR if name in AT_LEAST else sum(promised.values())
+    total = delivered.total()
+    for campaign in promised:
+        part = float(promised[campaign] / whole)
+        found = total[campaign] / total.total()
+        yield _share("shares", name, campaign, part, found)
+
+
+def _played(
+    scenario: FleetScenario,
+    name: str,
+    streams: Sequence[Stream],
+    campaigns: Sequence[Campaign],
+    tell: Tell,
+) -> Delivered:
+    """As long as it takes for so many runs."""
+    fleet = fleet_of(scenario, name, streams, campaigns)
+    delivered = Delivered(WARM)
+    for _ in fleet.play(times.LONGEST, delivered):
+        tell()
+        if delivered.runs >= scenario.runs:
+            break
+    return delivered
+
+
+def _share(trial: str, name: str, campaign: str, part: float, found: float) -> Check:
+    return Check(
+        trial=trial,
+        policy=name,
+        who=campaign,
+        unit="%",
+        promised=round(100 * part, 3),
+        least=None if name in PULLED else round(100 * part * (1 - TOLERANCE), 3),
+        most=None if name in AT_LEAST | PULLED else round(100 * part * (1 + TOLERANCE), 3),
+        found=round(100 * found, 3),
+    )
+
+
+def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+    """All want the same, together half as much again as there is: who loses is as promised."""
+    campaigns = scenario.shared_by()
+    part = OVERLOAD / len(campaigns)
+    streams, demand = _wanting(scenario, name, part)
+    delivered = _played(scenario, name, streams, campaigns, tell)
+    whole = scenario.nodes * times.HOUR
+    hours = sorted(delivered.by_hour)[:-1]
+    total = sum((delivered.by_hour[hour] for hour in hours), Counter[str]())
+    busy = total.total() / (whole * len(hours))
+    if name in SHARES:
+        # Of what was in use: what could not be is told below, and is nobody's loss alone.
+        there = whole if name in AT_LEAST else total.total() // len(hours)
+        promised = SHARES[name](campaigns, demand, there)
+        for it in campaigns:
+            part = float(promised[it.name] / there)
+            yield _share("overload", name, it.name, part, total[it.name] / total.total())
+    yield Check(
+        trial="overload",
+        policy=name,
+        who="all of the fleet in use",
+        unit="%",
+        promised=100,
+        least=100 * (1 - TOLERANCE),
+        found=round(100 * busy, 3),
+    )
+
+
+def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+    """The campaign with the least weight joins when all is taken; it has its part, and no more."""
+    if name not in NEWCOMERS:
+        return
+    campaigns = scenario.shared_by()
+    least = min(campaigns, key=lambda it: it.weight)
+    joins = _JOINS
+    new = replace(least, created_at=START + joins * times.HOUR)
+    streams, demand = _wanting(scenario, name, CROWDED)
+    streams = [
+        replace(it, first=(joins + 1) * times.HOUR) if it.campaign == new.name else it
+        for it in streams
+    ]
+    everybody = [new if it is least else it for it in campaigns]
+    delivered = Delivered()
+    until = joins + 1 + _LOOKED_AT
+    for _ in fleet_of(scenario, name, streams, everybody).play(until * times.HOUR, delivered):
+        tell()
+    seats = float(SHARES.get(name, BY_WEIGHT)(everybody, demand, scenario.nodes * BUCKET)[new.name])
+    seats /= BUCKET
+    held = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
+    first = sum(held[:_FIRST]) / _FIRST
+    check = partial(Check, trial="newcomers", policy=name, unit="seats", promised=round(seats, 3))
+    yield check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(held))
+    who = f"{new.name}, first {_FIRST} hours"
+    yield check(who=who, least=floor(seats), found=round(first, 3))

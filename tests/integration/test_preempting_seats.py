@@ -1,0 +1,98 @@
+"""Seats for which others give way: only runs that the policies of the pool name, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from node.model import times
+from node.model.wire.campaigns import CampaignDocument
+from tests.pooled import Pooled, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+ONCE = {"start": "2026-12-01T01:00:00Z", "max_runs": 1}
+MOST_OF_IT: dict[str, Any] = {"schedule": ONCE, "length": "PT50M"}
+"""A run that leaves no time for another one in its hour, with a slip of five minutes."""
+
+
+async def _pool(
+    world: World, nodes: int, policy: Mapping[str, Any], **campaigns: Mapping[str, Any]
+) -> Pooled:
+    """A pool of so many nodes with these policies, and these campaigns."""
+    pool = await pooled(world, [{}] * nodes, policy=policy)
+    for name, settings in campaigns.items():
+        document = CampaignDocument.model_validate({"name": name, **settings})
+        await pool.lead.node.campaigns.create(document)
+    return pool
+
+
+async def _booked(pool: Pooled, task: UUID) -> int:
+    return (await pool.states(pool.lead, task))["scheduled"]
+
+
+async def _priorities(pool: Pooled, task: UUID) -> list[int]:
+    rows = await pool.lead.rows("SELECT priority FROM task WHERE parent = $1", task)
+    return [row[0] for row in rows]
+
+
+async def test_only_a_preemptee_gives_way_to_a_preemptor(world: World) -> None:
+    """Its run is displaced on the node they share; that of a campaign without the flag stays."""
+    flags: dict[str, Mapping[str, Any]] = {"hot": {"preemptor": True}, "bulk": {"preemptee": True}}
+    pool = await _pool(world, 2, {"set": "maui-preempt"}, ops={}, **flags)
+    on: list[dict[str, Any]] = [
+        {"request": {"match": {"name": name}}, **MOST_OF_IT} for name in ("n1", "n2")
+    ]
+    bulk = await pool.create(1, campaign="bulk", **on[0])
+    ops = await pool.create(1, campaign="ops", **on[1])
+    hot = await pool.create(2, campaign="hot", priority=3, **MOST_OF_IT)
+    assert await pool.seats(hot) == {1: {1: "n1"}}
+    assert await _booked(pool, hot) == await _booked(pool, ops) == 1
+    states = await pool.states(pool.lead, bulk)
+    assert (states["displaced"], states["scheduled"]) == (1, 0)
+    sentence = (await pool.told(hot))[-1][1]
+    assert "1 run may have to give way; n2: no PT50M free: busy with an exclusive" in sentence
+
+
+async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:
+    """A third of three full nodes gives way, whatever the priorities; the next one is refused."""
+    urgency = {"percent": 34, "delay": "PT10S"}
+    policy = {"set": "gridserver-urgent", "overrides": {"preempt": {"urgency": urgency}}}
+    pool = await _pool(world, 3, policy, outage={"level": "urgent"}, bulk={})
+    bulk = await pool.create(3, campaign="bulk", priority=5, **MOST_OF_IT)
+    assert await _booked(pool, bulk) == 3
+    outage = await pool.create(3, campaign="outage", seat=False, **MOST_OF_IT)
+    world.clock.advance(times.SECOND)
+    more = await pool.create(1, campaign="outage", seat=False, **MOST_OF_IT)
+    world.clock.advance(15 * times.SECOND)
+    await pool.seat()
+    assert len((await pool.seats(outage))[1]) == await _booked(pool, outage) == 1
+    assert await _priorities(pool, outage) == [6]
+    assert await _booked(pool, bulk) == 2
+    assert await pool.seats(more) == {}
+    said = [sentence for _, sentence in await pool.told(more)]
+    assert "1 of 3 seats are urgent already; others give way up to 34 %" in said[-1]
+
+
+async def test_what_was_lent_is_taken_back(world: World) -> None:
+    """Who is promised half of the pool gets one of two nodes back that another holds, not both."""
+    promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}
+    pool = await _pool(world, 2, {"set": "gridserver-sla-preempt"}, lab=promise, bulk=promise)
+    bulk = await pool.create(2, campaign="bulk", priority=5, **MOST_OF_IT)
+    assert await _booked(pool, bulk) == 2
+    tasks = [await pool.create(1, campaign="lab", **MOST_OF_IT) for _ in range(2)]
+    assert [await _booked(pool, task) for task in tasks] == [1, 0]
+    assert await _priorities(pool, tasks[0]) == [6]
+    assert await _booked(pool, bulk) == 1
+
+
+async def test_nothing_gives_way_where_policies_say_never(world: World) -> None:
+    """A seat of a higher priority books beside others, and its runs displace nothing later."""
+    pool = await _pool(world, 1, {"set": "fbsng-dynamic"})
+    full = await pool.create(1, schedule=ONCE, length="PT50M")
+    task = await pool.create(1, priority=9, schedule={**ONCE, "max_runs": 2})
+    assert await pool.seats(task) == {1: {1: "n1"}}
+    assert await _booked(pool, full) == 1
+    assert (await pool.states(pool.lead, task)) == {"waiting": 1, "scheduled": 1}

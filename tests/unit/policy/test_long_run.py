@@ -1,0 +1,73 @@
+"""Episode after episode: what comes true in the long run, and who goes first within a campaign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from lead.policy.asking import Outcome
+from lead.policy.axes import order
+from lead.policy.sets import SETS, PolicySet
+from lead.policy.view import Campaign, Charge, Queue, View
+from node.model import times
+from tests.pools import NOW, Driver, due, nodes_of, view_of
+
+
+def _an_hour_later(view: View, outcome: Outcome) -> View:
+    charges = [
+        Charge(run.campaign, run.start, run.end, len(run.nodes) * (run.end - run.start))
+        for run in outcome.placed
+    ]
+    now = view.now + times.HOUR
+    candidates = [replace(it, next_run_at=now, waits_since=now) for it in view.candidates]
+    ledger = [*view.ledger[-100:], *charges]
+    return replace(view, now=now, candidates=candidates, ledger=ledger, state=outcome.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("gridserver-usage", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("campaign-default", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("fbsng-dynamic", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+        ("gridserver-sla", {"a": 0.2, "b": 0.3, "c": 0.5}),
+    ],
+)
+def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) -> None:
+    """Over many episodes in which all want everything, each gets its part within two percent."""
+    nodes = nodes_of(20)
+    campaigns = [
+        Campaign(it, weight=weight, target=target, queue=Queue(price=12 // weight))
+        for it, weight, target in (("a", 1, 20), ("b", 2, 30), ("c", 4, 50))
+    ]
+    crowd = [
+        due(f"{campaign.name}{number}", campaign.name, nodes, duration=times.HOUR, slip=0)
+        for campaign in campaigns
+        for number in range(20)
+    ]
+    view = view_of(nodes, campaigns, crowd)
+    seats: Counter[str] = Counter()
+    for _ in range(100):
+        outcome = Driver(view).drive(SETS[name])
+        for run in outcome.placed:
+            seats[run.campaign] += len(run.nodes)
+        view = _an_hour_later(view, outcome)
+    assert sum(seats.values()) == 2000
+    assert all(abs(seats[it] / 2000 - part) < 0.02 for it, part in parts.items())
+
+
+def test_the_late_go_first_within_their_campaign() -> None:
+    """A task that would start too late goes ahead of its campaign's others, and of nobody else."""
+    nodes = nodes_of(1)
+    figures = {"duration": 20 * times.MINUTE, "waits_since": NOW}
+    candidates = [
+        due("a-easy", "a", nodes, added_at=1, slip=times.HOUR, **figures),
+        due("b-easy", "b", nodes, added_at=2, slip=times.HOUR, **figures),
+        due("a-tight", "a", nodes, added_at=3, slip=10 * times.MINUTE, **figures),
+    ]
+    campaigns = [Campaign("a"), Campaign("b")]
+    driver = Driver(view_of(nodes, campaigns, candidates))
+    driver.drive(replace(PolicySet(), order=order.LateFirst()))
+    assert [ask.candidate.task for ask in driver.asks] == ["a-tight", "b-easy", "a-easy"]

@@ -1,0 +1,151 @@
+"""Fleets that are played by policies: their ledger, and what sets promise, over a short time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lead.planning.overview import charges_of
+from lead.policy.view import Campaign, PostedRun, Queue
+from lead.simulation.clock import START
+from lead.simulation.fleet.document import FleetScenario
+from lead.simulation.fleet.drawing import drawn
+from lead.simulation.fleet.ledger import WEIGHT, Ledger
+from lead.simulation.fleet.play import TRIALS, play
+from lead.simulation.fleet.promises import SHARES
+from lead.simulation.fleet.report import Check
+from lead.simulation.memory.journal import Journal
+from lead.simulation.memory.ledgertable import ChargeHours
+from lead.simulation.memory.rows import Charge
+from lead.simulation.scenario import FLEET, checked, read
+from node.model import times
+from node.model.errors import InvalidDocument
+
+RUNS = st.tuples(
+    st.integers(0, 5 * times.HOUR), st.integers(1, 3 * times.HOUR), st.sampled_from("ab")
+)
+
+
+def fleet(**changes: Any) -> FleetScenario:
+    """The one that comes with the program, smaller."""
+    return checked(FleetScenario, {**read(FLEET), "runs": 1000, **changes})
+
+
+def tried(trial: str, name: str, **changes: Any) -> dict[str, Check]:
+    """What came of one trial of one set, by for whom it was promised."""
+    found = TRIALS[trial][0](fleet(**changes), name, lambda: None)
+    return {check.who: check for check in found}
+
+
+@settings(max_examples=30)
+@given(runs=st.lists(RUNS, max_size=6), gone=st.integers(0, 6))
+def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: int) -> None:
+    """The same sums as in the table of hours, also when some of it is taken back."""
+    ledger, hours = Ledger(), ChargeHours(Journal())
+    ids = {"a": 1, "b": 2}
+    for number, (start, length, campaign) in enumerate([*runs, *runs[:gone]]):
+        back = number >= len(runs)
+        weight = -WEIGHT if back else WEIGHT
+        run = PostedRun("r", "t", campaign, ("n1", "n2"), START + start, START + start + length)
+        ledger.charge(run, weight)
+        for place, node in enumerate(run.nodes):
+            span = run.start, run.end
+            hours.add(Charge(number, ids[campaign], UUID(int=1), place, node, *span, weight, "", 0))
+    sums: dict[tuple[int, str], int] = {}
+    for row in hours.rows.values():
+        key = row.hour, "ab"[row.campaign_id - 1]
+        sums[key] = sums.get(key, 0) + row.amount
+    told = charges_of((campaign, hour, it) for (hour, campaign), it in sorted(sums.items()))
+    assert ledger.read(START) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "promised"),
+    [
+        ("campaign-default", (2, 5, 3)),
+        ("gridserver-usage-aggregated", (2, 5, 3)),
+        ("gridserver-serial-usage", (0, 4, 6)),
+        ("gridserver-time", (6, 4, 0)),
+        ("fbsng-dynamic", (5, 3, 2)),
+    ],
+)
+def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -> None:
+    """Ten seats among three: by weight as far as wanted, by level, by creation, by price."""
+    campaigns = [
+        Campaign("a", weight=2, level=1, created_at=1, queue=Queue(price=6)),
+        Campaign("b", weight=6, level=5, created_at=2, queue=Queue(price=10)),
+        Campaign("c", weight=3, level=9, created_at=3, queue=Queue(price=15)),
+    ]
+    demand = {"a": 6, "b": 5, "c": 6} if name != "fbsng-dynamic" else {"a": 9, "b": 9, "c": 9}
+    if name == "gridserver-usage-aggregated":
+        campaigns = [
+            replace(it, level=level) for it, level in zip(campaigns, (2, 8, 8), strict=True)
+        ]
+    shares = SHARES[name](campaigns, demand, 10)
+    assert [shares[it] for it in "abc"] == list(promised)
+
+
+@pytest.mark.parametrize("name", ["campaign-default", "fbsng-dynamic"])
+@pytest.mark.timeout(60)
+def test_overload_is_shared_as_promised(name: str) -> None:
+    """Where all want too much, each gets what it was promised and nothing stays unused."""
+    found = tried("overload", name, runs=2500)
+    assert len(found) == 6
+    assert all(check.holds for check in found.values()), found
+
+
+@pytest.mark.timeout(60)
+def test_a_newcomer_neither_floods_nor_starves() -> None:
+    """It has its part within the first hours, and never much more."""
+    assert all(check.holds for check in tried("newcomers", "campaign-default").values())
+
+
+@pytest.mark.timeout(60)
+def test_the_urgent_displace_up_to_their_budget() -> None:
+    """On a full fleet they take as many seats from others as they may, and no more."""
+    found = tried("urgent", "gridserver-urgent", nodes=10)
+    assert found["seats taken from others at once"].found == 1
+    assert found["runs displaced"].found > 0
+
+
+@pytest.mark.timeout(60)
+def test_what_sets_do_not_promise_is_not_checked() -> None:
+    """First come, first served promises no shares."""
+    assert tried("shares", "pscheduler") == {}
+    assert tried("newcomers", "boinc-wrr") == {}
+
+
+def test_a_check_is_told_with_its_bounds() -> None:
+    """What was found, and what it should have been."""
+    check = Check(trial="t", policy="p", who="w", unit="%", promised=5, least=4, most=6, found=7)
+    assert not check.holds
+    assert check.told == "t, p, w: 7 %, not at least 4 and at most 6"
+
+
+@pytest.mark.timeout(60)
+def test_the_same_seed_is_the_same_report() -> None:
+    """All trials of one set, twice, and drawn."""
+    scenario = fleet(sets=["gridserver-usage"], runs=100, nodes=4)
+    told = [play(scenario, lambda share, doing: None) for _ in range(2)]  # noqa: ARG005
+    assert told[0] == told[1]
+    assert drawn(told[0]).count("<rect") > 20
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sets": ["maui-magic"]},
+        {"nodes": 1},
+        {"campaigns": [{"name": "alone"}]},
+        {"campaigns": [{"name": "a", "length": "PT7M"}, {"name": "b"}]},
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
+    """Unknown sets, too few nodes or campaigns, lengths that do not divide an hour."""
+    with pytest.raises(InvalidDocument):
+        fleet(**changes)

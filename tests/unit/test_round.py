@@ -1,0 +1,87 @@
+"""One episode of a pool: its policies are those of the pool, with its overrides."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from lead.assignment import Part, Ruling, account_of
+from lead.policy.view import URGENT, Campaign
+from node.model import times
+from tests.clocks import START
+from tests.rounds import Host, booked, case_of, given, hold
+
+NAMES = ["n1", "n2"]
+
+
+async def test_the_overrides_of_a_pool_change_what_its_episode_does() -> None:
+    """A campaign over its most seats gets none; where the pool says that this is no limit, all."""
+    campaigns = [Campaign("ops", seats_max=0)]
+    cases = [case_of("a", "ops", NAMES, 2)]
+    hosts = [Host(name) for name in NAMES]
+    strict = await hold(hosts, campaigns, cases, {"policy_set": "gridserver-usage"})
+    [result] = strict.results
+    assert (given(strict), [no.axis for no in result.verdicts]) == ({"ops": set()}, ["throttle"])
+    overrides = {"throttle": {"seats": False}}
+    pool = {"policy_set": "gridserver-usage", "overrides": overrides}
+    assert given(await hold(hosts, campaigns, cases, pool)) == {"ops": {"n1", "n2"}}
+
+
+def _parts(ruling: Ruling) -> list[Part]:
+    return [part for result in ruling.results for part in result.parts]
+
+
+async def test_only_runs_that_the_policy_names_give_way() -> None:
+    """A preemptor's seat names the preemptee's run it needs, and has a priority just above it."""
+    campaigns = [Campaign("hot", preemptor=True), Campaign("bulk", preemptee=True), Campaign("ops")]
+    runs = [booked("r1", "bulk", ["n1"], priority=2), booked("r2", "ops", ["n2"])]
+    case = case_of("a", "hot", NAMES, 2, priority=3)
+    ruling = await hold(
+        [Host(name) for name in NAMES], campaigns, [case], {"policy_set": "maui-preempt"}, runs
+    )
+    assert given(ruling) == {"hot": {"n1"}}
+    [part] = _parts(ruling)
+    assert (part.yielding, part.task.priority) == ([UUID(runs[0].run)], 3)
+    [result] = ruling.results
+    assert result.heard["n2"].startswith("no PT10M free")
+
+
+async def test_people_are_not_told_what_policies_call_a_term() -> None:
+    """The sentence of a verdict begins like one of the task that it is stored with."""
+    runs = [booked("r1", "ops", ["n1"])]
+    pool = {"policy_set": "fbsng-dynamic"}
+    ruling = await hold([Host("n1")], [Campaign("ops")], [case_of("a", "ops", ["n1"])], pool, runs)
+    [result] = ruling.results
+    said = account_of(ruling, result).why_not()
+    assert said.startswith("it found no common time on 1 of the 1 nodes that were asked; n1: no PT")
+
+
+async def test_no_more_gives_way_than_the_budget_allows() -> None:
+    """Of three urgent seats on ten full nodes one displaces a run, with the priority it needs."""
+    names = [f"n{number}" for number in range(10)]
+    campaigns = [Campaign("outage", level=URGENT), Campaign("ops")]
+    runs = [booked(name, "ops", [name], priority=7) for name in names]
+    case = case_of("a", "outage", names, 3, created_at=START - times.MINUTE)
+    hosts = [Host(name) for name in names]
+    ruling = await hold(hosts, campaigns, [case], {"policy_set": "gridserver-urgent"}, runs)
+    [part] = _parts(ruling)
+    assert part.yielding is not None
+    assert (len(part.yielding), part.task.priority) == (1, 8)
+    [result] = ruling.results
+    assert list(result.heard.values()).count("more runs would have to give way to it than may") == 2
+
+
+@pytest.mark.parametrize(
+    ("policy_set", "nodes"), [("fbsng-dynamic", set()), ("pscheduler", {"n1"})]
+)
+async def test_nothing_or_whatever_is_lower_gives_way(policy_set: str, nodes: set[str]) -> None:
+    """Where policies name no runs, what is lower gives way as to any task; or nothing does."""
+    campaigns = [Campaign("ops"), Campaign("bulk")]
+    runs = [booked("r1", "bulk", ["n1"])]
+    host = Host("n1")
+    case = case_of("a", "ops", ["n1"], priority=1)
+    ruling = await hold([host], campaigns, [case], {"policy_set": policy_set}, runs)
+    assert given(ruling) == {"ops": nodes}
+    assert host.asked[0].yielding == (None if nodes else ())
+    assert [part.yielding for part in _parts(ruling)] == ([None] if nodes else [])
