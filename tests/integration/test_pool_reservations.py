@@ -280,7 +280,7 @@ async def test_what_makes_no_sense_is_refused(
 
 
 async def test_a_pool_task_is_not_named_in_one_of_a_node(world: World) -> None:
-    """Its runs belong to the tasks of its seats: that would admit nothing. Others cannot know."""
+    """Its runs belong to tasks of seats, so that would admit nothing; other nodes cannot know."""
     pool = await _pool(world)
     task = await pool.create(1, schedule=UNTIL)
     [part] = await pool.lead.rows("SELECT id FROM task WHERE parent = $1", task)
