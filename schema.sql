@@ -593,7 +593,8 @@ COMMENT ON COLUMN reservation.pool IS
 '(At the lead) whose seats get no runs meanwhile; null if it is the time of this node, in which nobody books.';
 COMMENT ON COLUMN reservation.schedule IS 'When it takes place: {start, repeat, cron, timezone, until}; once if it does not repeat.';
 COMMENT ON COLUMN reservation.access IS
-'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes.';
+'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes.
+Campaigns and priority admit only what this node leads itself.';
 COMMENT ON COLUMN reservation.revision IS 'Counts its changes.';
 COMMENT ON COLUMN reservation.reserved_to IS 'The spans that begin before are in the table reserved.';
 CREATE INDEX reservation_pool ON reservation (pool) WHERE pool IS NOT NULL;
@@ -611,19 +612,23 @@ COMMENT ON TABLE reserved IS 'Each span of time that a reservation sets apart, f
 CREATE INDEX reserved_during ON reserved USING gist (during);
 
 CREATE FUNCTION admits(
-    access jsonb, task_id uuid, lead text, campaign text, test text, class scheduling_class, priority integer
+    access jsonb, task_id uuid, lead text, own boolean, campaign text, test text, class scheduling_class, priority integer
 ) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT coalesce(
         access -> 'tasks' ? task_id::text
-        OR access -> 'campaigns' ? coalesce(campaign, 'default')
         OR access -> 'leads' ? lead
         OR access -> 'tests' ? test
         OR access -> 'classes' ? class::text
-        OR priority >= (access ->> 'priority')::integer, false
+        OR own AND (
+            access -> 'campaigns' ? coalesce(campaign, 'default')
+            OR priority >= (access ->> 'priority')::integer
+        ),
+        false
     )
 $$;
-COMMENT ON FUNCTION admits(jsonb, uuid, text, text, text, scheduling_class, integer) IS
-'Whether a reservation with this access list is for such a run: it meets one criterion.';
+COMMENT ON FUNCTION admits(jsonb, uuid, text, boolean, text, text, scheduling_class, integer) IS
+'Whether a reservation with this access list is for such a run: it meets one criterion. Campaign and priority are what a lead
+says of itself: they count only where this node is the lead (own).';
 
 CREATE FUNCTION refuse_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -636,7 +641,8 @@ BEGIN
         WHERE
             added.state IN ('booked', 'running') AND added.participant IS NOT NULL
             AND NOT admits(
-                reservation.access, task.id, task.lead, task.campaign, task.test, added.scheduling_class, added.priority
+                reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
+                task.campaign, task.test, added.scheduling_class, added.priority
             )
     ) THEN
         RAISE EXCEPTION 'this time is reserved'

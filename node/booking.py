@@ -62,16 +62,20 @@ class TimeLine:
         database: Database,
         clock: Clock,
         settings: Settings,
+        identity: str,
         needs_port: Callable[[HeldTask, str], bool],
         rng: random.Random,
     ) -> None:
-        """``needs_port(task, tool)`` says whether this node must give out a port for its part."""
+        """``identity`` is this node's.
+
+        ``needs_port(task, tool)`` says whether it must give out a port for its part.
+        """
         self._database = database
         self._clock = clock
         self._settings = settings
         self._needs_port = needs_port
         self._rng = rng
-        self._offers = Proposals(database, clock, settings)
+        self._offers = Proposals(database, clock, settings, identity)
         self._proposals = Gathering(self._offers.answer)
         self._holds = Gathering(
             self._hold_all,
@@ -438,6 +442,7 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
     return Applicant(
         task=task.task,
         lead=hold.lead,
+        own=task.led_here,
         campaign=task.campaign,
         test=task.test,
         scheduling_class=task.scheduling_class,

@@ -67,6 +67,15 @@ class Campaigns:
             raise InvalidDocument([FieldFault("/campaign", f"{said} {name} --state active")])
         raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
 
+    async def find(self, name: str) -> None:
+        """Whether there is one of this name.
+
+        :raises NotFound: there is none; says what they are called.
+        """
+        async with self._database.connection() as connection:
+            if not await campaigns.exists(connection, name):
+                raise NotFound(no_such(name, await campaigns.names(connection)))
+
     async def all(self) -> list[StoredCampaign]:
         """Every campaign, by name."""
         async with self._database.connection() as connection:

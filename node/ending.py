@@ -7,7 +7,8 @@ slot is placed again by the lead while its window lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,9 @@ from node.store.tasks import StoredTask
 
 _ON_ITS_WAY = 30 * times.SECOND
 """No message of a worker arrives later than so long after the end of its lease."""
+
+_AT_ONCE = 200
+"""Most runs that are lost in one transaction: others wait for its locks."""
 
 TOO_LATE = "its time had begun, so it is not placed again"
 
@@ -183,6 +187,16 @@ class Ending:
     async def lose_run(self, run: UUID, reason: str) -> None:
         """A run led here has lost its time somewhere: free it everywhere, place it again."""
         await self._database.settle(lambda connection: self._lose_run(connection, run, reason))
+
+    async def lose_runs(self, reasons: Mapping[UUID, str]) -> None:
+        """The same of many, each for its reason; again is harmless: those that are over stay so."""
+        every = sorted(reasons.items())
+        for first in range(0, len(every), _AT_ONCE):
+            await self._database.settle(partial(self._lose_runs, every[first : first + _AT_ONCE]))
+
+    async def _lose_runs(self, reasons: Sequence[tuple[UUID, str]], connection: Connection) -> None:
+        for run, reason in reasons:
+            await self._lose_run(connection, run, reason)
 
     async def _lose_run(self, connection: Connection, run: UUID, reason: str) -> None:
         locked = await runs.lock(connection, run)

@@ -51,8 +51,9 @@ _SOON = 2 * times.SECOND
 class Proposals:
     """Answers what is asked of this node's time line."""
 
-    def __init__(self, database: Database, clock: Clock, settings: Settings) -> None:
-        """Nothing is kept before a notification has been heard."""
+    def __init__(self, database: Database, clock: Clock, settings: Settings, identity: str) -> None:
+        """Nothing is kept before a notification has been heard; ``identity`` is this node's."""
+        self._identity = identity
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -130,6 +131,7 @@ class Proposals:
         applicant = Applicant(
             task=request.task,
             lead=lead,
+            own=lead == self._identity,
             campaign=request.campaign,
             test=request.test,
             scheduling_class=request.scheduling_class,

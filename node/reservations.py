@@ -88,7 +88,7 @@ class Reservations:
         made = self._new_id()
         now = self._clock.now()
         terms = self._terms(document, now)
-        await self._check_pool(document)
+        await self._check(document)
 
         async def make(connection: Connection) -> UUID:
             known = None if key is None else await tasks.find_idempotency(connection, key)
@@ -99,6 +99,7 @@ class Reservations:
                 return known[1]
             if key is not None:
                 await tasks.keep_idempotency(connection, key, digest, made, now)
+            await self._stop_seating(connection, document.pool)
             await reservations.keep(connection, made, document.pool, terms, now)
             await self._set_apart(connection, made, terms, now)
             await self._tell(connection, made, "made", document.pool, now)
@@ -119,9 +120,10 @@ class Reservations:
         now = self._clock.now()
         edited = self._edited(known, patch)
         terms = self._terms(edited, now)
-        await self._check_pool(edited)
+        await self._check(edited)
 
         async def change(connection: Connection) -> None:
+            await self._stop_seating(connection, known["pool"])
             if not await reservations.change(connection, reservation, revision, terms, now):
                 msg = f"reservation {reservation} has been changed since; read it again"
                 raise Conflict(msg)
@@ -143,8 +145,9 @@ class Reservations:
         except ValidationError as error:
             raise InvalidDocument(faults_of(error)) from None
 
-    async def _check_pool(self, document: ReservationDocument) -> None:
+    async def _check(self, document: ReservationDocument) -> None:
         if document.pool is None:
+            await self._check_tasks(document.access.tasks)
             return
         if document.access.leads:
             detail = "all seats of a pool are given by this node; leave it out"
@@ -153,6 +156,26 @@ class Reservations:
             there = await pools.listed(connection)
         if document.pool not in [pool.name for pool in there]:
             raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+
+    async def _check_tasks(self, named: Sequence[UUID]) -> None:
+        """Runs on a node are of the tasks of seats: the id of a pool task would admit nothing."""
+        async with self._database.connection() as connection:
+            wholes = await seats.pools_of(connection, named)
+        faults = [
+            FieldFault(
+                f"/access/tasks/{index}",
+                f"is a task of pool {wholes[task]}, whose runs belong to other tasks; "
+                "use --campaign or --lead",
+            )
+            for index, task in enumerate(named)
+            if task in wholes
+        ]
+        if faults:
+            raise InvalidDocument(faults)
+
+    async def _stop_seating(self, connection: Connection, pool: str | None) -> None:
+        if pool is not None:
+            await seats.stop_seating(connection, pool)
 
     async def _tell(
         self, connection: Connection, reservation: UUID, what: str, pool: str | None, now: int
@@ -169,10 +192,14 @@ class Reservations:
         """
         known = await self._row(reservation)
         now = self._clock.now()
-        async with self._database.transaction() as connection:
+
+        async def give_back(connection: Connection) -> None:
+            await self._stop_seating(connection, known["pool"])
             if not await reservations.remove(connection, reservation):
                 raise NotFound(_none(reservation))
             await self._tell(connection, reservation, "removed", known["pool"], now)
+
+        await self._database.settle(give_back)
 
     async def one(self, reservation: UUID) -> Reservation:
         """One of them, with the runs inside.
@@ -241,9 +268,9 @@ class Reservations:
             spans = await self._reserved(connection, row["pool"], now, until)
         own = [span for span in spans if span.reservation == reservation]
         giving_way = [run for run in runs if displace and not run.fixed]
-        displaced = {run.run: _why(run, own, row["pool"]) for run in giving_way}
-        for run, reason in displaced.items():
-            await self._ending.lose_run(run, reason)
+        reasons = [(run.run, _why(run, own, row["pool"])) for run in giving_way]
+        displaced = {run: reason for run, reason in reasons if reason is not None}
+        await self._ending.lose_runs(displaced)
         inside = (_inside(run, run.run in displaced) for run in runs[:INSIDE_MAX])
         return self._shown(row).model_copy(update={"inside": tuple(inside)})
 
@@ -345,11 +372,11 @@ def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
     return faults
 
 
-def _why(run: Booking, spans: Sequence[Reserved], pool: str | None) -> str:
-    """Why a run has to give way to a reservation."""
-    span = next(
-        each for each in spans if each.starts_at < run.ends_at and run.starts_at < each.ends_at
-    )
+def _why(run: Booking, spans: Sequence[Reserved], pool: str | None) -> str | None:
+    """Why a run has to give way to a reservation; it has not if this was changed meanwhile."""
+    meeting = (it for it in spans if it.starts_at < run.ends_at and run.starts_at < it.ends_at)
+    if (span := next(meeting, None)) is None:
+        return None
     said = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
     whose = "" if pool is None else f" of pool {pool}"
     return f"displaced by a reservation{whose}: {said}"

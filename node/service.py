@@ -142,7 +142,9 @@ class Node:
             database, clock, self.directory, self.peers, self.mailboxes, self.fetching.fault
         )
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(database, clock, settings, self._needs_port, means.rng)
+        self.time_line = TimeLine(
+            database, clock, settings, key.identity, self._needs_port, means.rng
+        )
         self.consent = Consent(database, clock, self.capabilities, key.identity)
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
         self.prospect = Prospect(database, clock, settings.start_margin)

@@ -84,6 +84,7 @@ def applicant(asking: Asking, task: UUID) -> Applicant:
     return Applicant(
         task=task,
         lead="",
+        own=True,
         campaign=asking.campaign,
         test=asking.test,
         scheduling_class=SchedulingClass(asking.scheduling_class),

@@ -40,7 +40,9 @@ async def list_(request: web.Request) -> web.StreamResponse:
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
     reading.only(request)
-    return replies.one(await _fetch(request.app[NODE], reading.name(request, "campaign")))
+    node, name = request.app[NODE], reading.name(request, "campaign")
+    await node.campaigns.find(name)
+    return replies.one(await _fetch(node, name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
@@ -64,7 +66,7 @@ async def usage(request: web.Request) -> web.StreamResponse:
 async def usage_of(request: web.Request) -> web.StreamResponse:
     """GET: what one campaign was charged, hour by hour."""
     name = reading.name(request, "campaign")
-    await _fetch(request.app[NODE], name)
+    await request.app[NODE].campaigns.find(name)
     return await _hours(request, name)
 
 

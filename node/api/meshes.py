@@ -55,9 +55,12 @@ async def _one(node: Node, name: str) -> Mesh:
     async with node.database.connection() as connection:
         found = await meshes.listed(connection, name)
     if not found:
-        msg = f"there is no mesh {name} led by this node; see: parley mesh list"
-        raise NotFound(msg)
+        raise NotFound(_none(name))
     return _document(found[0])
+
+
+def _none(name: str) -> str:
+    return f"there is no mesh {name} led by this node; see: parley mesh list"
 
 
 def _span(request: web.Request, node: Node) -> tuple[int, int]:
@@ -90,8 +93,9 @@ async def pairs(request: web.Request) -> web.StreamResponse:
     reading.only(request, "from", "to", "limit", "cursor")
     since, until = _span(request, node)
     after, size = _key_cursor(request), reading.limit(request)
-    await _one(node, name)
     async with node.database.connection() as connection:
+        if not await meshes.exists(connection, name):
+            raise NotFound(_none(name))
         keys = await meshes.keys(connection, name, after, size)
         names = [each.key for each in keys]
         found = await meshes.outcomes(connection, name, since, until, names)

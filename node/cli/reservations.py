@@ -96,12 +96,12 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
         click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
         click.option("--until", type=MOMENT, help="It does not begin again then or later."),
-        click.option("--campaign", "campaigns", multiple=True, help="Admit it; repeat for others."),
+        click.option("--campaign", "campaigns", multiple=True, help="Admit own tasks of it."),
         click.option("--task", "tasks", multiple=True, metavar="ID", help="Admit this task."),
-        click.option("--lead", "leads", multiple=True, metavar="NODE", help="Admit its tasks."),
+        click.option("--lead", "leads", multiple=True, metavar="NODE", help="Admit all its tasks."),
         click.option("--test", "tests", multiple=True, help="Admit runs of this test."),
         click.option("--class", "classes", multiple=True, help="Admit runs of this class."),
-        click.option("--priority", type=int, help="Admit runs of this priority or a higher one."),
+        click.option("--priority", type=int, help="Admit own runs of it or a higher one."),
         click.option("--displace", is_flag=True, help="Runs booked already give way if they can."),
         click.option("--file", metavar="FILE|-", help="A document; options win over it."),
     )):  # fmt: skip
@@ -170,6 +170,9 @@ def reservation_group() -> None:
 @asks_node
 async def add(session: Session, /, name: str | None, pool: str | None, **given: Any) -> None:
     """Set time of the node apart; only runs that are admitted are booked in it.
+
+    One criterion admits. Campaign and priority are what a lead says of its tasks: they admit only
+    what this node leads itself; another lead is admitted, with all its tasks, by --lead.
 
     Of a pool: its seats get only such runs; what others book on its nodes is theirs to say.
 

@@ -1,8 +1,10 @@
 """Time that is set apart on a node: for whom, when, and how it says so. Pure.
 
 A reservation admits a run that meets one criterion of its access list; where several overlap, each
-must admit it. The rule is said once more in SQL (``schema.sql``, ``admits``), where it has the last
-word; a test compares the two. Instants and durations are microseconds, spans half-open.
+must admit it. Campaign and priority are what a lead says of itself, so they count only where this
+node is the lead; another lead is named. The rule is said once more in SQL (``schema.sql``,
+``admits``), where it has the last word; a test compares the two. Instants and durations are
+microseconds, spans half-open.
 """
 
 from __future__ import annotations
@@ -37,10 +39,14 @@ class Access:
 
 @dataclass(frozen=True)
 class Applicant:
-    """Whose run it is that wants the time: its task, the node that leads it, and what it is."""
+    """Whose run it is that wants the time: its task, the node that leads it, and what it is.
+
+    ``own``: it is led by the very node whose reservations are asked.
+    """
 
     task: UUID
     lead: str
+    own: bool
     campaign: str | None
     test: str | None
     scheduling_class: SchedulingClass
@@ -75,13 +81,18 @@ def access_of(document: dict[str, Any]) -> Access:
 def admits(access: Access, applicant: Applicant) -> bool:
     """Whether it meets one criterion."""
     return (
-        (applicant.campaign or NO_CAMPAIGN) in access.campaigns
-        or applicant.task in access.tasks
+        applicant.task in access.tasks
         or applicant.lead in access.leads
         or applicant.test in access.tests
         or applicant.scheduling_class in access.classes
-        or (access.priority is not None and applicant.priority >= access.priority)
+        or (applicant.own and _word_counts(access, applicant))
     )
+
+
+def _word_counts(access: Access, applicant: Applicant) -> bool:
+    """What of the access list a lead could claim of any run."""
+    named = (applicant.campaign or NO_CAMPAIGN) in access.campaigns
+    return named or (access.priority is not None and applicant.priority >= access.priority)
 
 
 def closed_to(applicant: Applicant, reserved: Sequence[Reserved]) -> list[Reserved]:

@@ -90,6 +90,12 @@ async def names(connection: Connection) -> dict[str, str]:
     return {row[0]: row[1] for row in await connection.fetch(_SQL["names"])}
 
 
+async def exists(connection: Connection, name: str) -> bool:
+    """Whether there is one of this name."""
+    found: bool = await connection.fetchval(_SQL["has_campaign"], name)
+    return found
+
+
 async def listed(connection: Connection) -> list[StoredCampaign]:
     """All of them, by name."""
     return [_stored(dict(row)) for row in await connection.fetch(_SQL["campaigns"])]

@@ -51,6 +51,12 @@ async def listed(connection: Connection, name: str | None = None) -> list[Counte
     return [Counted(*row) for row in await connection.fetch(_SQL["meshes"], name)]
 
 
+async def exists(connection: Connection, name: str) -> bool:
+    """Whether a mesh of this name has a task."""
+    found: bool = await connection.fetchval(_SQL["has_mesh"], name)
+    return found
+
+
 async def tasks(
     connection: Connection, mesh: str, after: tuple[str, int, UUID] | None, limit: int
 ) -> list[dict[str, Any]]:

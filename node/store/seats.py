@@ -38,6 +38,17 @@ async def keep(
     return kept is not None
 
 
+async def stop_seating(connection: Connection, pool: str) -> None:
+    """Until the transaction ends no task comes to this pool, and none of it is given a seat."""
+    await connection.execute(_SQL["stop_seating"], pool)
+
+
+async def pools_of(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, str]:
+    """Those of these that are pool tasks of this lead, each with its pool."""
+    rows = await connection.fetch(_SQL["pool_tasks_among"], list(tasks))
+    return {row[0]: row[1] for row in rows}
+
+
 async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | None:
     """What a pool task asks of its pool; None if it is none."""
     found: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)
@@ -57,7 +68,8 @@ async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[
 async def plan_anew(connection: Connection, pool: str, now: int) -> list[UUID]:
     """What is reserved of a pool has changed: who plans its seats' tasks is too late, and again.
 
-    Those that have all they want are left alone. Which tasks are planned now.
+    Nobody else plans one of them before the transaction ends. Those that have all they want are
+    not planned again. Which tasks are planned now.
     """
     return [row[0] for row in await connection.fetch(_SQL["plan_anew"], pool, now)]
 

@@ -12,6 +12,7 @@ WITHOUT = {
     "node.store/tasks": {"tasks"},
     "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
+        "has_campaign",
         "change_campaign",
         "uses",
         "remove_campaign",
@@ -23,7 +24,7 @@ WITHOUT = {
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
     "node.store/seats": {"seats"},
-    "node.store/meshes": {"meshes", "mesh_tasks", "mesh_keys", "mesh_outcomes"},
+    "node.store/meshes": {"has_mesh", "meshes", "mesh_tasks", "mesh_keys", "mesh_outcomes"},
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

@@ -313,6 +313,22 @@ async def test_usage_by_hours(a: Asker) -> None:
     assert (await a.ask("GET", "/v1/campaigns/no/usage"))[0] == 404
 
 
+async def test_nothing_is_computed_to_see_whether_there_is_one(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is looked up; who is not there is told with those that are."""
+    await _add(a, "ops")
+
+    async def computed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(a.node.accounts, "all", computed)
+    assert (await a.ask("GET", "/v1/campaigns/ops/usage"))[0] == 200
+    for path in ("/v1/campaigns/op", "/v1/campaigns/op/usage"):
+        status, problem = await a.ask("GET", path)
+        assert (status, "near: ops" in problem["detail"]) == (404, True)
+
+
 async def test_old_charges_are_forgotten(a: Asker, database: PostgresDatabase) -> None:
     """The ledger is kept for a month, its sums for a year and more."""
     hour = START - START % times.HOUR

@@ -13,6 +13,7 @@ import pytest
 
 from node.model import times
 from node.model.times import format_instant
+from node.store import meshes
 from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
 from tests.served import Asker, asker
@@ -177,6 +178,21 @@ async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
     _, mesh = await a.ask("GET", "/v1/meshes/lab")
     for figure in ("due", "delivered", "open"):
         assert mesh["delivery"][figure] == sum(pair[figure] for pair in pairs)
+
+
+async def test_a_page_of_pairs_does_not_count_the_mesh(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether there is such a mesh is seen by one of its tasks, on each of many pages."""
+    await _task(a, "x/a/b")
+
+    async def counted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(meshes, "listed", counted)
+    assert [pair["key"] for pair in await _every(a, "/v1/meshes/lab/pairs", 1)] == ["x/a/b"]
+    for name in ("la", "No", "none"):
+        assert (await a.ask("GET", f"/v1/meshes/{name}/pairs"))[0] == 404
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -26,6 +27,9 @@ HALF = 30 * times.MINUTE
 ALIKE: list[dict[str, Any]] = [{}, {}, {}]
 UNTIL = {"start": "2026-12-01T01:00:00Z", "until": "2026-12-01T07:00:00Z"}
 """Six slots, all of one term."""
+LONG = {"start": "2026-12-01T01:00:00Z", "until": "2026-12-03T00:00:00Z"}
+LATE = START + 30 * times.HOUR
+"""A slot of that beyond the first horizon."""
 
 
 async def _pool(world: World) -> Pooled:
@@ -179,6 +183,56 @@ async def test_what_is_being_planned_meanwhile_is_planned_anew(world: World) -> 
     assert (await pool.lead.node.reservations.one(made[0])).inside == ()
 
 
+_BLOCKED = (
+    "SELECT pid FROM pg_stat_activity "
+    "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+)
+
+
+@pytest.mark.parametrize("seated", [True, False], ids=["claimed", "seated"])
+async def test_what_is_begun_while_it_is_being_made_comes_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, seated: bool
+) -> None:
+    """Neither a claim nor a seat that is given before all can see it leads to a run beside it."""
+    pool = await pooled(world, ALIKE, term="P3D")
+    await pool.create(1, schedule=LONG)
+    if not seated:
+        await pool.create(1, seat=False, schedule=LONG)
+    held, begun = asyncio.Event(), list[asyncio.Task[None]]()
+    tell = pool.lead.node.reservations._tell
+
+    async def begin(*told: Any) -> None:
+        await tell(*told)
+        begun.append(asyncio.create_task(pool.seat()))
+        while not (held.is_set() or begun[0].done() or await pool.lead.rows(_BLOCKED)):
+            pass
+
+    async def watch(call: Call, phase: str) -> None:
+        if (call[2], phase) == ("hold", "answered"):
+            held.set()
+
+    monkeypatch.setattr(pool.lead.node.reservations, "_tell", begin)
+    world.watch = watch
+    world.clock.advance(12 * times.HOUR)
+    made = await reserve(pool.lead, LATE, pool="europe")
+    await begun[0]
+    await pool.seat()
+    rows = await pool.lead.rows("SELECT state FROM run_known WHERE slot = $1", LATE)
+    assert [row[0] for row in rows] == ["waiting"] * (1 if seated else 2)
+    assert (await pool.lead.node.reservations.one(made.id)).inside == ()
+
+
+async def test_who_has_all_it_wants_is_not_planned_again(world: World) -> None:
+    """Its tasks are kept from whoever would plan them meanwhile, and otherwise as they were."""
+    pool = await pooled(world, ALIKE, term="P3D")
+    await pool.create(1, schedule=LONG)
+    query = "SELECT plan_at, next_run_at, lease_epoch FROM planning WHERE plan_at IS NOT NULL"
+    [before] = await pool.lead.rows(query)
+    await reserve(pool.lead, LATE, pool="europe")
+    [after] = await pool.lead.rows(query)
+    assert tuple(after) == (*tuple(before)[:2], before[2] + 1)
+
+
 async def test_it_closes_no_node(world: World) -> None:
     """Tasks with named participants are booked there, also those of its own lead."""
     pool = await _pool(world)
@@ -223,6 +277,26 @@ async def test_what_makes_no_sense_is_refused(
         await reserve(pool.lead, **fields)
     assert error.value.detail == fault
     assert await pool.lead.rows("SELECT id FROM reservation") == []
+
+
+async def test_a_pool_task_is_not_named_in_one_of_a_node(world: World) -> None:
+    """Its runs belong to tasks of seats, so that would admit nothing; other nodes cannot know."""
+    pool = await _pool(world)
+    task = await pool.create(1, schedule=UNTIL)
+    [part] = await pool.lead.rows("SELECT id FROM task WHERE parent = $1", task)
+    access = {"tasks": [str(part[0]), str(task)]}
+    said = (
+        "/access/tasks/1: is a task of pool europe, whose runs belong to other tasks; "
+        "use --campaign or --lead"
+    )
+    with pytest.raises(InvalidDocument) as error:
+        await reserve(pool.lead, access=access)
+    assert error.value.detail == said
+    made = await reserve(pool.lead, access={"tasks": access["tasks"][:1]})
+    with pytest.raises(InvalidDocument) as error:
+        await edit(pool.lead, made, access=access)
+    assert error.value.detail == said
+    await reserve(pool.nodes[0], access=access)
 
 
 async def test_it_goes_with_its_pool(world: World) -> None:

@@ -76,7 +76,14 @@ def elsewhere(booker: Booker) -> Booker:
     """Another process of the same node books for the same lead."""
     site = booker.site
     node = site.node
-    line = TimeLine(site.database, site.clock, node.settings, node._needs_port, random.Random(1))
+    line = TimeLine(
+        site.database,
+        site.clock,
+        node.settings,
+        site.identity,
+        node._needs_port,
+        random.Random(1),
+    )
     other = Site(node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
     return Booker(booker.world, booker.lead, other)

@@ -110,12 +110,10 @@ def _hold(booker: Booker, request: Any) -> Any:
 @pytest.mark.parametrize(
     "access",
     [
-        {"campaigns": ["default"]},
         {"leads": ["a"]},
         {"tests": ["idle"]},
         {"classes": ["background", "exclusive"]},
-        {"priority": 3},
-        {"campaigns": ["ops"], "tests": ["rtt"], "priority": 3},
+        {"campaigns": ["ops"], "tests": ["rtt"], "leads": ["a"]},
     ],
 )
 async def test_who_meets_one_criterion_books_there(booker: Booker, access: dict[str, Any]) -> None:
@@ -146,6 +144,25 @@ async def test_who_meets_none_does_not(booker: Booker, access: dict[str, Any]) -
     assert not (await booker.hold(hold_request(task, [HOUR]))).held
 
 
+@pytest.mark.parametrize("access", [{"campaigns": ["default"]}, {"priority": 3}])
+async def test_the_word_of_another_lead_is_not_enough(
+    booker: Booker, access: dict[str, Any]
+) -> None:
+    """Campaign and priority admit what the node leads itself, and of others whom it names."""
+    made = await reserve(booker.site, access=access)
+    theirs = await booker.task(3)
+    assert (await booker.ask(theirs, WINDOW)).free == tuple(BEHIND)
+    assert not (await booker.hold(hold_request(theirs, [HOUR]))).held
+    own, site = introduction([booker.site], priority=3), booker.site
+    await site.keep(own, site)
+    itself = Booker(booker.world, site, site)
+    assert (await itself.ask(own, WINDOW)).free == (WINDOW,)
+    assert (await itself.hold(hold_request(own, [HOUR]))).held
+    assert (await site.node.reservations.one(made.id)).inside == ()
+    await edit(site, made, access={"leads": ["a"]})
+    assert (await booker.hold(hold_request(theirs, [HOUR + DURATION]))).held
+
+
 async def test_every_stacked_reservation_must_admit(booker: Booker) -> None:
     """A task that is on the list of one is kept out by another one that lies over it."""
     task = await booker.task()
@@ -156,7 +173,7 @@ async def test_every_stacked_reservation_must_admit(booker: Booker) -> None:
     answered = await booker.hold(hold_request(task, [HOUR, HOUR + HALF - times.MINUTE]))
     assert len(answered.held) == 1
     assert answered.refused[0].reason.endswith(f"reservation {over.id}")
-    await edit(booker.site, over, access={"priority": 0})
+    await edit(booker.site, over, access={"tests": ["idle"]})
     assert (await booker.ask(task, WINDOW)).free == ((HOUR + DURATION, HOUR + REACH),)
 
 

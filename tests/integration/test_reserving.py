@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
+from node import ending
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
@@ -18,6 +20,7 @@ from node.model.wire.plans import Outcome
 from node.model.wire.reservations import Reservation
 from node.model.wire.tasks import Schedule, TaskDocument
 from node.reservations import KEEP
+from node.store import reservations
 from node.store.database import Notice
 from node.store.reservations import Filter
 from tests.bookers import HOUR
@@ -119,6 +122,54 @@ async def test_who_has_begun_or_is_about_to_stays(world: World) -> None:
     assert (await b.state(near), await b.state(far)) == ("scheduled", "displaced")
 
 
+async def test_many_are_displaced_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few transactions are enough for all, and one that is unlucky is repeated as a whole."""
+    b = await world.site("b")
+    monkeypatch.setattr(ending, "_AT_ONCE", 2)
+    starts = [HOUR + number * DURATION for number in range(5)]
+    booked = await book_everywhere(introduction([b]), b, [b], starts)
+    made = await reserve(b)
+    settle, settled = b.database.settle, 0
+    lose, unlucky = b.node.ending._lose_run, [booked[-1]]
+
+    async def counted(action: Any) -> Any:
+        nonlocal settled
+        settled += 1
+        return await settle(action)
+
+    async def lose_but_once(connection: Any, run: UUID, reason: str) -> None:
+        await lose(connection, run, reason)
+        if run in unlucky:
+            unlucky.remove(run)
+            raise asyncpg.DeadlockDetectedError
+
+    monkeypatch.setattr(b.database, "settle", counted)
+    monkeypatch.setattr(b.node.ending, "_lose_run", lose_but_once)
+    changed = await edit(b, made, displace=True)
+    assert _inside(changed) == [(run, True) for run in booked]
+    assert {await b.state(run) for run in booked} == {"displaced"}
+    assert (settled, unlucky) == (1 + 3, [])
+
+
+async def test_what_is_changed_meanwhile_displaces_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that lies in it no longer by the time its spans are read is left alone."""
+    b = await world.site("b")
+    [run] = await book_everywhere(introduction([b]), b, [b], [HOUR])
+    between = reservations.between
+
+    async def moved(connection: Any, since: int, until: int) -> Any:
+        await b.execute(
+            "UPDATE reserved SET starts_at = $1 WHERE starts_at = $2", HOUR + HALF - 1, HOUR
+        )
+        return await between(connection, since, until)
+
+    monkeypatch.setattr(reservations, "between", moved)
+    assert _inside(await reserve(b, displace=True)) == [(run, False)]
+    assert await b.state(run) == "scheduled"
+
+
 async def test_displacing_can_be_asked_for_later(world: World) -> None:
     """A reservation that kept the runs inside gives their time to itself by an edit."""
     b = await world.site("b")
@@ -150,18 +201,22 @@ async def test_what_stands_in_the_way_is_said_everywhere(world: World) -> None:
 async def test_a_plan_knows_who_is_admitted(world: World) -> None:
     """By campaign, test and lead, though the task that is asked about is known nowhere."""
     a, b = await world.two()
-    await reserve(b, access={"campaigns": ["ops"]})
+    await reserve(a, access={"campaigns": ["ops"]})
     for name in ("lab", "ops"):
         await a.node.campaigns.create(CampaignDocument(name=name))
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
     assert (await plan(world, a, idle(a, b, **at))).outcome is Outcome.NO_TIME
     assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
+    made = await reserve(b, access={"campaigns": ["ops"]})
+    assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.NO_TIME
+    await edit(b, made, access={"leads": ["a"]})
+    assert (await plan(world, a, idle(a, b, campaign="ops", **at))).outcome is Outcome.FOUND
 
 
 async def test_an_admitted_task_is_planned_there(world: World) -> None:
-    """What its lead says of a task travels with the proposals: the campaign is enough."""
+    """What is said of a task goes with the proposals: of the lead's own time it is enough."""
     a, b = await world.two()
-    await reserve(b, access={"campaigns": ["ops"]})
+    await reserve(a, access={"campaigns": ["ops"]})
     for name in ("lab", "ops"):
         await a.node.campaigns.create(CampaignDocument(name=name))
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}

@@ -112,7 +112,7 @@ CRITERIA: dict[str, list[Any]] = {
     "classes": [[], ["exclusive"], ["background", "background-multi"]],
     "priority": [None, 2, -1],
 }
-_ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6::text::scheduling_class, $7)"
+_ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6, $7::text::scheduling_class, $8)"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -129,6 +129,7 @@ async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int
         applicant = Applicant(
             task=UUID(int=rng.randrange(1, 5)),
             lead=rng.choice(("ed25519:a", "ed25519:b", "ed25519:x")),
+            own=rng.random() < 0.5,
             campaign=rng.choice((None, "ops", "lab", "else")),
             test=rng.choice(("idle", "rtt", "throughput")),
             scheduling_class=rng.choice(list(SchedulingClass)),

@@ -61,7 +61,15 @@ def test_a_run_is_chosen_where_it_is_open_and_nowhere_else(
 
 def test_only_what_does_not_admit_is_closed() -> None:
     """Of all that is reserved."""
-    whose = Applicant(UUID(int=7), "", None, "rtt", SchedulingClass.NORMAL, 0)
+    whose = Applicant(
+        task=UUID(int=7),
+        lead="",
+        own=True,
+        campaign=None,
+        test="rtt",
+        scheduling_class=SchedulingClass.NORMAL,
+        priority=0,
+    )
     shut, admitting = reserved(1, 2), reserved(5, 2, Access(tests=frozenset({"rtt"})))
     assert closed("europe", [shut, admitting], whose).spans == [shut]
 

@@ -52,6 +52,7 @@ APPLICANTS = st.builds(
     Applicant,
     task=st.sampled_from(TASKS),
     lead=st.sampled_from("abc"),
+    own=st.booleans(),
     campaign=st.sampled_from((None, "ops", "lab")),
     test=st.sampled_from((None, "rtt", "idle")),
     scheduling_class=st.sampled_from(SchedulingClass),
@@ -66,7 +67,15 @@ def reserved(number: int, access: Access, span: Span) -> Reserved:
 
 RESERVED = st.lists(st.tuples(st.integers(0, 3), SPANS), max_size=5)
 
-APPLICANT = Applicant(TASKS[0], "a", None, "idle", SchedulingClass.NORMAL, 5)
+APPLICANT = Applicant(
+    task=TASKS[0],
+    lead="a",
+    own=True,
+    campaign=None,
+    test="idle",
+    scheduling_class=SchedulingClass.NORMAL,
+    priority=5,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +91,25 @@ APPLICANT = Applicant(TASKS[0], "a", None, "idle", SchedulingClass.NORMAL, 5)
 )
 def test_one_criterion_is_enough(access: Access) -> None:
     """Each alone admits whom it names, and nobody who differs in just that."""
-    other = Applicant(TASKS[1], "b", "ops", "rtt", SchedulingClass.EXCLUSIVE, 4)
+    other = Applicant(
+        task=TASKS[1],
+        lead="b",
+        own=True,
+        campaign="ops",
+        test="rtt",
+        scheduling_class=SchedulingClass.EXCLUSIVE,
+        priority=4,
+    )
     assert admits(access, APPLICANT)
     assert not admits(access, other)
+
+
+@pytest.mark.parametrize("access", [Access(campaigns=frozenset({"default"})), Access(priority=5)])
+def test_the_word_of_another_lead_is_not_enough(access: Access) -> None:
+    """Campaign and priority are whatever it says; it has to be named itself."""
+    foreign = replace(APPLICANT, own=False)
+    assert not admits(access, foreign)
+    assert admits(replace(access, leads=frozenset({"a"})), foreign)
 
 
 def test_nobody_is_admitted_unless_said() -> None:

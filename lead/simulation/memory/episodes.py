@@ -206,7 +206,8 @@ def measured_to(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]
 def revision_of(tables: Tables, task: UUID) -> Answer:
     """The revision of an active task."""
     row = tables.tasks.rows.get(task)
-    return () if row is None or row.state != "active" else [(row.revision,)]
+    known = row is not None and row.state == "active" and task in tables.pool_tasks.rows
+    return [(row.revision,)] if row is not None and known else ()
 
 
 @TWINS.of("place")

@@ -103,6 +103,20 @@ def request_of(tables: Tables, task: UUID) -> Answer:
     return () if row is None else [(unpack(row.request),)]
 
 
+@TWINS.of("id")
+def stop_seating(tables: Tables, pool: str) -> Answer:
+    """Transactions come one after the other here: nothing is to be locked."""
+    found = tables.pools.named.get(pool)
+    return () if found is None else [(found.id,)]
+
+
+@TWINS.of("task_id", "name")
+def pool_tasks_among(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Those that are pool tasks."""
+    rows = (tables.pool_tasks.rows.get(task) for task in dict.fromkeys(tasks))
+    return [(row.task_id, tables.pools.rows[row.pool_id].name) for row in rows if row is not None]
+
+
 @TWINS.of("task_id")
 def goes_on(tables: Tables, task: UUID, following: int | None, now: int) -> Answer:
     """Resumed: no term begins before this slot."""
@@ -130,23 +144,22 @@ def wake_refused_seats(tables: Tables, tasks: Sequence[UUID], now: int) -> Answe
 
 @TWINS.of("task_id")
 def plan_anew(tables: Tables, pool: str, now: int) -> Answer:
-    """Tasks of its seats that are being planned, or wait for time, are planned now."""
+    """Tasks of its seats lose their leases; those that had one, or wait, are planned now."""
     found = tables.pools.named.get(pool)
     whole = [row for row in tables.pool_tasks.rows.values() if found and row.pool_id == found.id]
     tasks = [task for row in whole for task in tables.tasks.parts.of(row.task_id)]
     anew = []
     for task in sorted(tasks, key=lambda row: row.id):
         row = tables.plannings.rows.get(task.id)
-        if task.state != "active" or row is None or row.plan_at is None:
+        if task.state not in _OPEN or row is None:
             continue
-        if row.lease_until is not None or task.id in tables.runs.waiting:
-            tables.plannings.change(
-                row,
-                plan_at=now,
-                lease_epoch=row.lease_epoch + 1,
-                lease_owner=None,
-                lease_until=None,
-            )
+        wants = row.lease_until is not None or task.id in tables.runs.waiting
+        again = now if wants and row.plan_at is not None else row.plan_at
+        epoch = row.lease_epoch + 1
+        tables.plannings.change(
+            row, plan_at=again, lease_epoch=epoch, lease_owner=None, lease_until=None
+        )
+        if again == now:
             anew.append((task.id,))
     return anew
 

@@ -285,6 +285,7 @@ class Tables:
         applicant = Applicant(
             run.task_id,
             task.lead,
+            self.led_here(run.task_id),
             task.campaign,
             task.test,
             SchedulingClass(run.scheduling_class),

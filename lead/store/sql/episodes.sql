@@ -92,8 +92,14 @@ INNER JOIN run ON seat.task_id = run.task_id AND run.state IN ('running', 'mergi
 GROUP BY seat.pool_task, seat.term, seat.place;
 
 -- revision_of --
--- Nothing is given to a task that is changed meanwhile; whoever changes it waits, or has come first.
-SELECT revision FROM task WHERE id = $1 AND state = 'active' FOR SHARE;
+-- Nothing is given to a task that is changed meanwhile, or whose pool is being reserved; whoever does so waits, or has
+-- come first.
+SELECT task.revision
+FROM task
+INNER JOIN pool_task ON task.id = pool_task.task_id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.id = $1 AND task.state = 'active'
+FOR SHARE OF task, pool;
 
 -- take --
 -- One node to a seat, and one seat to a node: what is taken meanwhile is not given again.

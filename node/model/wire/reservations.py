@@ -66,13 +66,16 @@ class AccessDocument(Document):
     """Whom it admits: a run that meets one criterion. Nobody, unless something is said."""
 
     campaigns: tuple[Name, ...] = Field(
-        (), max_length=CRITERIA_MAX, description="Of tasks; default are those that name none."
+        (),
+        max_length=CRITERIA_MAX,
+        description="Of tasks that this node leads; default are those that name none. Of other "
+        "nodes' tasks their leads say it, so it does not count: name these in leads.",
     )
     tasks: tuple[UUID, ...] = Field((), max_length=CRITERIA_MAX)
     leads: tuple[Line, ...] = Field(
         (),
         max_length=CRITERIA_MAX,
-        description="Names of nodes: tasks that were created there, by their users.",
+        description="Names of nodes: all tasks that were created there, by their users.",
     )
     tests: tuple[Name, ...] = Field((), max_length=CRITERIA_MAX)
     classes: tuple[SchedulingClass, ...] = Field((), max_length=CRITERIA_MAX)
@@ -81,7 +84,7 @@ class AccessDocument(Document):
         ge=-PRIORITY_MAX - 1,
         le=PRIORITY_MAX,
         strict=True,
-        description="Runs of this priority or a higher one.",
+        description="Runs of this priority or a higher one, of tasks that this node leads.",
     )
 
 

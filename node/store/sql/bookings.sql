@@ -173,8 +173,9 @@ FROM (
         WHERE
             reserved.during && tstzrange(wanted.starts_at, wanted.ends_at)
             AND NOT admits(
-                reservation.access, task.id, task.lead, task.campaign, task.test,
-                exchange.scheduling_class::scheduling_class, exchange.priority
+                reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
+                task.campaign, task.test, exchange.scheduling_class::scheduling_class,
+                exchange.priority
             )
     )
     ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number

@@ -1,6 +1,9 @@
 -- names --
 SELECT name, state::text FROM campaign ORDER BY name;
 
+-- has_campaign --
+SELECT EXISTS (SELECT FROM campaign WHERE name = $1);
+
 -- campaigns --
 SELECT
     campaign.id, campaign.name, campaign.created_at, campaign.changed_at, campaign.parent_id, parent.name AS parent,

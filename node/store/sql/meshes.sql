@@ -21,6 +21,9 @@ FROM (
 GROUP BY counted.mesh
 ORDER BY counted.mesh COLLATE "C";
 
+-- has_mesh --
+SELECT EXISTS (SELECT FROM mesh_task WHERE mesh = $1);
+
 -- mesh_tasks --
 -- What is to be compared with a mesh file: of each key the tasks that are not over, and the newest one; the newest first.
 SELECT

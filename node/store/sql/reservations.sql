@@ -107,7 +107,8 @@ WHERE
             )
     END
     AND NOT admits(
-        reservation.access, CASE WHEN reservation.pool IS NULL THEN task.id ELSE task.parent END, task.lead, task.campaign,
-        task.test, run.scheduling_class, run.priority
+        reservation.access, CASE WHEN reservation.pool IS NULL THEN task.id ELSE task.parent END, task.lead,
+        task.lead = (SELECT node.identity FROM node WHERE node.is_self), task.campaign, task.test,
+        run.scheduling_class, run.priority
     )
 ORDER BY run.starts_at, run.id;

@@ -14,33 +14,53 @@ ON CONFLICT (task_id) DO UPDATE SET
     reason = NULL
 RETURNING task_id;
 
+-- stop_seating --
+-- Until the transaction ends no task comes to this pool, and none of it is given a seat.
+SELECT id FROM pool WHERE name = $1 FOR UPDATE;
+
+-- pool_tasks_among --
+SELECT pool_task.task_id, pool.name
+FROM pool_task
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE pool_task.task_id = ANY($1::uuid []);
+
 -- request_of --
 SELECT request FROM pool_task WHERE task_id = $1;
 
 -- plan_anew --
 -- What is reserved of a pool has changed. Whoever plans a task of its seats at this moment has lost its lease, or has
--- decided before; these tasks, and those that wait for time, are planned now.
+-- decided before; these tasks, and those that wait for time, are planned now. The epochs of all others go on too: that
+-- locks them, so that nobody claims one who cannot see yet what is reserved.
 WITH seated AS (
     SELECT task.id
     FROM task
     INNER JOIN pool_task ON task.parent = pool_task.task_id
     INNER JOIN pool ON pool_task.pool_id = pool.id
-    WHERE pool.name = $1 AND task.state = 'active'
+    WHERE pool.name = $1 AND task.state IN ('active', 'paused')
     ORDER BY task.id
     FOR UPDATE OF task
+),
+
+fenced AS (
+    UPDATE planning
+    SET
+        plan_at = CASE
+            WHEN
+                planning.plan_at IS NOT NULL
+                AND (
+                    planning.lease_until IS NOT NULL
+                    OR EXISTS (SELECT FROM run WHERE run.task_id = seated.id AND run.state = 'waiting')
+                )
+                THEN $2
+            ELSE planning.plan_at
+        END,
+        lease_epoch = planning.lease_epoch + 1, lease_owner = NULL, lease_until = NULL
+    FROM seated
+    WHERE planning.task_id = seated.id
+    RETURNING planning.task_id, planning.plan_at
 )
 
-UPDATE planning
-SET plan_at = $2, lease_epoch = planning.lease_epoch + 1, lease_owner = NULL, lease_until = NULL
-FROM seated
-WHERE
-    planning.task_id = seated.id
-    AND planning.plan_at IS NOT NULL
-    AND (
-        planning.lease_until IS NOT NULL
-        OR EXISTS (SELECT FROM run WHERE run.task_id = seated.id AND run.state = 'waiting')
-    )
-RETURNING planning.task_id;
+SELECT task_id FROM fenced WHERE plan_at = $2;
 
 -- goes_on --
 -- Resumed: its next term begins with the first slot to come that is in no term.
