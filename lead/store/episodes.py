@@ -168,6 +168,11 @@ async def try_all(connection: Connection, now: int) -> None:
     await connection.execute(_SQL["try_all"], now)
 
 
+async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_at: int) -> None:
+    """Their terms that are due are not tried before then."""
+    await connection.execute(_SQL["put_off"], list(tasks), now, try_at)
+
+
 async def sitting(connection: Connection, now: int) -> list[Sitting]:
     """Every seat that is held in a term that is not over."""
     return [Sitting(*row) for row in await connection.fetch(_SQL["sitting"], now)]

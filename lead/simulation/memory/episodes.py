@@ -318,6 +318,16 @@ def try_all(tables: Tables, now: int) -> Answer:
     return ()
 
 
+@TWINS.of()
+def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Answer:
+    """What was to be tried by now is tried later."""
+    for task in dict.fromkeys(tasks):
+        for row in list(tables.terms.of_task.of(task)):
+            if row.try_at is not None and row.try_at <= now:
+                tables.terms.change(row, try_at=try_at)
+    return ()
+
+
 @TWINS.of("pool_task", "node", "task_id")
 def sitting(tables: Tables, now: int) -> Answer:
     """The seats of active pool tasks that are held and not over."""

@@ -162,6 +162,10 @@ ORDER BY task.id;
 -- What nodes, pools or campaigns are like has changed: what waits is tried now.
 UPDATE term SET try_at = $1 WHERE try_at > $1;
 
+-- put_off --
+-- What was to be tried by now is tried later.
+UPDATE term SET try_at = $3 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
+
 -- sitting --
 -- The seats of active pool tasks that are held and not over.
 SELECT DISTINCT seat.pool_task, seat.node, seat.task_id
