@@ -95,6 +95,7 @@ class Round:
             return Result(case, heard={case.whole.test: error.detail}), None, ()
         if len(scouted.seats) < asked.least:
             return Result(case, heard=scouted.heard), None, scouted.refused
+        scout.keep()
         run = PostedRun(
             run=case.name,
             task=case.name,

@@ -3,7 +3,7 @@
 What may give way to the seats is what the policies say, and no more runs than they say: each seat
 has those that its runs need. Nothing is booked by it. The ordinary tasks of the seats are planned
 like all others; that others book the same time meanwhile costs them a retry inside the slip. What
-was found in one episode counts as taken for the rest of it.
+was found in one episode, and is of use, counts as taken for the rest of it.
 """
 
 from __future__ import annotations
@@ -53,24 +53,40 @@ class Scouted:
 
 
 class Promises:
-    """The time that was found in an episode and is not booked yet."""
+    """The time that was found in an episode and is not booked yet.
+
+    What was given last is taken as long as its case is looked at; who keeps it makes that last.
+    """
 
     def __init__(self) -> None:
         """Nothing so far."""
         self._taken: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
+        self._given: list[tuple[str, SchedulingClass, Span]] = []
 
     def give(
         self, names: Iterable[str], kind: SchedulingClass, choices: Sequence[Choice], duration: int
     ) -> None:
         """These nodes are taken for runs that start so."""
-        spans = [(kind, (it.starts_at, it.starts_at + duration)) for it in choices]
-        for name in names:
-            self._taken[name] += spans
+        spans = [(it.starts_at, it.starts_at + duration) for it in choices]
+        self._given += [(name, kind, span) for name in names for span in spans]
+
+    def keep(self) -> None:
+        """What was given is taken."""
+        for name, kind, span in self._given:
+            self._taken[name].append((kind, span))
+        self._given = []
+
+    def drop(self) -> None:
+        """What was given and not kept is free again."""
+        self._given = []
 
     def left(self, offer: Offer, kind: SchedulingClass, kept: Sequence[Span] = ()) -> Offer:
         """What is left of an offer; ``kept`` is time that is kept for others."""
         against = blockers(kind)
         gone = [span for taken, span in self._taken[offer.name] if taken in against]
+        gone += [
+            span for name, taken, span in self._given if name == offer.name and taken in against
+        ]
         if not gone and not kept:
             return offer
         without = normalise([*gone, *kept])
@@ -102,7 +118,11 @@ class Scout:
         self._silent: dict[str, str] = {}
 
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
-        """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
+        """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run.
+
+        For the next case their time is free again, unless :meth:`keep` was called meanwhile.
+        """
+        self._promises.drop()
         spread = Spread(case.request.spread, self._facts)
         search = _Search(asked, case, fixed, spread, self._may_yield(asked))
         search.close(case.closed, self._clock.now())
@@ -115,6 +135,10 @@ class Scout:
                     break
                 await self._hear(search, names)
         return self._settled(search, order)
+
+    def keep(self) -> None:
+        """What was found last is made use of."""
+        self._promises.keep()
 
     def _may_yield(self, asked: Ask) -> Sequence[PostedRun] | None:
         """The runs that may give way, the first to go first; None is any of lower priority."""
