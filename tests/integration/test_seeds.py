@@ -5,44 +5,33 @@ And what checks them is checked: programs that are broken on purpose are found.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-import tests.soak.seeds
 from lead.simulation.scenario import named
 from lead.simulation.world import simulate
-from tests.soak.seeds import played
+from tests.soak.seeds import BRIEF
 from tests.soak.variants import VARIANTS, Variant
 
-BRIEF = str(Path(tests.soak.seeds.__file__).with_name("brief.toml"))
-SEEDS = 2000
 SEEDS_FOR_A_VARIANT = 60
-SEEDS_OF_POOLS = 40
 
 
-@pytest.mark.timeout(900)
-def test_no_seed_breaks_a_promise() -> None:
+@pytest.mark.timeout(1200)
+def test_no_seed_breaks_a_promise(soaked: Callable[[str], dict[str, int]]) -> None:
     """Crashes at any await, losses, duplicates, cuts, wrong clocks: all promises hold."""
-    broken = []
-    delivered = faults = 0
-    for outcome in played(BRIEF, range(1, SEEDS + 1), os.cpu_count() or 1):
-        delivered += outcome.counts["delivered"]
-        faults += outcome.counts["faults"]
-        if outcome.violations:
-            broken.append(f"--seed {outcome.seed}: {outcome.violations[0]}")
-    assert broken == []
-    assert delivered > 5 * SEEDS
-    assert faults > 5 * SEEDS
+    counts = soaked(BRIEF)
+    assert counts["worlds"] == 2000
+    assert counts["delivered"] > 5 * counts["worlds"]
+    assert counts["faults"] > 5 * counts["worlds"]
 
 
-@pytest.mark.timeout(300)
-def test_no_seed_breaks_a_promise_of_a_pool() -> None:
+@pytest.mark.timeout(600)
+def test_no_seed_breaks_a_promise_of_a_pool(soaked: Callable[[str], dict[str, int]]) -> None:
     """Seats are given, lost and given anew while everything breaks that can."""
-    outcomes = list(played("pools", range(1, SEEDS_OF_POOLS + 1), os.cpu_count() or 1))
-    assert [f"--seed {it.seed}: {it.violations[0]}" for it in outcomes if it.violations] == []
-    assert sum(outcome.counts["delivered"] for outcome in outcomes) > 50 * SEEDS_OF_POOLS
+    counts = soaked("pools")
+    assert counts["worlds"] == 40
+    assert counts["delivered"] > 50 * counts["worlds"]
 
 
 @pytest.mark.timeout(300)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the workers end, too
     began, done, failed = time.monotonic(), 0, list[Outcome]()
     counts = {"promised": 0, "delivered": 0, "messages": 0, "faults": 0}
     seeds = range(given.first, given.first + given.seeds)

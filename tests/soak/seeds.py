@@ -7,11 +7,15 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from lead.simulation.scenario import named
 from lead.simulation.world import simulate
 
 _BATCH = 10
+
+BRIEF = str(Path(__file__).with_name("brief.toml"))
+"""The scenario of which thousands of seeds are played."""
 
 
 @dataclass(frozen=True)
