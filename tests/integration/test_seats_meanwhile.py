@@ -83,16 +83,16 @@ async def _look_at(pool: Pooled, task: UUID) -> None:
     await pool.lead.rows("UPDATE term SET try_at = $2 WHERE pool_task = $1", task, now)
 
 
-async def _as_it_is_read(pool: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
+async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     """Give what is to be given; something happens after the first episode was read."""
-    read = pool.episodes._caseload.of
+    read = at.episodes._caseload.of
 
-    async def reading(*whom: Any) -> Any:
-        pool.episodes._caseload.of = read  # type: ignore[method-assign]
-        found = await read(*whom)
+    async def reading(membership: Any, pool: Any, tasks: Any) -> Any:
+        at.episodes._caseload.of = read  # type: ignore[method-assign]
+        found = await read(membership, pool, tasks)
         assert found.over
-        await meanwhile(pool, task)
+        await meanwhile(at, task)
         return found
 
-    pool.episodes._caseload.of = reading  # type: ignore[method-assign]
-    await pool.seat()
+    at.episodes._caseload.of = reading  # type: ignore[method-assign]
+    await at.seat()
