@@ -191,7 +191,7 @@ class Life:
             if run.participant is None or run.id in missed:
                 continue
             async with site.database.transaction() as connection:
-                await runs.unconfirmed(connection, run.id)
+                await runs.unconfirmed(connection, run.id, now)
                 await runs.begin(connection, run.id, now)
                 await runs.keep_process(connection, run.id, now, 42, act.second)
             name = str(run.participants[run.participant]["name"])

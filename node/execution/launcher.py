@@ -141,11 +141,14 @@ class Launcher:
         work = self._execute(run) if run.participant is not None else self._await_parts(run)
         task = asyncio.create_task(work, name=f"run {run.id}")
         self._tasks[run.id] = task
-        task.add_done_callback(lambda _: self._forget(run.id))
+        task.add_done_callback(lambda done: self._forget(run.id, done))
 
-    def _forget(self, run: UUID) -> None:
+    def _forget(self, run: UUID, done: asyncio.Task[None]) -> None:
+        """What a fault has ended is begun again by the next look, if there is time."""
         self._tasks.pop(run, None)
         self._cancelled.pop(run, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.warning("not begun", run=str(run), error=str(error))
 
     async def _stop_all(self) -> None:
         self._stopping = True
@@ -158,7 +161,11 @@ class Launcher:
     async def _await_parts(self, run: DueRun) -> None:
         """A run led here without a part of this node: from its start on, others' parts may come."""
         cancelled = self._cancelled[run.id]
-        if not await self._until(run.starts_at - PREPARE, cancelled) or await self._lost(run):
+        if await self._lost(run, self._clock.now()):
+            return
+        if not await self._until(run.starts_at - PREPARE, cancelled):
+            return
+        if await self._lost(run, run.starts_at):
             return
         if await self._until(run.starts_at, cancelled):
             async with self._database.transaction() as connection:
@@ -168,12 +175,14 @@ class Launcher:
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
+        if await self._lost(run, self._clock.now()):
+            return  # so early that the others, too, hear of it before they begin
         if not await self._until(run.starts_at - PREPARE, cancelled):
             return
         if self._clock.now() > run.starts_at + LATE_MAX:
             await self._keep(run, _missed(run, self._clock.now()))
             return
-        if await self._lost(run):
+        if await self._lost(run, run.starts_at):
             return
         async with self._database.transaction() as connection:
             if not await runs.begin(connection, run.id, self._clock.now()):
@@ -188,14 +197,14 @@ class Launcher:
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
 
-    async def _lost(self, run: DueRun) -> bool:
-        """Whether somebody must have dropped a run led here, not having heard of its commit.
+    async def _lost(self, run: DueRun, instant: int) -> bool:
+        """Whether somebody has dropped a run led here by then, not having heard of its commit.
 
         The lead may be unable to say so in time: its process may be the one that is gone. Nobody
         begins alone, then, and the slot is placed again.
         """
         async with self._database.connection() as connection:
-            names = await runs.unconfirmed(connection, run.id)
+            names = await runs.unconfirmed(connection, run.id, instant)
         if names:
             reason = f"{' and '.join(names)} did not confirm in time that it has this run"
             await self._lose_run(run.id, reason)

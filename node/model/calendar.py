@@ -121,7 +121,8 @@ class Calendar:
             if piece is None:
                 continue
             spans = piece[1].setdefault(kind, [])
-            spans.append(span)
+            # Cut at the piece's ends: what is given back in the next piece must not linger here.
+            spans.append((max(span[0], number * PIECE), min(span[1], (number + 1) * PIECE)))
             if len(spans) & (len(spans) - 1) == 0:  # at each doubling: they must not pile up
                 spans[:] = normalise(spans)
 

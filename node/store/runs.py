@@ -115,9 +115,9 @@ async def begin(connection: Connection, run: UUID, now: int) -> bool:
     return await connection.fetchval(_SQL["begin"], run, now) is not None
 
 
-async def unconfirmed(connection: Connection, run: UUID) -> list[str]:
-    """Names of those who did not confirm a run led here, and must have dropped it by its start."""
-    return [row[0] for row in await connection.fetch(_SQL["unconfirmed"], run)]
+async def unconfirmed(connection: Connection, run: UUID, now: int) -> list[str]:
+    """Names of those who did not confirm a run led here, and must have dropped it by then."""
+    return [row[0] for row in await connection.fetch(_SQL["unconfirmed"], run, now)]
 
 
 async def keep_process(

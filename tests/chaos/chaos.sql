@@ -129,8 +129,9 @@ WHERE
 
 -- checks_begun_on_all --
 -- A run that began somewhere was booked on all. One that began before its lead could reach everybody may lack a
--- participant: within twice the hold's life of the decision, or when it had been cancelled or displaced meanwhile. Then
--- its lead says why, and does not take it for measured.
+-- participant: within twice the hold's life of the decision, or when it had been cancelled or displaced meanwhile, or its
+-- lead was not there at its start (or its database): nobody could tell the others. Then its lead says why, and does not
+-- take it for measured.
 SELECT run.node, run.id, format('begun here, absent on %s', other.node)
 FROM run
 CROSS JOIN round
@@ -143,7 +144,7 @@ WHERE
     AND there.id IS NULL
     AND (
         led.reason IS NULL
-        OR (led.state NOT IN ('cancelled', 'displaced') AND run.starts_at > run.decided_at + 2 * round.hold_life)
+        OR (led.state NOT IN ('cancelled', 'displaced', 'missed') AND run.starts_at > run.decided_at + 2 * round.hold_life)
     );
 
 -- checks_blocked_for_nothing --

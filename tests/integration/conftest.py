@@ -36,7 +36,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for scenario, seeds in SEEDS.items():
         soak = [sys.executable, "-m", "tests.soak", "--scenario", scenario, "--seeds", str(seeds)]
         _playing[scenario] = subprocess.Popen(
-            [*_GIVING_WAY, *soak], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [*_GIVING_WAY, *soak],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
 
 

@@ -120,7 +120,8 @@ async def test_a_node_that_dies_with_the_lead_settles_with_it(world: World) -> N
     assert await a.states() == await b.states()
 
 
-async def test_nobody_begins_alone(world: World) -> None:
+@pytest.mark.parametrize("before", [15 * times.SECOND, times.SECOND])
+async def test_nobody_begins_alone(world: World, before: int) -> None:
     """Who must have dropped a run that it never confirmed is not measured without: it moves on."""
     a, b = await world.two()
     task = introduction([a, b], schedule=Schedule(start=HOUR, slip=times.HOUR))
@@ -138,7 +139,7 @@ async def test_nobody_begins_alone(world: World) -> None:
     await world.pass_time(2 * HOLD_LIFE, 4 * times.SECOND)
     assert (await a.state(first), await b.state(first)) == ("scheduled", None)
     world.watch = None
-    world.clock.move_to(HOUR - times.SECOND)
+    world.clock.move_to(HOUR - before)
     await a.node.launcher.run_once()
     await asyncio.gather(*a.node.launcher._tasks.values())
     assert await a.state(first) == "displaced"

@@ -205,3 +205,15 @@ def test_many_runs_of_one_time_are_kept_once() -> None:
 def test_an_empty_span_touches_nothing() -> None:
     """A window that ends before it starts needs nothing to be read."""
     assert Calendar().missing([(NOW + 5, NOW), (NOW, NOW)], NOW) == []
+
+
+def test_what_is_given_back_lingers_nowhere() -> None:
+    """Two runs that meet at a piece's end are read as one span, and the second one is dropped."""
+    calendar, middle = Calendar(), NOW - NOW % PIECE + PIECE
+    first, second = (middle - PIECE // 2, middle), (middle, middle + PIECE // 2)
+    asked = [(middle - PIECE, middle + PIECE)]
+    assert missing(calendar, asked, NOW)
+    kind = SchedulingClass.EXCLUSIVE, 0
+    calendar.read(asked, [Occupied(*kind, fixed=False, spans=[first, second])], NOW)
+    calendar.give_back(second)
+    assert [each.spans for each in calendar.occupied(asked)] == [[first]]

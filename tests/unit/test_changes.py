@@ -160,7 +160,10 @@ def test_on_the_same_grid_planning_goes_on_where_it_was(
     behind = [slot for slot in every if slot > on.planned_to]
     assert set(freed) <= set(behind)
     assert set(every) - set(planned) <= set(behind)
-    assert on.next_slot == (behind[0] if behind else None)
+    if behind:
+        assert on.next_slot == behind[0]
+    else:  # there may be one behind those listed here
+        assert on.next_slot is None or on.next_slot > every[-1]
 
 
 @given(RECURRENCES, INSTANTS)

@@ -73,15 +73,15 @@ def begin(tables: Tables, run: UUID, now: int) -> Answer:
 
 
 @TWINS.of("coalesce")
-def unconfirmed(tables: Tables, run: UUID) -> Answer:
-    """Who has not said that it has the commit, and must have dropped it by the start."""
+def unconfirmed(tables: Tables, run: UUID, now: int) -> Answer:
+    """Who has not said that it has the commit, and must have dropped it by then."""
     row = tables.runs.rows.get(run)
-    exchange = None if row is None else tables.exchanges.rows.get(row.exchange_id)  # type: ignore[arg-type]
-    if row is None or exchange is None or exchange.decided_at is None:
+    made = None if row is None else tables.negotiations.rows.get(row.exchange_id)  # type: ignore[arg-type]
+    if made is None or made.decided_at is None:
         return ()
-    if row.starts_at <= exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at):
+    if now <= made.decided_at + 2 * (made.expires_at - made.opened_at):
         return ()
-    letters = sorted(tables.letters.commits.of(str(exchange.id)), key=lambda letter: letter.id)
+    letters = sorted(tables.letters.commits.of(str(made.id)), key=lambda letter: letter.id)
     known = tables.nodes.rows
     return [(known[it.node].name if it.node in known else it.node,) for it in letters]
 

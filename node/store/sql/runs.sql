@@ -25,14 +25,14 @@ WHERE
 RETURNING id;
 
 -- unconfirmed --
--- Who has not said that it has the commit of a run led here, and by its start must have dropped it: a hold is kept for
--- twice its life.
+-- Who has not said that it has the commit of a run led here, and by that instant must have dropped it: a hold is kept
+-- for twice its life.
 SELECT coalesce(node.name, outbox.node)
 FROM run
-INNER JOIN exchange ON run.exchange_id = exchange.id
-INNER JOIN outbox ON exchange.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
+INNER JOIN negotiation ON run.exchange_id = negotiation.id
+INNER JOIN outbox ON negotiation.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
 LEFT JOIN node ON outbox.node = node.identity
-WHERE run.id = $1 AND run.starts_at > exchange.decided_at + 2 * (exchange.expires_at - exchange.held_at)
+WHERE run.id = $1 AND $2 > negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at)
 ORDER BY outbox.id;
 
 -- process --
