@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from lead.model import Decision, GivenSeat, OpenTerm, Remembered
+from lead.model import Decision, GivenSeat, Over, Remembered
 from lead.planning.overview import Case
 from lead.planning.seating import Account
 from lead.planning.silence import drawn_pause
@@ -130,21 +130,28 @@ class Assignment:
         pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         again = max(now + pause, min(no_sooner, opened.over_at))
-        why = None if full else account.why_not()
-        await episodes.tried(connection, opened.key, tries, None if full else again, why)
+        if full:
+            held = result.case.held + len(account.taken)
+            await episodes.tried(connection, opened, tries, None, None, held)
+        else:
+            await episodes.tried(connection, opened, tries, again, account.why_not())
 
-    async def give_up(self, terms: Mapping[OpenTerm, int]) -> None:
-        """Nothing is to be given of these terms any more; so many of their seats stayed empty."""
+    async def give_up(self, terms: Sequence[Over]) -> None:
+        """Nothing is to be given of these terms any more, unless they were changed meanwhile."""
         if not terms:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            for opened, empty in terms.items():
+            for over in sorted(terms, key=lambda it: it.open.key):
+                opened, empty = over.open, over.empty
+                if await episodes.revision_of(connection, opened.task) != over.revision:
+                    continue
                 if not empty:
-                    await episodes.tried(connection, opened.key, 0, None, None)
+                    await episodes.tried(connection, opened, 0, None, None, over.held)
                     continue
                 why = opened.reason or "its time was over before nodes could be chosen"
-                await episodes.tried(connection, opened.key, opened.tries, None, why)
+                if not await episodes.tried(connection, opened, opened.tries, None, why):
+                    continue
                 sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1
                 decision = Decision("given up", sentence, opened.seats, 0, slot, last)

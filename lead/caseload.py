@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from lead.membership import Membership
-from lead.model import Booked, Key, OpenTerm, PoolTask, Remembered
+from lead.model import Booked, Key, OpenTerm, Over, PoolTask, Remembered
 from lead.planning.agenda import Limits
 from lead.planning.closing import applicant, closed
 from lead.planning.overview import (
@@ -48,7 +48,7 @@ _FAILURES_COUNT = times.DAY
 
 @dataclass(frozen=True)
 class Found:
-    """The cases of an episode by name, its view, and terms whose time is over with empty seats.
+    """The cases of an episode by name, its view, and the terms that are ``over``.
 
     ``booked`` are the runs of the view by their ids, but for those that are still to be booked.
     """
@@ -58,7 +58,7 @@ class Found:
     view: View
     booked: Mapping[str, PostedRun]
     cases: Mapping[str, Case] = field(default_factory=dict)
-    over: Mapping[OpenTerm, int] = field(default_factory=dict)
+    over: Sequence[Over] = ()
     closed: Sequence[Case] = ()
     """Those that wait because all their time is reserved for others."""
 
@@ -117,11 +117,11 @@ class Caseload:
         tasks: Sequence[PoolTask],
         rows: _Rows,
         now: int,
-    ) -> tuple[list[Case], dict[OpenTerm, int]]:
+    ) -> tuple[list[Case], list[Over]]:
         wholes = {whole.id: whole for whole in tasks}
         judged = {whole.id: _judged(membership, whole) for whole in tasks}
         cases: list[Case] = []
-        over: dict[OpenTerm, int] = {}
+        over: list[Over] = []
         for opened in rows.terms:
             whole = wholes[opened.task]
             case = self._case(membership, pool, whole, opened, rows, now)
@@ -132,7 +132,7 @@ class Caseload:
                 free = tuple(name for name in able if name not in sitting)
                 cases.append(replace(case, able=free, unable={**unable, **said}))
             else:
-                over[opened] = len(case.empty)
+                over.append(Over(opened, whole.revision, len(case.empty), case.held))
         return cases, over
 
     def _case(
@@ -178,6 +178,7 @@ class Caseload:
             closed=left,
             begins=begins,
             sitting=named(taken),
+            held=len(taken),
             before=named(rows.before[whole.id]),
             measured_to=measured_to,
             used_at={

@@ -8,6 +8,9 @@ not, and what the policies remember. From there on each seat is a task like any 
 A notification wakes the loop, and the clock does when the next term is due; a look every few
 seconds is the safety net. An episode that finds its pool changed meanwhile is given up and begun
 anew, so several processes of one lead do no harm.
+
+A fault that nobody foresaw stops the pool, or the task, that it is about: it says so, and is tried
+again after growing pauses. The others go on.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,12 +26,13 @@ from uuid import UUID
 
 import structlog
 
-from lead.assignment import Assignment, StaleEpisode
+from lead.assignment import PAUSE_FIRST, PAUSE_MAX, Assignment, StaleEpisode
 from lead.caseload import Caseload
 from lead.membership import KnownNodes, Membership, WantedOf
-from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask
+from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask, Sitting
 from lead.participants import Proposing
 from lead.planning.agenda import Limits
+from lead.planning.silence import drawn_pause
 from lead.round import Round, SeatTask
 from lead.store import episodes, planning
 from node.clock import Clock
@@ -38,7 +43,8 @@ from node.model.seating import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
 from node.store import pools
-from node.store.database import Database, Notice
+from node.store.database import Connection, Database, Notice
+from node.store.pools import StoredPool
 
 POLL_S = 5.0
 CASES_MAX = 2000
@@ -95,6 +101,8 @@ class Episodes:
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
+        self._faults: Counter[str] = Counter()
+        """How often in a row there was a fault in what."""
 
     def heard(self, notice: Notice) -> None:
         """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
@@ -158,20 +166,33 @@ class Episodes:
             return
         membership = await self._membership()
         now = self._clock.now()
-        for seat in sitting:
-            if seat.task in asking:
-                reason = membership.why_gone(asking[seat.task], seat.node, now)
-                if reason is not None:
-                    await self._powers.take_back(seat.seat_task, reason)
+        again = [membership.gone_at(now)]
+
+        async def later(_: Connection, at: int) -> None:
+            again.append(at)
+
+        for task, seats in groupby(sitting, key=lambda seat: seat.task):
+            if task in asking:
+                work = self._take_back(membership, asking[task], list(seats), now)
+                await self._try(f"seats of {task}", [task], work, later)
         await self._say_what_is_lacking(membership, list(asking.values()))
         if self._look_at is None:  # else something has changed meanwhile
-            self._look_at = membership.gone_at(now)
+            self._look_at = min((at for at in again if at is not None), default=None)
+
+    async def _take_back(
+        self, membership: Membership, asking: Asking, sitting: Sequence[Sitting], now: int
+    ) -> bool:
+        for seat in sitting:
+            reason = membership.why_gone(asking, seat.node, now)
+            if reason is not None:
+                await self._powers.take_back(seat.seat_task, reason)
+        return False
 
     async def _say_what_is_lacking(self, membership: Membership, asking: Sequence[Asking]) -> None:
         now = self._clock.now()
         async with self._database.transaction() as connection:
             for each in asking:
-                lack = membership.lack(each)
+                lack = _lack(membership, each)
                 if not await episodes.lacks(connection, each.task, lack):
                     continue
                 outcome, sentence = ("lacks nodes", lack) if lack else ("goes on", _ENOUGH)
@@ -199,14 +220,23 @@ class Episodes:
             due = await episodes.terms_to_open(connection, now, CASES_MAX)
             by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
         for whole in due:
-            pool = by_name[whole.pool]
-            request = SeatRequest.model_validate(whole.request)
-            length = term_length(request.choice or pool.choice, pool.term)
-            terms, on = _due_terms(whole, request, length, self._limits.horizon, now)
-            async with self._database.transaction() as connection:
-                if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
-                    await episodes.open_terms(connection, terms, now)
+
+            async def later(connection: Connection, at: int, whole: PoolTask = whole) -> None:
+                on = GoingOn(whole.next_slot, at, whole.rounds_left)
+                await episodes.go_on(connection, whole.id, whole.next_slot or 0, on)
+
+            work = self._open(by_name[whole.pool], whole, now)
+            await self._try(f"terms of {whole.id}", [whole.id], work, later)
         return len(due) == CASES_MAX
+
+    async def _open(self, pool: StoredPool, whole: PoolTask, now: int) -> bool:
+        request = SeatRequest.model_validate(whole.request)
+        length = term_length(request.choice or pool.choice, pool.term)
+        terms, on = _due_terms(whole, request, length, self._limits.horizon, now)
+        async with self._database.transaction() as connection:
+            if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
+                await episodes.open_terms(connection, terms, now)
+        return False
 
     async def _hold(self) -> bool:
         """Hold an episode for each pool with something due; whether there is more to be done."""
@@ -219,8 +249,47 @@ class Episodes:
         more = len(due) == CASES_MAX
         for name in dict.fromkeys(whole.pool for whole in due):
             tasks = [whole for whole in due if whole.pool == name]
-            more |= await self._episode(membership, membership.pools[name].name, tasks)
+            ids = [whole.id for whole in tasks]
+
+            async def later(connection: Connection, at: int, ids: Sequence[UUID] = ids) -> None:
+                await episodes.put_off(connection, ids, now, at)
+
+            work = self._episode(membership, name, tasks)
+            more |= await self._try(f"pool {name}", ids, work, later)
         return more
+
+    async def _try(
+        self,
+        what: str,
+        tasks: Sequence[UUID],
+        work: Awaitable[bool],
+        later: Callable[[Connection, int], Awaitable[None]],
+    ) -> bool:
+        """What comes of ``work``; a fault in it is said on these tasks, and goes no further.
+
+        ``later(connection, at)`` has it tried again then. Where even that cannot be stored, nothing
+        can: the whole loop tries again later.
+        """
+        try:
+            more = await work
+        except ParleyError as error:
+            why = error.detail
+        except Exception as error:
+            log.exception("giving seats failed", what=what)
+            why = f"a fault of this program: {error!r}"[:500]
+        else:
+            del self._faults[what]
+            return more
+        log.warning("giving seats broke off", what=what, error=why)
+        now = self._clock.now()
+        pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
+        self._faults[what] += 1
+        decision = Decision("broken off", f"giving seats broke off: {why}", 0, 0, None, None)
+        async with self._database.transaction() as connection:
+            await later(connection, now + pause)
+            await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
+            await episodes.notify(connection, tasks, "planned")
+        return False
 
     async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
         """One episode of a pool; whether another one is to follow at once."""
@@ -238,6 +307,15 @@ class Episodes:
 
 
 _ENOUGH = "its pool has as many nodes for it again as are wanted at least"
+
+
+def _lack(membership: Membership, asking: Asking) -> str | None:
+    """What its pool lacks for a task; a fault in finding that out is said in its place."""
+    try:
+        return membership.lack(asking)
+    except Exception as error:
+        log.exception("cannot say what a pool lacks", task=str(asking.task))
+        return f"what its pool lacks is not known, by a fault of this program: {error!r}"[:500]
 
 
 def _due_terms(

@@ -161,7 +161,8 @@ class GoingOn:
 class OpenTerm:
     """A term; no run of it can start later than ``over_at``.
 
-    Nodes were looked for ``tries`` times in a row and not found, for this ``reason``.
+    Nodes were looked for ``tries`` times in a row and not found, for this ``reason``; they were to
+    be looked for again at ``try_at``.
     """
 
     task: UUID
@@ -170,11 +171,25 @@ class OpenTerm:
     seats: int
     tries: int = 0
     reason: str | None = None
+    try_at: int | None = None
 
     @property
     def key(self) -> Key:
         """What it is known by."""
         return self.task, self.term.starts_at
+
+
+@dataclass(frozen=True)
+class Over:
+    """A term of which nothing is to be given any more, as it was read with its task's revision.
+
+    Its time is over, and so many of its seats stayed ``empty``; or none is, and so many are held.
+    """
+
+    open: OpenTerm
+    revision: int
+    empty: int
+    held: int
 
 
 @dataclass(frozen=True)

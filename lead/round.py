@@ -95,6 +95,7 @@ class Round:
             return Result(case, heard={case.whole.test: error.detail}), None, ()
         if len(scouted.seats) < asked.least:
             return Result(case, heard=scouted.heard), None, scouted.refused
+        scout.keep()
         run = PostedRun(
             run=case.name,
             task=case.name,
@@ -119,19 +120,21 @@ class Round:
         """The ordinary tasks of the seats that were found."""
         seats = scouted.seats
         groups = [seats] if case.request.together else [{n: seats[n]} for n in seats]
-        return [self._part(case, group, scouted.yielding, membership) for group in groups if group]
+        return [self._part(case, group, scouted, membership) for group in groups if group]
 
     def _part(
         self,
         case: Case,
         group: Mapping[int, str],
-        yielding: Mapping[str, Sequence[PostedRun]] | None,
+        scouted: Scouted,
         membership: Membership,
     ) -> Part:
         """One of them; it has no more than the priority that what gives way to it asks for."""
+        yielding = scouted.yielding
         measured_to = max(case.measured_to.get(number, 0) for number in group)
         slots = [slot for slot in case.slots if slot > measured_to]
-        made = self._made(case, list(group.values()), slots)
+        slip = min(scouted.slips[name] for name in group.values())
+        made = self._made(case, list(group.values()), slots, slip)
         seats = {number: membership.by_name[name].identity for number, name in group.items()}
         if yielding is None:
             return Part(made, seats, None)
@@ -139,10 +142,14 @@ class Round:
         priority = max([made.priority, *(run.priority + 1 for run in going.values())])
         return Part(replace(made, priority=priority), seats, sorted(UUID(run) for run in going))
 
-    def _made(self, case: Case, names: Sequence[str], slots: Sequence[int]) -> StoredTask:
+    def _made(
+        self, case: Case, names: Sequence[str], slots: Sequence[int], slip: int | None = None
+    ) -> StoredTask:
         whole = case.whole
         schedule = Schedule.model_validate(whole.schedule)
         own = schedule_for(schedule, case.recurrence, whole.duration, slots)
+        if slip is not None and slip < case.recurrence.slip:
+            own = own.model_copy(update={"slip": min(slip, own.slip or 0)})
         return self._seat_task(_stored(whole), case.request, names, own)
 
 

@@ -3,11 +3,15 @@
 What may give way to the seats is what the policies say, and no more runs than they say: each seat
 has those that its runs need. Nothing is booked by it. The ordinary tasks of the seats are planned
 like all others; that others book the same time meanwhile costs them a retry inside the slip. What
-was found in one episode counts as taken for the rest of it.
+was found in one episode, and is of use, counts as taken for the rest of it.
+
+What policies keep for somebody who is blocked is nobody else's when the runs are booked, either:
+nodes have a seat only if its runs can end before that, and these may slip no further.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +30,13 @@ from lead.policy.view import PostedRun
 from node.clock import Clock
 from node.model.classes import SchedulingClass, blockers
 from node.model.predicates import Attributes
-from node.model.spans import Span, normalise, subtract
+from node.model.spans import Span, intersect, normalise, subtract
 from node.model.wire.participants import BATCH_MAX, YIELDING_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
 FIRST_EPOCH = 1
 _TOO_MANY = "more runs would have to give way to it than may"
+_KEPT = "its time then is kept for another task, which is blocked"
 _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
 
@@ -50,30 +55,48 @@ class Scouted:
     """By name, what those who were asked for their time and are not taken said."""
     refused: Sequence[str] = ()
     """Those of them that had no time at all, or did not answer."""
+    slips: Mapping[str, int] = field(default_factory=dict)
+    """By name of who takes a seat, how far its runs may slip (µs)."""
 
 
 class Promises:
-    """The time that was found in an episode and is not booked yet."""
+    """The time that was found in an episode and is not booked yet.
+
+    What was given last is taken as long as its case is looked at; who keeps it makes that last.
+    """
 
     def __init__(self) -> None:
         """Nothing so far."""
         self._taken: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
+        self._given: list[tuple[str, SchedulingClass, Span]] = []
 
     def give(
         self, names: Iterable[str], kind: SchedulingClass, choices: Sequence[Choice], duration: int
     ) -> None:
         """These nodes are taken for runs that start so."""
-        spans = [(kind, (it.starts_at, it.starts_at + duration)) for it in choices]
-        for name in names:
-            self._taken[name] += spans
+        spans = [(it.starts_at, it.starts_at + duration) for it in choices]
+        self._given += [(name, kind, span) for name in names for span in spans]
 
-    def left(self, offer: Offer, kind: SchedulingClass, kept: Sequence[Span] = ()) -> Offer:
-        """What is left of an offer; ``kept`` is time that is kept for others."""
+    def keep(self) -> None:
+        """What was given is taken."""
+        for name, kind, span in self._given:
+            self._taken[name].append((kind, span))
+        self._given = []
+
+    def drop(self) -> None:
+        """What was given and not kept is free again."""
+        self._given = []
+
+    def left(self, offer: Offer, kind: SchedulingClass) -> Offer:
+        """What is left of an offer."""
         against = blockers(kind)
         gone = [span for taken, span in self._taken[offer.name] if taken in against]
-        if not gone and not kept:
+        gone += [
+            span for name, taken, span in self._given if name == offer.name and taken in against
+        ]
+        if not gone:
             return offer
-        without = normalise([*gone, *kept])
+        without = normalise(gone)
         return Offer(
             offer.name,
             subtract(normalise(offer.free), without),
@@ -102,7 +125,11 @@ class Scout:
         self._silent: dict[str, str] = {}
 
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
-        """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run."""
+        """Who takes the empty seats of a case; ``fixed`` are nodes that take part in every run.
+
+        For the next case their time is free again, unless :meth:`keep` was called meanwhile.
+        """
+        self._promises.drop()
         spread = Spread(case.request.spread, self._facts)
         search = _Search(asked, case, fixed, spread, self._may_yield(asked))
         search.close(case.closed, self._clock.now())
@@ -115,6 +142,10 @@ class Scout:
                     break
                 await self._hear(search, names)
         return self._settled(search, order)
+
+    def keep(self) -> None:
+        """What was found last is made use of."""
+        self._promises.keep()
 
     def _may_yield(self, asked: Ask) -> Sequence[PostedRun] | None:
         """The runs that may give way, the first to go first; None is any of lower priority."""
@@ -159,8 +190,7 @@ class Scout:
         return search.spread.kept(able, case.sitting.values(), wanted)
 
     def _left(self, search: _Search, name: str) -> Offer:
-        offer = search.offers[name]
-        return self._promises.left(offer, search.kind, search.asked.avoid.get(name, ()))
+        return search.before_kept(self._promises.left(search.offers[name], search.kind))
 
     def _settled(self, search: _Search, order: Sequence[str]) -> Scouted:
         """The nodes that are taken, one after the other: each leaves less of the fixed ones.
@@ -172,6 +202,7 @@ class Scout:
         groups = [nodes] if search.case.request.together else [[name] for name in nodes]
         taken: list[str] = []
         yielding: dict[str, Sequence[PostedRun]] = {}
+        slips: dict[str, int] = {}
         for group in filter(None, groups):
             both = [*group, *search.fixed]
             offers = [self._left(search, name) for name in both]
@@ -186,12 +217,14 @@ class Scout:
             self._promises.give(both, search.kind, choices, search.case.whole.duration)
             starts += [choice.starts_at for choice in choices]
             taken += group
+            slips |= dict.fromkeys(group, search.slip(both))
             yielding |= dict.fromkeys(group, going)
         seats = numbered(taken, search.case.empty, search.case.before)
         first = min(starts, default=search.case.slots[0])
         refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
         named = None if search.may_yield is None else yielding
-        return Scouted(seats, first, named, self._reasons(search, order, taken), refused)
+        said = self._reasons(search, order, taken)
+        return Scouted(seats, first, named, said, refused, slips)
 
     def _reasons(
         self, search: _Search, order: Sequence[str], taken: Sequence[str]
@@ -210,7 +243,10 @@ class Scout:
         if search.covered[name]:
             full = search.covered[name] == len(search.slots)
             return "was not needed" if full else "has time for some of the slots only"
-        offers = [self._left(search, each) for each in (name, *search.fixed)]
+        both = (name, *search.fixed)
+        if search.choices([self._promises.left(search.offers[it], search.kind) for it in both]):
+            return _KEPT
+        offers = [self._left(search, each) for each in both]
         offers += search.reserved
         duration = search.case.whole.duration
         reason = why_unplaced(0, search.slots[0], duration, offers, search.proposals)
@@ -234,7 +270,8 @@ class _Search:
         self.fixed = fixed
         self.spread = spread
         self.kind = SchedulingClass(case.whole.scheduling_class)
-        self.slots = case.windows[:BATCH_MAX]
+        self.windows = case.windows
+        self.slots = self.windows[:BATCH_MAX]
         self.offers: dict[str, Offer] = {}
         self.proposals: dict[str, Proposal] = {}
         self.heard: dict[str, str] = {}
@@ -276,6 +313,34 @@ class _Search:
         first = self.spread.kept(left, self.case.sitting.values(), most)
         return (first + [name for name in left if name not in first])[:most]
 
+    def slip(self, names: Iterable[str]) -> int:
+        """How far runs on these nodes may slip and end before what is kept for others there.
+
+        Less than nothing if a run cannot even start at its slot.
+        """
+        case, duration = self.case, self.case.whole.duration
+        slip = case.recurrence.slip
+        for start, end in (span for name in names for span in self.asked.avoid.get(name, ())):
+            # Windows do not overlap, and the last one that reaches into it leaves the least.
+            last = bisect_left(case.slots, end) - 1
+            if last >= 0 and self.windows[last].end > start:
+                slip = min(slip, start - duration - case.slots[last])
+        return slip
+
+    def before_kept(self, offer: Offer) -> Offer:
+        """What of an offer runs may have that slip no further than they may on this node."""
+        slip = self.slip([offer.name])
+        if slip == self.case.recurrence.slip:
+            return offer
+        longest = self.case.whole.duration + slip
+        ends = [(slot.start, min(slot.end, slot.start + longest)) for slot in self.slots]
+        allowed = normalise(ends) if slip >= 0 else []
+        return Offer(
+            offer.name,
+            intersect(normalise(offer.free), allowed),
+            intersect(normalise(offer.free_displacing), allowed),
+        )
+
     def within(self, name: str) -> list[Slot]:
         """The slots that a node books ahead; of later ones it does not say anything yet."""
         return [slot for slot in self.slots if slot.end <= self.proposals[name].horizon]
@@ -306,5 +371,7 @@ class _Search:
 
     def placeable(self, name: str, offers: Sequence[Offer]) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""
+        if self.slip([name, *self.fixed]) < 0:
+            return 0
         beyond = len(self.slots) - len(self.within(name))
         return min(len(self.slots), len(self.choices(offers)) + beyond)

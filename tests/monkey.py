@@ -48,6 +48,9 @@ SMALL = {
     "limit": (50,),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
     **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
+    "was_tries": (0, 1),
+    "was_seats": (1, 2, 3),
+    "held": (0, 0, 1),
 }
 WORDS = {
     **dict.fromkeys(
@@ -100,7 +103,7 @@ OFTEN = {
     *("bookings.restore_set_aside", "planning.claim", "planning.open_negotiations"),
     *("ledger.charge", "runs.move", "runs.conclude", "campaigns.keep_campaign"),
     *("pools.keep_pool", "seats.keep_pool_task", "episodes.open_terms", "episodes.take"),
-    *("episodes.adopt",),
+    *("episodes.adopt", "episodes.tried"),
 }
 SELDOM = {
     *(

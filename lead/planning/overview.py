@@ -49,9 +49,10 @@ class Case:
     """One term of a pool task that wants nodes; they are known by their names.
 
     ``slots`` are those still open, ``begins`` is the first of them that is not ``closed``, if there
-    is one. ``empty`` are the numbers of its empty seats; ``sitting`` have the others. ``before``
-    had the seats last, ``used_at`` is the start of the last term in which each node had one.
-    ``able`` could have a seat, ``unable`` could not, and why.
+    is one. ``empty`` are the numbers of its empty seats; ``sitting`` have the others, as far as
+    they are known here: so many are ``held``. ``before`` had the seats last, ``used_at`` is the
+    start of the last term in which each node had one. ``able`` could have a seat, ``unable`` could
+    not, and why.
     """
 
     whole: PoolTask
@@ -65,6 +66,7 @@ class Case:
     begins: int | None
     unable: Mapping[str, str] = field(default_factory=dict)
     sitting: Mapping[int, str] = field(default_factory=dict)
+    held: int = 0
     before: Mapping[int, str] = field(default_factory=dict)
     measured_to: Mapping[int, int] = field(default_factory=dict)
     used_at: Mapping[str, int] = field(default_factory=dict)

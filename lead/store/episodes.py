@@ -141,10 +141,30 @@ async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now
 
 
 async def tried(
-    connection: Connection, key: Key, tries: int, try_at: int | None, reason: str | None
-) -> None:
-    """When the empty seats of a term are tried again (None: none is empty, or it is too late)."""
-    await connection.execute(_SQL["tried"], *key, tries, try_at, reason)
+    connection: Connection,
+    opened: OpenTerm,
+    tries: int,
+    try_at: int | None,
+    reason: str | None,
+    held: int = 0,
+) -> bool:
+    """When the empty seats of a term are tried again (None: none is empty, or it is too late).
+
+    False if something of it was changed since it was read, or fewer seats are ``held`` than this:
+    then nothing is written, and it is still due.
+    """
+    written = await connection.fetchval(
+        _SQL["tried"],
+        *opened.key,
+        tries,
+        try_at,
+        reason,
+        opened.tries,
+        opened.try_at,
+        opened.seats,
+        held,
+    )
+    return written is not None
 
 
 async def lacks(connection: Connection, task: UUID, reason: str | None) -> bool:
@@ -166,6 +186,11 @@ async def asking(connection: Connection) -> list[Asking]:
 async def try_all(connection: Connection, now: int) -> None:
     """Have nodes looked for now, for every seat that is empty."""
     await connection.execute(_SQL["try_all"], now)
+
+
+async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_at: int) -> None:
+    """Their terms that are due are not tried before then."""
+    await connection.execute(_SQL["put_off"], list(tasks), now, try_at)
 
 
 async def sitting(connection: Connection, now: int) -> list[Sitting]:

@@ -58,6 +58,32 @@ async def test_a_node_that_leaves_the_pool_loses_its_seat(world: World) -> None:
     assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 18
 
 
+async def test_fewer_seats_than_suffice_measure_on(world: World) -> None:
+    """Who still has a seat keeps it; the others are tried again and given as nodes come back."""
+    pool = await pooled(world, ALIKE)
+    task = await pool.create(3, request={"min_k": 3}, schedule={"max_runs": 2})
+    for value, left in (("asia", ["n3"]), ("europe", ["n1", "n2", "n3"])):
+        for site in pool.nodes[:2]:
+            await site.node.own_card.set({"in": value})
+        await known_as_they_are(world)
+        await pool.changed()
+        assert sorted((await pool.seats(task))[0].values()) == left
+        assert (await pool.states(pool.nodes[2], task)) == {"scheduled": 2}
+
+
+async def test_no_node_is_chosen_for_fewer_seats_than_suffice(world: World) -> None:
+    """Two of three nodes have time, and three are wanted at least: none of them gets a seat."""
+    pool = await pooled(world, ALIKE)
+    once = {"start": "2026-12-01T01:00:00Z", "max_runs": 1}
+    full = await pool.create(1, request={"match": {"name": "n1"}}, schedule=once, length="PT50M")
+    assert (await pool.seats(full)) == {1: {1: "n1"}}
+    task = await pool.create(3, request={"min_k": 3}, schedule=once, length="PT10M")
+    assert await pool.seats(task) == {}
+    assert [outcome for outcome, _ in await pool.told(task)] == ["not seated"]
+    enough = await pool.create(3, request={"min_k": 2}, schedule=once, length="PT10M")
+    assert set((await pool.seats(enough))[1].values()) == {"n2", "n3"}
+
+
 async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
     """Who has other runs all the time is passed over for a spare node, and it is said why."""
     pool = await pooled(world, ALIKE)

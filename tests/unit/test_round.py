@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lead.assignment import Part, Ruling, account_of
 from lead.policy.view import URGENT, Campaign
 from node.model import times
+from node.model.wire.seats import SeatRequest
 from tests.clocks import START
 from tests.rounds import Host, booked, case_of, given, hold
 
@@ -85,3 +87,21 @@ async def test_nothing_or_whatever_is_lower_gives_way(policy_set: str, nodes: se
     assert given(ruling) == {"ops": nodes}
     assert host.asked[0].yielding == (None if nodes else ())
     assert [part.yielding for part in _parts(ruling)] == ([None] if nodes else [])
+
+
+async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
+    """Two of the three nodes that one wants at least have time: the other one has it instead."""
+    names, ten = ["n1", "n2", "n3"], 10 * times.MINUTE
+    runs = [booked("r3", "ops", ["n3"], end=START + 3 * ten)]
+    runs += [
+        booked(f"r{name}", "ops", [name], start=START + ten, end=START + 3 * ten)
+        for name in names[:2]
+    ]
+    three = replace(
+        case_of("a", "ops", names, 3, created_at=START - times.HOUR),
+        request=SeatRequest(pool="europe", k=3, min_k=3),
+    )
+    two = case_of("b", "ops", names, 2)
+    hosts = [Host(name) for name in names]
+    ruling = await hold(hosts, [Campaign("ops")], [three, two], {"policy_set": "pscheduler"}, runs)
+    assert [dict(it.taken) for it in ruling.results] == [{}, {1: "n1", 2: "n2"}]

@@ -133,7 +133,7 @@ def go_on(
     return [(task,)]
 
 
-@TWINS.of("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason")
+@TWINS.of("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason", "try_at")
 def terms_due(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
     """Terms with empty seats that are to be tried."""
     found = [
@@ -144,7 +144,8 @@ def terms_due(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
     ]
     found.sort(key=lambda row: (row.starts_at, row.pool_task))
     return [
-        (r.pool_task, r.starts_at, r.ends_at, r.over_at, r.seats, r.tries, r.reason) for r in found
+        (r.pool_task, r.starts_at, r.ends_at, r.over_at, r.seats, r.tries, r.reason, r.try_at)
+        for r in found
     ]
 
 
@@ -251,15 +252,27 @@ def adopt(
     return ()
 
 
-@TWINS.of()
+@TWINS.of("pool_task")
 def tried(
-    tables: Tables, task: UUID, term: int, tries: int, try_at: int | None, reason: str | None
+    tables: Tables,
+    task: UUID,
+    term: int,
+    tries: int,
+    try_at: int | None,
+    reason: str | None,
+    was_tries: int,
+    was_try_at: int,
+    was_seats: int,
+    held: int,
 ) -> Answer:
-    """When the empty seats of a term are tried again."""
+    """When the empty seats of a term are tried again, unless it is another one meanwhile."""
     row = tables.terms.rows.get((task, term))
-    if row is not None:
-        tables.terms.change(row, tries=tries, try_at=try_at, reason=reason)
-    return ()
+    if row is None or (row.tries, row.try_at, row.seats) != (was_tries, was_try_at, was_seats):
+        return ()
+    if sum(seat.lost_at is None for seat in _of_terms(tables, [task], [term])) < held:
+        return ()
+    tables.terms.change(row, tries=tries, try_at=try_at, reason=reason)
+    return [(task,)]
 
 
 @TWINS.of("task_id")
@@ -316,6 +329,16 @@ def try_all(tables: Tables, now: int) -> Answer:
     for row in list(tables.terms.tried.values()):
         if row.try_at is not None and row.try_at > now:
             tables.terms.change(row, try_at=now)
+    return ()
+
+
+@TWINS.of()
+def put_off(tables: Tables, tasks: Sequence[UUID], now: int, try_at: int) -> Answer:
+    """What was to be tried by now is tried later."""
+    for task in dict.fromkeys(tasks):
+        for row in list(tables.terms.of_task.of(task)):
+            if row.try_at is not None and row.try_at <= now:
+                tables.terms.change(row, try_at=try_at)
     return ()
 
 

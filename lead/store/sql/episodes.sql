@@ -58,7 +58,7 @@ WHERE task_id = $1 AND next_slot = $2
 RETURNING task_id;
 
 -- terms_due --
-SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at
 FROM term
 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2
 ORDER BY starts_at, pool_task;
@@ -122,8 +122,17 @@ FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, whichever)
 WHERE task.id = given.task_id;
 
 -- tried --
--- When the empty seats of a term are tried again, and why they are empty.
-UPDATE term SET tries = $3, try_at = $4, reason = $5 WHERE pool_task = $1 AND starts_at = $2;
+-- When the empty seats of a term are tried again, and why they are empty. Not if it is another one meanwhile than was
+-- read, or fewer seats are held than are to be: then it is tried again as it stands.
+UPDATE term SET tries = $3, try_at = $4, reason = $5
+WHERE
+    pool_task = $1 AND starts_at = $2
+    AND tries = $6 AND try_at = $7 AND seats = $8
+    AND (
+        SELECT count(*) FROM seat
+        WHERE seat.pool_task = term.pool_task AND seat.term = term.starts_at AND seat.lost_at IS NULL
+    ) >= $9
+RETURNING pool_task;
 
 -- lacks --
 -- What the pool of a task lacks, said on the task; null when it lacks nothing.
@@ -167,6 +176,10 @@ ORDER BY task.id;
 -- try_all --
 -- What nodes, pools or campaigns are like has changed: what waits is tried now.
 UPDATE term SET try_at = $1 WHERE try_at > $1;
+
+-- put_off --
+-- What was to be tried by now is tried later.
+UPDATE term SET try_at = $3 WHERE pool_task = ANY($1::uuid []) AND try_at <= $2;
 
 -- sitting --
 -- The seats of active pool tasks that are held and not over.

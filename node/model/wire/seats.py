@@ -57,8 +57,9 @@ class SeatRequest(Document):
         ge=1,
         le=SEATS_MAX,
         strict=True,
-        description="So many suffice: with fewer nothing is measured, and what is missing beyond "
-        "is tried again. Unless said 1, with together k.",
+        description="So many suffice: for fewer no node is chosen, and what is missing beyond is "
+        "tried again. Where seats are lost later, the others measure on. Unless said 1, with "
+        "together k.",
     )
     match: dict[str, Any] = Field(
         default_factory=dict,
@@ -98,7 +99,7 @@ class SeatRequest(Document):
 
     @property
     def suffices(self) -> int:
-        """With fewer nodes than this nothing is measured."""
+        """For fewer nodes than this, together with those that have seats, none is chosen."""
         return self.min_k or (self.k if self.together else 1)
 
     @field_validator("min_k")

@@ -1,0 +1,91 @@
+"""Faults that nobody foresaw while seats are given: they stop what they are about and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from node.model import times
+from node.model.wire.pools import PoolDocument
+from tests.pooled import Pooled, known_as_they_are, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+BROKEN_OFF = "giving seats broke off: a fault of this program: "
+
+
+async def _spoil(pool: Pooled, task: UUID) -> dict[str, Any]:
+    """What a pool task asks for cannot be read any more; what it was."""
+    rows = await pool.lead.rows("SELECT request FROM pool_task WHERE task_id = $1", task)
+    await _mend(pool, task, {"pool": "europe"})
+    request: dict[str, Any] = rows[0][0]
+    return request
+
+
+async def _mend(pool: Pooled, task: UUID, request: dict[str, Any]) -> None:
+    await pool.lead.rows("UPDATE pool_task SET request = $2 WHERE task_id = $1", task, request)
+
+
+async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None:
+    """It is said on the tasks of the pool, which is tried again after a pause."""
+    pool = await pooled(world, [{}, {}])
+    document = {"name": "all", "match": {"in": "europe"}}
+    await pool.lead.node.pools.create(PoolDocument.model_validate(document))
+    first = await pool.create(1, seat=False)
+    other = await pool.create(1, seat=False, request={"pool": "all"})
+    held = pool.episodes._round.hold
+
+    async def hold(found: Any, membership: Any) -> Any:
+        if found.pool.name == "europe":
+            raise RuntimeError("nobody foresaw it")
+        return await held(found, membership)
+
+    pool.episodes._round.hold = hold  # type: ignore[method-assign]
+    await pool.seat()
+    assert await pool.seats(first) == {}
+    assert list(await pool.seats(other)) == [0, 6, 12]
+    said = f"{BROKEN_OFF}RuntimeError('nobody foresaw it')"
+    assert await pool.told(first) == [("broken off", said)]
+    pool.episodes._round.hold = held  # type: ignore[method-assign]
+    await pool.seat()
+    assert await pool.seats(first) == {}, "not before the pause is over"
+    world.clock.advance(times.SECOND)
+    await pool.seat()
+    assert list(await pool.seats(first)) == [0, 6, 12]
+
+
+async def test_terms_that_cannot_be_begun_hold_up_no_other_task(world: World) -> None:
+    """The task says why, and begins its terms as soon as it can be read."""
+    pool = await pooled(world, [{}, {}])
+    first = await pool.create(1, seat=False)
+    other = await pool.create(1, seat=False)
+    request = await _spoil(pool, first)
+    await pool.seat()
+    assert list(await pool.seats(other)) == [0, 6, 12]
+    told = dict(await pool.told(first))
+    assert told["broken off"].startswith(f"{BROKEN_OFF}1 validation error for SeatRequest")
+    assert told["lacks nodes"].startswith("what its pool lacks is not known, by a fault of this")
+    await _mend(pool, first, request)
+    world.clock.advance(times.SECOND)
+    await pool.seat()
+    assert list(await pool.seats(first)) == [0, 6, 12]
+
+
+async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -> None:
+    """Who left the pool loses the seats of the other task, and it is looked again soon."""
+    pool = await pooled(world, [{}, {}])
+    first, other = await pool.create(1), await pool.create(1)
+    request = await _spoil(pool, first)
+    sits = (await pool.seats(other))[0][1]
+    left = next(site for site in pool.nodes if site.name == sits)
+    await left.node.own_card.set({"in": "asia"})
+    await known_as_they_are(world)
+    await pool.changed()
+    names = {site.name for site in pool.nodes} - {left.name}
+    assert {name for term in (await pool.seats(other)).values() for name in term.values()} == names
+    assert (await pool.told(first))[-2][0] == "broken off"
+    await _mend(pool, first, request)
+    world.clock.advance(times.SECOND)
+    await pool.seat()
+    assert {name for term in (await pool.seats(first)).values() for name in term.values()} == names

@@ -1,0 +1,98 @@
+"""Seats that are lost, or terms that are edited, while an episode of their pool is held."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.model import times
+from tests.pooled import Pooled, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+ONE_TERM = {"max_runs": 2}
+Meanwhile = Callable[[Pooled, UUID], Awaitable[None]]
+
+
+async def _lose(pool: Pooled, task: UUID) -> None:
+    """Another process of the lead sees in the same moment that the last seat is lost."""
+    rows = await pool.lead.rows(
+        "SELECT task_id FROM seat WHERE pool_task = $1 AND lost_at IS NULL ORDER BY place", task
+    )
+    await pool.episodes._powers.take_back(rows[-1][0], "it is gone")
+    await pool.episodes._lose()
+
+
+async def _edit(pool: Pooled, task: UUID) -> None:
+    """Somebody asks for one more seat."""
+    await pool.edit(task, participants={"pool": "europe", "k": 3})
+
+
+async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: World) -> None:
+    """The term is not taken for full, and both seats have nodes in the end."""
+    pool = await pooled(world, [{}, {}, {}])
+    task = await pool.create(2, schedule=ONE_TERM)
+    await _lose(pool, task)
+    held = pool.episodes._round.hold
+
+    async def hold(found: Any, membership: Any) -> Any:
+        pool.episodes._round.hold = held  # type: ignore[method-assign]
+        await _lose(pool, task)
+        return await held(found, membership)
+
+    pool.episodes._round.hold = hold  # type: ignore[method-assign]
+    await pool.seat()
+    assert list((await pool.seats(task))[0]) == [1, 2]
+
+
+@pytest.mark.parametrize(("meanwhile", "seats"), [(_lose, [1, 2]), (_edit, [1, 2, 3])])
+async def test_a_term_that_was_full_when_it_was_read(
+    world: World, meanwhile: Meanwhile, seats: list[int]
+) -> None:
+    """What is empty by the time this is written is given, and the term is done only then."""
+    pool = await pooled(world, [{}, {}, {}])
+    task = await pool.create(2, schedule=ONE_TERM)
+    await _look_at(pool, task)
+    await _as_it_is_read(pool, task, meanwhile)
+    assert list((await pool.seats(task))[0]) == seats
+    assert await pool.lead.rows("SELECT try_at FROM term WHERE pool_task = $1", task) == [(None,)]
+
+
+async def test_a_term_is_not_given_up_under_whoever_edits_it(world: World) -> None:
+    """Its time was over when it was read; by an edit meanwhile it has more, and nodes for it."""
+    pool = await pooled(world, [{}])
+    task = await pool.create(1, seat=False, schedule={**ONE_TERM, "repeat": "PT20H"})
+    await pool.episodes._open_terms()
+    world.clock.advance(10 * times.MINUTE)
+
+    async def edit(pool: Pooled, task: UUID) -> None:
+        await pool.edit(task, schedule={"slip": "PT1H"})
+
+    await _as_it_is_read(pool, task, edit)
+    assert (await pool.seats(task))[0] == {1: "n1"}
+    assert "given up" not in dict(await pool.told(task))
+
+
+async def _look_at(pool: Pooled, task: UUID) -> None:
+    """The term is due though no seat is empty."""
+    now = pool.lead.clock.now()
+    await pool.lead.rows("UPDATE term SET try_at = $2 WHERE pool_task = $1", task, now)
+
+
+async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
+    """Give what is to be given; something happens after the first episode was read."""
+    read = at.episodes._caseload.of
+
+    async def reading(membership: Any, pool: Any, tasks: Any) -> Any:
+        at.episodes._caseload.of = read  # type: ignore[method-assign]
+        found = await read(membership, pool, tasks)
+        assert found.over
+        await meanwhile(at, task)
+        return found
+
+    at.episodes._caseload.of = reading  # type: ignore[method-assign]
+    await at.seat()

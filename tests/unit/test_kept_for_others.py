@@ -1,0 +1,71 @@
+"""What is kept for somebody who is blocked is kept when the runs of others are booked, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from lead.assignment import Result
+from lead.planning.overview import Case
+from lead.policy.view import Campaign
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.recurrence import slip_of
+from node.model.scheduling import recurrence_of
+from node.model.timeline import Booking
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule
+from tests.clocks import START
+from tests.rounds import Host, booked, case_of, hold
+
+NAMES = [f"n{number}" for number in range(1, 21)]
+KEPT_FROM = START + 5 * times.MINUTE
+"""When the run that the lead knows of is over, and all twenty nodes seem to be free."""
+
+
+def _blocked() -> Case:
+    """A task of twenty nodes together for two minutes, that has waited longest."""
+    case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
+    whole = replace(case.whole, duration=2 * times.MINUTE)
+    return replace(case, whole=whole, request=SeatRequest(pool="europe", k=20, together=True))
+
+
+def _single(node: str, duration: int, *, hours: int) -> Case:
+    """Runs on one node that may slip by ten minutes: into what is kept for the other task."""
+    case = case_of(f"on {node}", "ops", [node], hours=hours)
+    return replace(case, whole=replace(case.whole, duration=duration))
+
+
+async def _held(single: Case) -> Result:
+    """What came of the single task, in an episode in which the other one is blocked."""
+    hosts = [Host(name) for name in NAMES]
+    run = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
+    hosts[-1].bookings.append(Booking(*run, START, START + 30 * times.MINUTE, fixed=False))
+    runs = [booked("r1", "ops", ["n1"], end=KEPT_FROM)]
+    pool = {"policy_set": "maui-reservations"}
+    ruling = await hold(hosts, [Campaign("ops")], [_blocked(), single], pool, runs)
+    by_name = {result.case.name: result for result in ruling.results}
+    assert dict(by_name.pop(_blocked().name).taken) == {}
+    [result] = by_name.values()
+    return result
+
+
+@pytest.mark.parametrize("hours", [1, 3])
+async def test_runs_beside_a_protected_slot_slip_no_further(hours: int) -> None:
+    """However late the ordinary task is booked within its slip, it ends before the slot."""
+    result = await _held(_single("n2", 3 * times.MINUTE, hours=hours))
+    assert dict(result.taken) == {1: "n2"}
+    [part] = result.parts
+    recurrence = recurrence_of(Schedule.model_validate(part.task.schedule), START)
+    assert recurrence.anchor == START
+    slip = slip_of(recurrence, part.task.duration, START)
+    assert START + slip + part.task.duration == KEPT_FROM
+
+
+async def test_no_seat_where_runs_cannot_end_before_it() -> None:
+    """Who is busy before is passed over and it is said why, though it has time afterwards."""
+    result = await _held(_single("n1", 3 * times.MINUTE, hours=1))
+    assert (dict(result.taken), list(result.parts)) == ({}, [])
+    assert result.heard == {"n1": "its time then is kept for another task, which is blocked"}
