@@ -119,18 +119,13 @@ class Caseload:
         now: int,
     ) -> tuple[list[Case], list[Over]]:
         wholes = {whole.id: whole for whole in tasks}
-        judged = {whole.id: _judged(membership, whole) for whole in tasks}
         cases: list[Case] = []
         over: list[Over] = []
         for opened in rows.terms:
             whole = wholes[opened.task]
             case = self._case(membership, pool, whole, opened, rows, now)
-            able, unable = judged[whole.id]
             if case.slots and case.empty:
-                sitting = set(case.sitting.values())
-                said = dict.fromkeys(sorted(sitting), "has another seat")
-                free = tuple(name for name in able if name not in sitting)
-                cases.append(replace(case, able=free, unable={**unable, **said}))
+                cases.append(_judged(membership, case))
             else:
                 over.append(Over(opened, whole.revision, len(case.empty), case.held))
         return cases, over
@@ -280,12 +275,17 @@ def _reservations(
     return reservations_of(reserved, view.pool.nodes, applicants)
 
 
-def _judged(membership: Membership, whole: PoolTask) -> tuple[list[str], dict[str, str]]:
-    """Who could have a seat; nobody where the task itself cannot be read any more."""
+def _judged(membership: Membership, case: Case) -> Case:
+    """With who could have a seat; nobody where the task itself cannot be read any more."""
     try:
-        return membership.judged(whole)
+        able, unable = membership.judged(case.whole)
     except ParleyError as error:
-        return [], {whole.test: error.detail}
+        return replace(case, unable={case.whole.test: error.detail})
+    if not case.sitting:
+        return replace(case, able=able, unable=unable)
+    sitting = dict.fromkeys(sorted(case.sitting.values()), "has another seat")
+    free = tuple(name for name in able if name not in sitting)
+    return replace(case, able=free, unable={**unable, **sitting})
 
 
 def _posted(run: Booked, names: Mapping[str, str]) -> PostedRun:

@@ -48,7 +48,7 @@ from node.store.pools import StoredPool
 
 POLL_S = 5.0
 CASES_MAX = 2000
-"""Most pool tasks looked at in one go."""
+"""Most pool tasks looked at in one go; of each pool, where its seats are given."""
 _TERMS_MAX = 1000
 
 log = structlog.get_logger()
@@ -101,6 +101,7 @@ class Episodes:
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
+        self._known = Membership({}, [], powers.wanted_of)
         self._faults: Counter[str] = Counter()
         """How often in a row there was a fault in what."""
 
@@ -154,7 +155,8 @@ class Episodes:
         async with self._database.connection() as connection:
             listed = await pools.listed(connection)
         nodes = await self._powers.known()
-        return Membership({pool.name: pool for pool in listed}, nodes, self._powers.wanted_of)
+        self._known = self._known.later({pool.name: pool for pool in listed}, nodes)
+        return self._known
 
     async def _look(self) -> None:
         """Who must give up a seat, and which pools lack what; what is empty is tried again."""
@@ -246,9 +248,10 @@ class Episodes:
         if not due:
             return False
         membership = await self._membership()
-        more = len(due) == CASES_MAX
+        more = False
         for name in dict.fromkeys(whole.pool for whole in due):
             tasks = [whole for whole in due if whole.pool == name]
+            more |= len(tasks) == CASES_MAX
             ids = [whole.id for whole in tasks]
 
             async def later(connection: Connection, at: int, ids: Sequence[UUID] = ids) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from node.model.errors import ParleyError
 from node.model.predicates import Attributes, Predicate
@@ -15,6 +16,9 @@ from node.model.wire.seats import SeatRequest
 from node.store.pools import StoredPool
 
 _SHOWN = 5
+_WANTED_MAX = 10_000
+_JUDGED_MAX = 500
+_Value = TypeVar("_Value")
 
 
 class Known(Protocol):
@@ -27,6 +31,14 @@ class Known(Protocol):
     @property
     def name(self) -> str:
         """What it is called."""
+
+    @property
+    def url(self) -> str | None:
+        """Where it is reached."""
+
+    @property
+    def address(self) -> str:
+        """Where it is measured."""
 
     @property
     def lanes(self) -> int:
@@ -70,13 +82,40 @@ WantedOf = Callable[[str, dict[str, Any], Collection[str], SeatRequest, Mapping[
 """``wanted(test, spec, tools, request, pool_match)``: what a node must be to have a seat."""
 
 
+Judged = tuple[tuple[str, ...], Mapping[str, str]]
+"""Who of a pool could have a seat, by name, and why the others could not."""
+
+
+@dataclass(frozen=True)
+class _Verdicts:
+    """What was found out: what equal requests want, and who is able to do what alike ones want."""
+
+    wanted: dict[str, tuple[str, Wanted]] = field(default_factory=dict)
+    judged: dict[str, Judged] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Membership:
-    """The pools and nodes of one moment."""
+    """The pools and nodes of one moment; equal requests are judged once."""
 
     pools: Mapping[str, StoredPool]
     nodes: Sequence[Known]
     wanted_of: WantedOf
+    _verdicts: _Verdicts = field(default_factory=_Verdicts, repr=False, compare=False)
+
+    def later(self, pools: Mapping[str, StoredPool], nodes: Sequence[Known]) -> Membership:
+        """Those of a later moment; as long as they are what they were, so are the verdicts."""
+        now = Membership(pools, nodes, self.wanted_of)
+        return replace(now, _verdicts=self._verdicts) if now.said == self.said else now
+
+    @cached_property
+    def said(self) -> str:
+        """All that verdicts go by. As text: 1 and true are equal, but not the same."""
+        matches = [(pool.name, pool.match) for pool in self.pools.values()]
+        nodes = [
+            (it.identity, it.name, it.url, it.address, self.facts[it.name]) for it in self.nodes
+        ]
+        return repr((matches, nodes))
 
     @cached_property
     def by_identity(self) -> dict[str, Known]:
@@ -89,6 +128,11 @@ class Membership:
         return {node.name: node for node in self.nodes}
 
     @cached_property
+    def facts(self) -> dict[str, Attributes]:
+        """By name, what predicates may ask of each node."""
+        return {node.name: node.facts for node in self.nodes}
+
+    @cached_property
     def names(self) -> dict[str, str]:
         """By key, what each node is called."""
         return {node.identity: node.name for node in self.nodes}
@@ -98,29 +142,54 @@ class Membership:
 
         :raises ParleyError: its test is not known here (any more), or has other fields.
         """
-        request = SeatRequest.model_validate(asking.request)
-        match = self.pools[asking.pool].match
-        return self.wanted_of(asking.test, asking.spec, asking.tools, request, match)
+        return self._wanted(asking)[1]
+
+    def _wanted(self, asking: Asking) -> tuple[str, Wanted]:
+        """What is wanted of nodes that take no part in it yet, as text; and all that is wanted."""
+        tools = sorted(asking.tools)
+        said = json.dumps([asking.test, asking.spec, tools, asking.pool, asking.request])
+        found = self._verdicts.wanted.get(said)
+        if found is None:
+            request = SeatRequest.model_validate(asking.request)
+            match = self.pools[asking.pool].match
+            wanted = self.wanted_of(asking.test, asking.spec, asking.tools, request, match)
+            found = repr(replace(wanted, taking_part=frozenset())), wanted
+            _keep(self._verdicts.wanted, said, found, _WANTED_MAX)
+        return found
 
     def members(self, match: Predicate) -> list[Known]:
         """Who belongs to a pool with this predicate."""
-        return [node for node in self.nodes if match.met_by(node.facts)]
+        return [node for node in self.nodes if match.met_by(self.facts[node.name])]
 
-    def judged(self, asking: Asking) -> tuple[list[str], dict[str, str]]:
+    def judged(self, asking: Asking) -> Judged:
         """Who of the pool could have a seat, by name, and why the others could not.
+
+        Those who ask for the same nodes get the very same sequence.
 
         :raises ParleyError: as of :meth:`wanted`.
         """
-        wanted = self.wanted(asking)
+        alike, wanted = self._wanted(asking)
+        found = self._verdicts.judged.get(alike)
+        if found is None:
+            found = self._judge(replace(wanted, taking_part=frozenset()))
+            _keep(self._verdicts.judged, alike, found, _JUDGED_MAX)
+        able, unable = found
+        taking_part = [n for n in sorted(wanted.taking_part) if n in able or n in unable]
+        if not taking_part:
+            return found
+        said = {name: wanted.why_not(name, self.facts[name]) or "" for name in taking_part}
+        return tuple(name for name in able if name not in said), {**unable, **said}
+
+    def _judge(self, wanted: Wanted) -> Judged:
         able: list[str] = []
         unable: dict[str, str] = {}
         for node in self.members(wanted.pool_match):
-            reason = wanted.why_not(node.name, node.facts)
+            reason = wanted.why_not(node.name, self.facts[node.name])
             if reason is None:
                 able.append(node.name)
             else:
                 unable[node.name] = reason
-        return able, unable
+        return tuple(able), unable
 
     def why_gone(self, asking: Asking, identity: str, now: int) -> str | None:
         """Why a node that has a seat cannot keep it; None if it can."""
@@ -128,7 +197,7 @@ class Membership:
         if node is None:
             return "it is not known here any more"
         try:
-            reason = self.wanted(asking).why_not(node.name, node.facts)
+            reason = self.wanted(asking).why_not(node.name, self.facts[node.name])
         except ParleyError as error:
             reason = error.detail
         if reason is not None:
@@ -157,7 +226,7 @@ class Membership:
         if not able and not unable:
             match = self.wanted(asking).pool_match.in_words()
             return f"pool {asking.pool} is empty: no node known here has {match}"
-        facts = [self.by_name[name].facts for name in able]
+        facts = [self.facts[name] for name in able]
         possible = seats_possible(facts, request.spread)
         if possible >= least:
             return None
@@ -166,6 +235,12 @@ class Membership:
         if possible < len(able):
             why.insert(0, f"{len(able)} are too much alike")
         return f"{said} ({'; '.join(why)})" if why else said
+
+
+def _keep(kept: dict[str, _Value], key: str, value: _Value, most: int) -> None:
+    if len(kept) >= most:
+        kept.clear()
+    kept[key] = value
 
 
 def _nodes(count: int) -> str:

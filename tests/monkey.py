@@ -45,7 +45,7 @@ SMALL = {
     "seats_max": (1, 2),
     "target_seats": (1, 2),
     "campaign": (1, 2, 3),
-    "limit": (50,),
+    "limit": (1, 50),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
     **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
     "was_tries": (0, 1),

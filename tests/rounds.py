@@ -44,6 +44,8 @@ class Host:
     facts: Attributes = field(default_factory=dict)
     asked: list[ProposalRequest] = field(default_factory=list)
     identity: str = ""
+    url: str | None = None
+    address: str = ""
 
     def __post_init__(self) -> None:
         """Its key is made of its name."""

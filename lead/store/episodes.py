@@ -34,7 +34,7 @@ async def terms_to_open(connection: Connection, now: int, limit: int) -> list[Po
 
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
-    """The pool tasks with empty seats that are to be tried now."""
+    """The pool tasks with empty seats that are to be tried now, at most so many of each pool."""
     return [PoolTask(**dict(row)) for row in await connection.fetch(_SQL["due"], now, limit)]
 
 

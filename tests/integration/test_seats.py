@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from lead.store import episodes
 from node.model.errors import InvalidDocument
+from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
 from tests.pooled import Pooled, idle, known_as_they_are, pooled
 from tests.worlds import ON_ONE_LOOP, World
@@ -101,6 +103,24 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
     assert "n1: no PT1M free: busy with an exclusive idle run of priority 0" in sentence
     task = await pool.create(2, schedule={"until": "2026-12-01T06:00:00Z"})
     assert await pool.seats(task) == {0: {1: "n2", 2: "n3"}}
+
+
+async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None:
+    """Of each pool so many tasks are looked at, those first that have waited longest."""
+    pool = await pooled(world, ALIKE)
+    asia = {"name": "asia", "match": {"in": "europe"}}
+    await pool.lead.node.pools.create(PoolDocument.model_validate(asia))
+    tasks = [await pool.create(1, seat=False) for _ in range(3)]
+    other = await pool.create(1, seat=False, request={"pool": "asia"})
+    await pool.episodes._open_terms()
+    sooner = (
+        "UPDATE term SET try_at = try_at - $2::bigint * interval '1 second' WHERE pool_task = $1"
+    )
+    for task, seconds in zip((*tasks, other), (0, 2, 1, 0), strict=True):
+        await pool.lead.execute(sooner, task, seconds)
+    async with pool.lead.database.connection() as connection:
+        due = await episodes.due(connection, pool.lead.clock.now(), 2)
+    assert [whole.id for whole in due] == [tasks[1], tasks[2], other]
 
 
 async def test_seats_are_spread_and_matched(world: World) -> None:

@@ -59,14 +59,20 @@ def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Ta
 
 @TWINS.of(*_POOL_TASK)
 def due(tables: Tables, now: int, limit: int) -> Answer:
-    """Pool tasks with empty seats that are to be tried now."""
-    tried = {
-        row.pool_task
-        for row in tables.terms.tried.values()
-        if row.try_at is not None and row.try_at <= now
-    }
+    """Pool tasks with empty seats that are to be tried now: of each pool the longest waiting."""
+    tried: dict[UUID, int] = {}
+    for row in tables.terms.tried.values():
+        if row.try_at is not None and row.try_at <= now:
+            tried[row.pool_task] = min(row.try_at, tried.get(row.pool_task, row.try_at))
     found = [(task, asked) for task, asked in _active(tables) if task.id in tried] if tried else []
-    return [_whole(tables, *pair) for pair in _oldest(found, limit)]
+    found.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
+    places: Counter[int] = Counter()
+    chosen: list[tuple[Task, PoolTask]] = []
+    for task, asked in found:
+        places[asked.pool_id] += 1
+        if places[asked.pool_id] <= limit:
+            chosen.append((task, asked))
+    return [_whole(tables, *pair) for pair in chosen]
 
 
 @TWINS.of(*_POOL_TASK)

@@ -1,17 +1,29 @@
 -- due --
--- Pool tasks with empty seats that are to be tried now, with what they ask for.
+-- Pool tasks with empty seats that are to be tried now, with what they ask for: of each pool those that wait longest.
+WITH waiting AS (
+    SELECT pool_task, min(try_at) AS try_at FROM term WHERE try_at <= $1 GROUP BY pool_task
+),
+
+placed AS (
+    SELECT
+        waiting.pool_task, waiting.try_at,
+        row_number() OVER (PARTITION BY pool_task.pool_id ORDER BY waiting.try_at, task.created_at, task.id) AS place
+    FROM waiting
+    INNER JOIN pool_task ON waiting.pool_task = pool_task.task_id
+    INNER JOIN task ON waiting.pool_task = task.id
+    WHERE task.state = 'active'
+)
+
 SELECT
     task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
     coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
     pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
-FROM pool_task
-INNER JOIN task ON pool_task.task_id = task.id
+FROM placed
+INNER JOIN pool_task ON placed.pool_task = pool_task.task_id
+INNER JOIN task ON placed.pool_task = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
-WHERE
-    task.state = 'active'
-    AND EXISTS (SELECT FROM term WHERE term.pool_task = pool_task.task_id AND term.try_at <= $1)
-ORDER BY task.created_at, task.id
-LIMIT $2;
+WHERE placed.place <= $2
+ORDER BY placed.try_at, task.created_at, task.id;
 
 -- terms_to_open --
 -- Pool tasks whose next term is due.

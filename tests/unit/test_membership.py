@@ -1,0 +1,139 @@
+"""Who could have the seats of pool tasks: found out once, and anew when something is different."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lead.membership import Membership
+from lead.model import Asking
+from node.model import predicates
+from node.model.predicates import Attributes
+from node.model.seating import Wanted
+from node.model.wire.seats import SeatRequest
+from node.store.pools import StoredPool
+from tests.bookers import HOUR
+from tests.clocks import START
+from tests.rounds import Host, case_of
+
+TOOLS = ("ping",)
+
+
+@dataclass
+class Judge:
+    """Says what is wanted, and counts how often it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def wanted(
+        self,
+        test: str,
+        spec: dict[str, Any],
+        tools: Collection[str],
+        request: SeatRequest,
+        pool_match: Mapping[str, Any],
+    ) -> Wanted:
+        """The match of the pool and of the request; ``dest`` takes part in it already."""
+        del test, tools
+        self.asked.append(str(spec.get("dest")))
+        return Wanted(
+            request.pool,
+            predicates.parse(pool_match),
+            predicates.parse(request.match, "/participants/match"),
+            frozenset([spec["dest"]] if "dest" in spec else []),
+            TOOLS,
+        )
+
+
+def pools(**match: Any) -> dict[str, StoredPool]:
+    """The pool ``europe``."""
+    europe = StoredPool("europe", match, "campaign-default", {}, "sticky", HOUR, HOUR, None)
+    return {"europe": europe}
+
+
+def asking(dest: str | None = None, **match: Any) -> Asking:
+    """A task that asks for a node of it."""
+    request = {"pool": "europe", "k": 1, "match": match}
+    spec = {} if dest is None else {"dest": dest}
+    task = case_of("a", "ops", []).whole.id
+    return Asking(task, "rtt", spec, [], "europe", request, None)
+
+
+def hosts(*facts: Attributes) -> list[Host]:
+    """The nodes n1, n2, … with these attributes."""
+    return [Host(f"n{number}", facts=each) for number, each in enumerate(facts, 1)]
+
+
+def of(judge: Judge, nodes: Sequence[Host]) -> Membership:
+    """These nodes and the pool of all that are ``in`` europe."""
+    return Membership(pools(**{"in": "europe"}), nodes, judge.wanted)
+
+
+def test_equal_requests_are_judged_once() -> None:
+    """Two tasks that differ in what no node has to do with get the very same nodes."""
+    judge = Judge()
+    there = of(judge, hosts({"in": "europe"}, {"in": "europe", "tool:ping": False}, {"in": "asia"}))
+    one, again, other = asking("example.net"), asking("example.net"), asking("example.org")
+    able, unable = there.judged(one)
+    assert able == ("n1",)
+    assert unable == {"n2": "has none of the tools for it: ping"}
+    assert there.judged(again)[0] is able
+    assert there.judged(other)[0] is able
+    assert judge.asked == ["example.net", "example.org"]
+
+
+def test_who_takes_part_already_is_left_out_of_what_is_common() -> None:
+    """And it is said of the task that names it alone."""
+    there = of(Judge(), hosts({"in": "europe"}, {"in": "europe"}, {"in": "asia"}))
+    assert there.judged(asking("n2")) == (("n1",), {"n2": "takes part in it already"})
+    assert there.judged(asking("n3")) == (("n1", "n2"), {})
+    assert there.judged(asking()) == (("n1", "n2"), {})
+
+
+def test_later_verdicts_are_those_of_before_while_nothing_is_different() -> None:
+    """That a node does not answer is no matter of who could have a seat."""
+    judge = Judge()
+    before = of(judge, hosts({"in": "europe"}))
+    able, _ = before.judged(asking())
+    silent = hosts({"in": "europe"})
+    silent[0].unreachable_since = START
+    after = before.later(pools(**{"in": "europe"}), silent)
+    assert after.judged(asking())[0] is able
+    assert len(judge.asked) == 1
+    assert after.why_gone(asking(), silent[0].identity, START + 2 * HOUR) is not None
+
+
+@pytest.mark.parametrize(
+    ("match", "facts"),
+    [
+        ({"in": "europe"}, {"in": "europe", "fast": 1}),
+        ({"in": "europe"}, {"in": "asia", "fast": True}),
+        ({"in": "asia"}, {"in": "europe", "fast": True}),
+        ({"in": "europe", "fast": 1}, {"in": "europe", "fast": True}),
+    ],
+)
+def test_a_change_is_judged_anew(match: dict[str, Any], facts: Attributes) -> None:
+    """Another attribute, another pool; and 1 is not true."""
+    before = of(Judge(), hosts({"in": "europe", "fast": True}))
+    assert before.judged(asking(fast=True))[0] == ("n1",)
+    after = before.later(pools(**match), hosts(facts))
+    assert after.judged(asking(fast=True))[0] == ()
+    assert before.judged(asking(fast=True))[0] == ("n1",), "who asked before is told the same"
+
+
+def test_what_is_wanted_is_told_apart_by_kind() -> None:
+    """A match with 1 is another one than with true."""
+    there = of(Judge(), hosts({"in": "europe", "fast": True}))
+    assert there.judged(asking(fast=True))[0] == ("n1",)
+    assert there.judged(asking(fast=1))[0] == ()
+
+
+def test_as_many_requests_as_there_may_be_are_remembered() -> None:
+    """More of them than are kept are judged right all the same."""
+    there = of(Judge(), hosts({"in": "europe", "rank": 3}))
+    for rank in range(1200):
+        assert there.judged(asking(rank=rank))[0] == (("n1",) if rank == 3 else ())
+    assert len(there._verdicts.judged) <= 500
