@@ -81,8 +81,9 @@ class Runs(Table[UUID, Run]):
         return [run for run in found if run is not None]
 
     def touching(self, start: int, end: int) -> list[Run]:
-        """The runs that take time in [start, end), but for background ones."""
-        return [run for lane in self._lanes.values() for run in lane.touching(start, end)]
+        """The runs that take time in [start, end), but for background ones; none in no time."""
+        lanes = self._lanes.values() if start < end else ()
+        return [run for lane in lanes for run in lane.touching(start, end)]
 
     def in_the_way(self, run: Run) -> bool:
         """Whether the time of an exclusive or normal run is taken by another one."""

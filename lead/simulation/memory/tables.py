@@ -214,8 +214,9 @@ class ReservedSpans(Table[tuple[UUID, int], Reserved]):
         return [row for row in self.rows.values() if row.reservation_id == reservation]
 
     def touching(self, start: int, end: int) -> list[Reserved]:
-        """Those that take time in [start, end)."""
-        return [row for row in self.rows.values() if row.starts_at < end and start < row.ends_at]
+        """Those that take time in [start, end); an empty range touches nothing."""
+        rows = self.rows.values() if start < end else ()
+        return [row for row in rows if row.starts_at < end and start < row.ends_at]
 
     def offer(self, row: Reserved) -> None:
         """A new span, unless it is there: ``ON CONFLICT DO NOTHING``."""
