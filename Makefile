@@ -31,7 +31,7 @@ demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1
 	$(BIN)/parley lab demo $(if $(CHECK),--check)
 
 test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS="-k word" chooses
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint ## what must hold before a commit: lint, format, types, layers, fast tests
 	$(BIN)/python -m pytest --quiet tests/architecture tests/unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections import defaultdict
@@ -31,6 +32,20 @@ from tests.worlds import World
 # Postgres servers and real nodes. A test that hangs is ended by pytest-timeout.
 settings.register_profile("parley", deadline=None, print_blob=True)
 settings.load_profile("parley")
+
+_TIMEOUT_S = 60
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What may take longest comes first: at the end, no process waits for another's long one."""
+    items.sort(key=_may_take, reverse=True)
+
+
+def _may_take(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return limit.args[0] or math.inf if limit else _TIMEOUT_S
+
 
 _TEMPLATE = "parley_template"
 _ROLLED_BACK = "parley_rolled_back"
