@@ -65,7 +65,7 @@ from node.reseating import Reseating
 from node.reservations import Reservations
 from node.seating import Seating
 from node.settings import Settings
-from node.store import campaigns, nodes, runs
+from node.store import campaigns, nodes, runs, seats, tasks
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
@@ -78,6 +78,7 @@ KEEP_FINISHED = 30 * times.DAY
 KEEP_FAILED = 90 * times.DAY
 KEEP_CHARGES = 30 * times.DAY
 KEEP_HOURS = 400 * times.DAY
+PURGED_MAX = 500
 LOOKOUT_S = 15
 _OWNER = "owner"
 
@@ -308,6 +309,15 @@ class Node:
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
             await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
+        while await self._forget(now - KEEP_FINISHED, now - KEEP_FAILED):
+            pass
+
+    async def _forget(self, terms_before: int, tasks_before: int) -> bool:
+        """Terms that are over, and tasks of others, a batch of each; whether there may be more."""
+        async with self.database.transaction() as connection:
+            terms = await seats.purge(connection, terms_before, PURGED_MAX)
+            ended = await tasks.purge(connection, tasks_before, PURGED_MAX)
+        return PURGED_MAX in {terms, ended}
 
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)

@@ -13,7 +13,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.tasks import Schedule, TaskPatch
-from node.store import nodes, runs, tasks
+from node.store import nodes, runs, seats, tasks
 from node.store.runs import KeptPart
 from tests.worlds import Call, Site, World, introduction
 
@@ -219,6 +219,8 @@ class Life:
         early, late = now - act.first * times.MINUTE, now - act.second * times.MINUTE
         async with site.database.transaction() as connection:
             await runs.purge(connection, early, late, late)
+            await seats.purge(connection, early, 1 + act.first % 3)
+            await tasks.purge(connection, late, 1 + act.second % 3)
 
     async def _silence(self, site: Site, act: Act) -> None:
         """A node is noticed to be silent, or to be back."""

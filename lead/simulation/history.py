@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -52,6 +53,8 @@ class History:
     faults: Counter[str] = field(default_factory=Counter)
     slots: dict[UUID, dict[int, int | Unhappy]] = field(default_factory=lambda: defaultdict(dict))
     """By task, what became of each slot that is over: the attempt that finished, or why none."""
+    parties: dict[UUID, Sequence[str]] = field(default_factory=dict)
+    """The participants (identities) of tasks that their leads may have forgotten since."""
     repaired: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
     waits: Counter[int] = field(default_factory=Counter)

@@ -7,7 +7,7 @@ rely on none of the constraints that are to be shown to hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lead.simulation import seats
@@ -59,8 +59,9 @@ async def check(world: World) -> None:
     """What holds when the dust has settled."""
     for host in world.hosts:
         harvest(world, host)
-        told = (*_overlaps(host), *_stuck(host), *_missing(world, host), *seats.told(world, host))
-        for sentence in told:
+        tasks = host.database.tables.tasks.rows.values()
+        of_runs = (*_overlaps(host), *_stuck(host), *_missing(world, host, tasks))
+        for sentence in (*of_runs, *seats.told(world, host)):
             world.history.violated(sentence)
     found = dict.fromkeys(_unsettled(world))
     if found:
@@ -82,6 +83,13 @@ def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
     for run in tables.runs.ended_before(before):
         if run.slot < world.end and tables.led_here(run.task_id):
             world.history.over(run)
+    if before < times.LATEST:
+        # The tasks of seats may be forgotten next.
+        parts = [task for task in tables.tasks.rows.values() if task.parent is not None]
+        ended = [task for task in parts if task.state == "finished"]
+        for sentence in _missing(world, host, ended):
+            world.history.violated(sentence)
+        world.history.parties.update((task.id, task.nodes) for task in parts)
 
 
 def _unsettled(world: World) -> Iterator[str]:
@@ -140,10 +148,10 @@ def _stuck(host: Host) -> Iterator[str]:
             yield f"{host.name}: run {run.id} is over since long and still {run.state}"
 
 
-def _missing(world: World, host: Host) -> Iterator[str]:
+def _missing(world: World, host: Host, tasks: Iterable[Task]) -> Iterator[str]:
     """Slots of which the lead knows nothing at all."""
     tables = host.database.tables
-    for task in tables.tasks.rows.values():
+    for task in tasks:
         limited = unpack(task.schedule).get("max_runs") is not None
         if task.lead != host.identity or limited or task.state not in {"active", "finished"}:
             continue

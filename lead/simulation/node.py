@@ -111,6 +111,8 @@ class SimulatedNode(Service):
         async with self.database.transaction() as connection:
             await runs.purge(connection, before, before, self.clock.now() - times.HOUR)
             await campaigns.purge(connection, before, before)
+        while await self._forget(before, before):
+            pass
 
 
 class _Own(OwnNode):

@@ -146,7 +146,11 @@ def _fullest(nodes: Sequence[NodeShare]) -> tuple[Fullest, ...]:
 def _parties(world: World) -> Iterator[tuple[UUID, list[int]]]:
     """The participants of each task, by the places of their hosts, as its lead knows them."""
     places = {host.identity: place for place, host in enumerate(world.hosts)}
-    for host in world.hosts:
-        for task in host.database.tables.tasks.rows.values():
-            if task.lead == host.identity:
-                yield task.id, [places[identity] for identity in task.nodes]
+    led = {
+        task.id: task.nodes
+        for host in world.hosts
+        for task in host.database.tables.tasks.rows.values()
+        if task.lead == host.identity
+    }
+    for task, nodes in (world.history.parties | led).items():
+        yield task, [places[identity] for identity in nodes]

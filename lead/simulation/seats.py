@@ -93,6 +93,8 @@ def _without_term(world: World, host: Host, task: Task, terms: list[Term]) -> It
     if first is None:
         return
     for slot in nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX):
+        if slot < host.clock.now() - host.world.nodes.keep:
+            continue  # its term may have been forgotten
         if not any(term.starts_at <= slot < term.ends_at for term in terms):
             yield f"{host.name}: slot {times.format_instant(slot)} of {task.id} is in no term"
 

@@ -108,3 +108,11 @@ async def look_again(
 async def lose_ended(connection: Connection, task: UUID, now: int) -> None:
     """The seats whose ordinary tasks were just ended are empty."""
     await connection.execute(_SQL["lose_ended"], task, now)
+
+
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete terms that were over before then, with their seats; how many, no more than this.
+
+    What the choice of nodes still goes by stays, and whatever has runs.
+    """
+    return len(await connection.fetch(_SQL["purge_terms"], before, at_most))

@@ -161,3 +161,8 @@ async def wake_refused(
 async def finish(connection: Connection, now: int) -> list[tuple[UUID, list[dict[str, Any]]]]:
     """End the tasks whose schedule and runs are over; their ids and participants."""
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_tasks"], now)]
+
+
+async def purge(connection: Connection, before: int, at_most: int) -> int:
+    """Delete what other nodes led and what ended before then; how many were, no more than this."""
+    return len(await connection.fetch(_SQL["purge_tasks"], before, at_most))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+import pytest
+
+from lead.store import episodes
 from node.model import times
+from node.model.wire.participants import TaskEnd
 from node.model.wire.tasks import Schedule
+from node.store import outbox, seats
+from node.store.database import Record
 from tests.clocks import START
+from tests.pooled import Pooled, pooled
 from tests.worlds import ON_ONE_LOOP, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
@@ -42,3 +51,124 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
     await a.node.ending.cancel_task(task.task)
     await a.node._purge()
     assert await a.rows("SELECT FROM run") == []
+
+
+async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None:
+    """Old terms go with their seats and tasks, but for the last one of each node."""
+    pool = await pooled(world, [{}, {}, {}])
+    task = await pool.create(2)
+    await _all_ended(pool)
+    asked = await _choice(pool, task)
+    world.clock.advance(29 * times.DAY)
+    await _purge(world)
+    assert list(await pool.seats(task)) == [0, 6, 12], "they are still to be looked at"
+    world.clock.advance(3 * times.DAY)
+    await _purge(world)
+    assert list(await pool.seats(task)) == [12]
+    assert await _choice(pool, task) == asked
+    assert len(await pool.lead.rows("SELECT FROM task WHERE parent = $1", task)) == 2
+    listed = await _seats_listed(pool, task)
+    assert [seat["lost_at"] for seat in listed] == [None, None], "none seems to be empty"
+    await pool.lead.node.ending.cancel_task(task)
+    await _purge(world)
+    assert await pool.lead.rows("SELECT FROM term") == []
+    assert [row[0] for row in await pool.lead.rows("SELECT id FROM task")] == [task]
+
+
+async def test_terms_with_runs_are_not_forgotten(world: World) -> None:
+    """A term stays as a whole while a run of it does, or a seat is not over."""
+    pool = await pooled(world, [{}, {}])
+    task = await pool.create(2)
+    await _all_ended(pool)
+    await pool.lead.execute(
+        "UPDATE run SET state = 'failed', reason = 'x' WHERE task_id = "
+        "(SELECT task_id FROM seat ORDER BY term, place LIMIT 1)"
+    )
+    world.clock.advance(32 * times.DAY)
+    await _purge(world)
+    assert {term: len(held) for term, held in (await pool.seats(task)).items()} == {0: 2, 12: 2}
+    assert (await pool.states(pool.lead, task)) == {"failed": 6}
+    world.clock.advance(60 * times.DAY)
+    await _purge(world)
+    assert list(await pool.seats(task)) == [12]
+
+
+async def test_who_had_a_seat_before_is_kept_until_another_has_measured(world: World) -> None:
+    """The holder of a seat is remembered while the one who has it now may still lose it."""
+    pool = await pooled(world, [{}, {}])
+    task = await pool.create(1)
+    await _all_ended(pool)
+    await pool.lead.execute(
+        "UPDATE task SET state = 'active' WHERE id = "
+        "(SELECT task_id FROM seat ORDER BY term DESC LIMIT 1)"
+    )
+    world.clock.advance(32 * times.DAY)
+    await _purge(world)
+    assert list(await pool.seats(task)) == [6, 12]
+
+
+async def test_tasks_of_others_are_forgotten(world: World) -> None:
+    """What another node led and what ended long ago goes, unless somebody is still to be told."""
+    a, b = await world.site("a"), await world.site("b")
+    first, second = (introduction([a, b], schedule=Schedule(start=HOUR)) for _ in range(2))
+    for task in (first, second):
+        for site in (a, b):
+            await site.keep(task, a)
+    await b.node.ending.cancel_task(first.task)
+    await a.node.ending.cancel_task(second.task)
+    await world.settle()
+    assert await b.rows("SELECT FROM task WHERE state = 'active'") == []
+    async with b.database.transaction() as connection:
+        end = TaskEnd(task=first.task, state="refused", reason="x").model_dump(mode="json")
+        await outbox.post(connection, ["a"], outbox.Kind.TASK_END, end, world.clock.now())
+    world.clock.advance(89 * times.DAY)
+    await _purge(world)
+    assert len(await b.rows("SELECT FROM task")) == 2
+    world.clock.advance(2 * times.DAY)
+    await _purge(world)
+    assert [row[0] for row in await b.rows("SELECT id FROM task")] == [first.task]
+    assert len(await a.rows("SELECT FROM task")) == 2, "its lead remembers"
+
+
+async def test_what_is_forgotten_is_so_batch_by_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each transaction deletes a few terms, and there are as many as are needed."""
+    monkeypatch.setattr("node.service.PURGED_MAX", 1)
+    pool = await pooled(world, [{}])
+    task = await pool.create(1)
+    await _all_ended(pool)
+    world.clock.advance(32 * times.DAY)
+    await pool.lead.execute("DELETE FROM run")
+    assert await pool.lead.node._forget(world.clock.now() - 30 * times.DAY, 0)
+    assert list(await pool.seats(task)) == [6, 12]
+    await _purge(world)
+    assert list(await pool.seats(task)) == [12]
+
+
+async def _all_ended(pool: Pooled) -> None:
+    """What was booked of all seats has been measured."""
+    for site in pool.world.sites:
+        await site.execute("UPDATE run SET state = 'finished'")
+    await pool.lead.execute(
+        "UPDATE planning SET plan_at = NULL FROM seat WHERE planning.task_id = seat.task_id"
+    )
+    await pool.lead.node.ending.finish_tasks()
+    await pool.world.settle()
+
+
+async def _purge(world: World) -> None:
+    for site in world.sites:
+        await site.node._purge()
+
+
+async def _choice(pool: Pooled, task: UUID) -> tuple[object, object]:
+    """What nodes are chosen by: who had the seats last, and when each node had one."""
+    async with pool.lead.database.connection() as connection:
+        holders = await episodes.last_holders(connection, [task])
+        return holders, await episodes.used_at(connection, [task])
+
+
+async def _seats_listed(pool: Pooled, task: UUID) -> list[Record]:
+    async with pool.lead.database.connection() as connection:
+        return await seats.listed(connection, task, START)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Pool, PoolTask, Seat, pack, unpack
+from lead.simulation.memory.rows import Pool, PoolTask, Seat, Term, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -205,6 +206,52 @@ def look_again(tables: Tables, task: UUID, seats: int, now: int, over: bool) -> 
             ends = {"over_at": now, "try_at": None} if over else {"try_at": now}
             tables.terms.change(row, seats=seats, tries=0, **ends)
     return ()
+
+
+@TWINS.of("pool_task", "starts_at")
+def purge_terms(tables: Tables, before: int, limit: int) -> Answer:
+    """Terms of long ago, but for what nodes are chosen by and what has runs."""
+    old = [row for row in tables.terms.rows.values() if row.over_at < before]
+    old.sort(key=lambda row: (row.over_at, row.pool_task, row.starts_at))
+    gone = list(islice((row for row in old if not _needed(tables, row)), limit))
+    seats = [seat for row in gone for seat in _of_term(tables, row)]
+    tables.delete_tasks(seat.task_id for seat in seats)
+    for row in gone:
+        if (row.pool_task, row.starts_at) in tables.terms.rows:
+            tables.delete_term(row)
+    return [(row.pool_task, row.starts_at) for row in gone]
+
+
+def _of_term(tables: Tables, term: Term) -> list[Seat]:
+    of_task = tables.seats.of_task.of(term.pool_task)
+    return [seat for seat in of_task if seat.term == term.starts_at]
+
+
+def _needed(tables: Tables, term: Term) -> bool:
+    goes_on = tables.tasks.rows[term.pool_task].state in _OPEN
+    if goes_on and term.try_at is not None:
+        return True
+    for seat in _of_term(tables, term):
+        part = tables.tasks.rows[seat.task_id]
+        if part.state in _OPEN or tables.runs.by_task.of(part.id):
+            return True
+        if goes_on and _is_last(tables, seat):
+            return True
+    return False
+
+
+def _is_last(tables: Tables, seat: Seat) -> bool:
+    """Whether its node has had none since, or nobody is known to have had its place since."""
+    later = [it for it in tables.seats.of_task.of(seat.pool_task) if it.term > seat.term]
+    following = [
+        it
+        for it in later
+        if it.place == seat.place
+        and it.lost_at is None
+        and tables.tasks.rows[it.task_id].state == "finished"
+    ]
+    none_since = all(it.node != seat.node for it in later)
+    return none_since or (seat.lost_at is None and not following)
 
 
 @TWINS.of()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 from uuid import UUID
@@ -22,6 +22,7 @@ from lead.simulation.memory.rows import (
     Reservation,
     Reserved,
     Run,
+    Term,
     unpack,
 )
 from lead.simulation.memory.runtable import Runs
@@ -317,6 +318,48 @@ class Tables:
         for part in self.parts.by_run.of(run.id):
             self.parts.delete(part)
         self.runs.delete(run)
+
+    def delete_tasks(self, tasks: Iterable[UUID]) -> None:
+        """Away with tasks, the ordinary ones of their seats, and all that is theirs."""
+        gone: dict[UUID, None] = {}
+        left = list(tasks)
+        while left:
+            if (task := left.pop()) not in gone:
+                gone[task] = None
+                left += [part.id for part in self.tasks.parts.of(task)]
+        if not gone:
+            return
+        for exchange in [row for row in self.exchanges.rows.values() if row.task_id in gone]:
+            for run in self.runs.by_exchange.of(exchange.id):
+                self.delete_run(run)
+            self.exchanges.delete(exchange)
+        for task in gone:
+            self._delete_what_is_of(task)
+        for task in gone:
+            self.tasks.delete(self.tasks.rows[task])
+
+    def _delete_what_is_of(self, task: UUID) -> None:
+        for run in self.runs.by_task.of(task):
+            self.delete_run(run)
+        for term in self.terms.of_task.of(task):
+            self.delete_term(term)
+        for seat in self.seats.of_part.of(task):
+            self.seats.delete(seat)
+        for decision in self.decisions.by_task.of(task):
+            self.decisions.delete(decision)
+        for negotiation in self.negotiations.by_task.of(task):
+            self.negotiations.delete(negotiation)
+        if (agenda := self.plannings.rows.get(task)) is not None:
+            self.plannings.delete(agenda)
+        if (asked := self.pool_tasks.rows.get(task)) is not None:
+            self.pool_tasks.delete(asked)
+
+    def delete_term(self, term: Term) -> None:
+        """Away with a term and its seats."""
+        for seat in self.seats.of_task.of(term.pool_task):
+            if seat.term == term.starts_at:
+                self.seats.delete(seat)
+        self.terms.delete(term)
 
     def led_here(self, task: UUID) -> bool:
         """Whether this node leads a task."""

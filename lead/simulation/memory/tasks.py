@@ -230,3 +230,24 @@ def finish_tasks(tables: Tables, now: int) -> Answer:
     for row in done:
         tables.tasks.change(row, state="finished", ended_at=now)
     return [(row.id, unpack(row.participants), row.participant) for row in done]
+
+
+@TWINS.of("id")
+def purge_tasks(tables: Tables, before: int, limit: int) -> Answer:
+    """What other nodes led, long after it has ended."""
+    itself = tables.nodes.itself
+    told = {unpack(letter.message).get("task") for letter in tables.letters.rows.values()}
+    old = [
+        (row.ended_at, row.id)
+        for row in tables.tasks.rows.values()
+        if row.ended_at is not None
+        and row.ended_at < before
+        and row.state not in {"active", "paused"}
+        and itself is not None
+        and row.lead != itself.identity
+        and not tables.runs.by_task.of(row.id)
+        and str(row.id) not in told
+    ]
+    gone = [task for _, task in sorted(old)[:limit]]
+    tables.delete_tasks(gone)
+    return [(task,) for task in gone]

@@ -112,6 +112,63 @@ SET
     try_at = CASE WHEN NOT $4 THEN $3 END
 WHERE pool_task = $1 AND over_at > $3;
 
+-- purge_terms --
+-- Terms of long ago with their seats, and the ordinary tasks of these, as soon as no runs of theirs are left. While the
+-- pool task goes on, the last seat that each node had is kept, and who had each seat last and can lose it no more: by
+-- these nodes are chosen. A term goes as a whole, else seats of it would seem to have stayed empty.
+WITH old AS (
+    SELECT term.pool_task, term.starts_at
+    FROM term
+    INNER JOIN task AS whole ON term.pool_task = whole.id
+    WHERE
+        term.over_at < $1
+        AND (term.try_at IS NULL OR whole.state NOT IN ('active', 'paused'))
+        AND NOT EXISTS (
+            SELECT
+            FROM seat
+            INNER JOIN task AS part ON seat.task_id = part.id
+            WHERE
+                seat.pool_task = term.pool_task AND seat.term = term.starts_at
+                AND (
+                    part.state IN ('active', 'paused')
+                    OR EXISTS (SELECT FROM run WHERE run.task_id = part.id)
+                    OR (
+                        whole.state IN ('active', 'paused')
+                        AND (
+                            NOT EXISTS (
+                                SELECT FROM seat AS later
+                                WHERE later.pool_task = seat.pool_task AND later.node = seat.node AND later.term > seat.term
+                            )
+                            OR (
+                                seat.lost_at IS NULL
+                                AND NOT EXISTS (
+                                    SELECT FROM seat AS later
+                                    INNER JOIN task AS following ON later.task_id = following.id
+                                    WHERE
+                                        later.pool_task = seat.pool_task AND later.place = seat.place
+                                        AND later.term > seat.term AND later.lost_at IS NULL
+                                        AND following.state = 'finished'
+                                )
+                            )
+                        )
+                    )
+                )
+        )
+    ORDER BY term.over_at, term.pool_task, term.starts_at
+    LIMIT $2
+),
+
+ended AS (
+    DELETE FROM task
+    USING seat, old
+    WHERE seat.pool_task = old.pool_task AND seat.term = old.starts_at AND task.id = seat.task_id
+)
+
+DELETE FROM term
+USING old
+WHERE term.pool_task = old.pool_task AND term.starts_at = old.starts_at
+RETURNING term.pool_task, term.starts_at;
+
 -- lose_ended --
 UPDATE seat
 SET lost_at = $2, reason = coalesce(task.reason, '')

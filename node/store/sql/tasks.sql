@@ -152,3 +152,19 @@ WHERE
     )
     AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.participant;
+
+-- purge_tasks --
+-- What other nodes led and what ended long ago, as soon as no runs of it are left here and nobody is still to be told of
+-- it. Its lead remembers what was asked for.
+DELETE FROM task
+WHERE id IN (
+    SELECT old.id FROM task AS old
+    WHERE
+        old.lead <> (SELECT identity FROM node WHERE is_self)
+        AND old.state NOT IN ('active', 'paused') AND old.ended_at < $1
+        AND NOT EXISTS (SELECT FROM run WHERE run.task_id = old.id)
+        AND NOT EXISTS (SELECT FROM outbox WHERE outbox.message ->> 'task' = old.id::text)
+    ORDER BY old.ended_at, old.id
+    LIMIT $2
+)
+RETURNING id;
