@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -130,7 +131,7 @@ async def ask(
     A clock further than ``clock_limit`` (microseconds) from this node's makes a proposal useless.
     """
     asked_at = clock.now()
-    answers = await _all([participant.propose(request) for participant in participants])
+    answers = await _all([partial(participant.propose, request) for participant in participants])
     answered_at = clock.now()
     asked = Asked()
     for participant, answered in zip(participants, answers, strict=True):
@@ -259,7 +260,9 @@ class Negotiator:
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
-        answers = await _all([participant.hold(done.id, request) for participant in participants])
+        answers = await _all(
+            [partial(participant.hold, done.id, request) for participant in participants]
+        )
         _agree(participants, answers, requests, done)
 
 
@@ -332,13 +335,16 @@ def _clocks(name: str, theirs: int, ours: int, off: int) -> str:
     )
 
 
-async def _all(questions: Sequence[Awaitable[T]]) -> list[T | ParleyError]:
-    """Every answer, or the error in its place; other exceptions are faults and go on."""
-    return await asyncio.gather(*(_answer(question) for question in questions))
+async def _all(questions: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ParleyError]:
+    """Every answer, or the error in its place; other exceptions are faults and go on.
+
+    Whoever is cancelled before it could ask has not asked: nothing is left that nobody awaits.
+    """
+    return await asyncio.gather(*(_answer(ask) for ask in questions))
 
 
-async def _answer(question: Awaitable[T]) -> T | ParleyError:
+async def _answer(ask: Callable[[], Awaitable[T]]) -> T | ParleyError:
     try:
-        return await question
+        return await ask()
     except ParleyError as error:
         return error
