@@ -113,8 +113,6 @@ SELDOM = {
         "runs.purge_exchanges",
         "runs.purge_decisions",
         "campaigns.purge_charges",
-        "seats.purge_terms",
-        "tasks.purge_tasks",
     ),
     *("bookings.take_waiting", "changes.free_led", "tasks.finish_tasks"),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from inspect import signature
 from pathlib import Path
@@ -35,6 +35,7 @@ from tests.clocks import ManualClock
 from tests.conftest import CLEAR_CAMPAIGNS
 from tests.lives import Life, acts
 from tests.monkey import Monkey
+from tests.pooled import known_as_they_are, pooled
 from tests.recorded import (
     ROWS,
     TABLES,
@@ -68,8 +69,8 @@ MONKEYS = range(20)
 ACTS = 60
 
 
-async def recorded(seed: int) -> list[list[Transaction]]:
-    """What each of three nodes asked of its database."""
+async def recorded(live: Callable[[World], Awaitable[None]]) -> list[list[Transaction]]:
+    """What each node of a world asked of its database."""
     recorders: list[Recorder] = []
 
     async def lend(size: int) -> Database:
@@ -78,10 +79,27 @@ async def recorded(seed: int) -> list[list[Transaction]]:
 
     with tempfile.TemporaryDirectory() as directory, capture_logs():
         async with World(lend, ManualClock(), Path(directory)) as world:
-            for name in ("a", "b", "c"):
-                await world.site(name, horizon=6 * times.HOUR)
-            await Life(world).live(acts(Random(seed), ACTS))
+            await live(world)
     return [recorder.asked for recorder in recorders]
+
+
+async def seated(world: World) -> None:
+    """Seats are given, lost with a node, given anew, and forgotten long after they are over."""
+    pool = await pooled(world, [{}, {}, {}])
+    tasks = [await pool.create(2), await pool.create(1)]
+    await pool.nodes[0].node.own_card.set({"in": "asia"})
+    await known_as_they_are(world)
+    await pool.changed()
+    await pool.lead.node.ending.cancel_task(tasks[1])
+    world.clock.advance(times.DAY)
+    for site in world.sites:
+        await site.node.launcher.recover()
+        await site.node.ending.finish_tasks()
+    await pool.seat()
+    for _ in range(3):
+        world.clock.advance(31 * times.DAY)
+        for site in world.sites:
+            await site.node._purge()
 
 
 async def same(database: PostgresDatabase, transactions: list[Transaction]) -> None:
@@ -119,7 +137,19 @@ async def told(real: PostgresConnection) -> AsyncIterator[list[Notice]]:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_life(database: PostgresDatabase, seed: int) -> None:
     """Whatever three nodes live through, their databases say the same."""
-    for asked in await recorded(seed):
+
+    async def live(world: World) -> None:
+        for name in ("a", "b", "c"):
+            await world.site(name, horizon=6 * times.HOUR)
+        await Life(world).live(acts(Random(seed), ACTS))
+
+    for asked in await recorded(live):
+        await same(database, asked)
+
+
+async def test_seats(database: PostgresDatabase) -> None:
+    """So they do when seats are given, lost and forgotten."""
+    for asked in await recorded(seated):
         await same(database, asked)
 
 
