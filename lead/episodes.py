@@ -191,16 +191,15 @@ class Episodes:
         return False
 
     async def _say_what_is_lacking(self, membership: Membership, asking: Sequence[Asking]) -> None:
+        """Said once for all: nodes are others every few seconds, and tasks may be thousands."""
         now = self._clock.now()
+        lacks = {each.task: _lack(membership, each) for each in asking}
         async with self._database.transaction() as connection:
-            for each in asking:
-                lack = _lack(membership, each)
-                if not await episodes.lacks(connection, each.task, lack):
-                    continue
-                outcome, sentence = ("lacks nodes", lack) if lack else ("goes on", _ENOUGH)
-                decision = Decision(outcome, sentence, 0, 0, None, None)
-                await planning.keep_decisions(connection, [(each.task, decision)], now)
-                await episodes.notify(connection, [each.task], "planned")
+            new = await episodes.lacks(connection, lacks)
+            if new:
+                decided = [(task, _about(lacks[task])) for task in new]
+                await planning.keep_decisions(connection, decided, now)
+                await episodes.notify(connection, new, "planned")
             await episodes.try_all(connection, now)
 
     async def _lose(self) -> None:
@@ -319,6 +318,11 @@ def _lack(membership: Membership, asking: Asking) -> str | None:
     except Exception as error:
         log.exception("cannot say what a pool lacks", task=str(asking.task))
         return f"what its pool lacks is not known, by a fault of this program: {error!r}"[:500]
+
+
+def _about(lack: str | None) -> Decision:
+    outcome, sentence = ("goes on", _ENOUGH) if lack is None else ("lacks nodes", lack)
+    return Decision(outcome, sentence, 0, 0, None, None)
 
 
 def _due_terms(

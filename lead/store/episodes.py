@@ -5,7 +5,7 @@ Instants in microseconds; nodes by their identities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from lead.model import (
@@ -167,9 +167,10 @@ async def tried(
     return written is not None
 
 
-async def lacks(connection: Connection, task: UUID, reason: str | None) -> bool:
-    """What the pool of this task lacks, if anything; whether that is something new."""
-    return await connection.fetchval(_SQL["lacks"], task, reason) is not None
+async def lacks(connection: Connection, said: Mapping[UUID, str | None]) -> list[UUID]:
+    """What the pools of these tasks lack, if anything; for which that is something new, by id."""
+    rows = await connection.fetch(_SQL["lacks"], list(said), list(said.values()))
+    return sorted(row[0] for row in rows)
 
 
 async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSeat]:

@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from asyncpg.pool import PoolConnectionProxy
 
 from node.model import times
-from tests.pooled import Pooled, pooled
+from tests.pooled import Pooled, known_as_they_are, pooled
 from tests.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
@@ -96,3 +97,47 @@ async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
 
     at.episodes._caseload.of = reading  # type: ignore[method-assign]
     await at.seat()
+
+
+async def test_looking_around_asks_no_more_for_more_tasks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What thousands of tasks lack is said by a few statements, on those for which it is new."""
+    pool = await pooled(world, [{}])
+    task = await pool.create(1, seat=False)
+    await pool.lead.execute(
+        "INSERT INTO task SELECT ("
+        "jsonb_populate_record(task, jsonb_build_object('id', gen_random_uuid()))).* "
+        "FROM task CROSS JOIN generate_series(2, 2000)"
+    )
+    await pool.lead.execute(
+        "INSERT INTO pool_task (task_id, pool_id, request) SELECT task.id, pool_id, request "
+        "FROM pool_task CROSS JOIN task WHERE task.id <> task_id"
+    )
+    await pool.nodes[0].node.own_card.set({"in": "asia"})
+    await known_as_they_are(world)
+    asked = _statements(monkeypatch)
+    for _ in range(2):
+        asked.clear()
+        await pool.episodes._look()
+        assert len(asked) < 15
+        rows = await pool.lead.rows("SELECT times FROM decision WHERE outcome = 'lacks nodes'")
+        assert [row[0] for row in rows] == [1] * 2000
+    assert len(await pool.told(task)) == 1
+
+
+def _statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What databases are asked from now on."""
+    asked: list[str] = []
+
+    def listening(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def ask(connection: Any, query: str, *args: Any) -> Any:
+            asked.append(query)
+            return await real(connection, query, *args)
+
+        return ask
+
+    for name in ("execute", "fetch", "fetchrow", "fetchval"):
+        real = getattr(PoolConnectionProxy, name)
+        monkeypatch.setattr(PoolConnectionProxy, name, listening(real))
+    return asked

@@ -282,13 +282,15 @@ def tried(
 
 
 @TWINS.of("task_id")
-def lacks(tables: Tables, task: UUID, reason: str | None) -> Answer:
-    """What the pool of a task lacks."""
-    row = tables.pool_tasks.rows.get(task)
-    if row is None or row.reason == reason:
-        return ()
-    tables.pool_tasks.change(row, reason=reason)
-    return [(task,)]
+def lacks(tables: Tables, tasks: Sequence[UUID], reasons: Sequence[str | None]) -> Answer:
+    """What the pools of tasks lack; those for which it is new."""
+    new = []
+    for task, reason in zip(tasks, reasons, strict=True):
+        row = tables.pool_tasks.rows.get(task)
+        if row is not None and row.reason != reason:
+            tables.pool_tasks.change(row, reason=reason)
+            new.append((task,))
+    return new
 
 
 @TWINS.of("pool_task", "term", "place", "name", "reason")

@@ -147,9 +147,21 @@ WHERE
 RETURNING pool_task;
 
 -- lacks --
--- What the pool of a task lacks, said on the task; null when it lacks nothing.
-UPDATE pool_task SET reason = $2 WHERE task_id = $1 AND reason IS DISTINCT FROM $2
-RETURNING task_id;
+-- What the pools of these tasks lack, said on each task; null when it lacks nothing. Those for which it is new.
+WITH changed AS (
+    SELECT pool_task.task_id, said.reason
+    FROM unnest($1::uuid [], $2::text []) AS said (task_id, reason)
+    INNER JOIN pool_task ON said.task_id = pool_task.task_id
+    WHERE pool_task.reason IS DISTINCT FROM said.reason
+    ORDER BY pool_task.task_id
+    FOR UPDATE OF pool_task
+)
+
+UPDATE pool_task
+SET reason = changed.reason
+FROM changed
+WHERE pool_task.task_id = changed.task_id
+RETURNING pool_task.task_id;
 
 -- lost_with_their_tasks --
 -- Seats whose task has ended before its time: somebody withdrew, refused or cancelled it. They are to be given anew.
