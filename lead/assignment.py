@@ -64,6 +64,8 @@ class Ruling:
     policies: str
     remembered: Remembered
     results: list[Result] = field(default_factory=list)
+    note: str | None = None
+    """What the policies did not see, for people."""
 
 
 class Assignment:
@@ -170,6 +172,7 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         refused={**result.heard, **case.unable},
         verdicts=[_verdict(no, case) for no in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
+        note=ruling.note,
     )
 
 

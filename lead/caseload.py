@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import structlog
+
 from lead.membership import Membership
 from lead.model import Booked, Key, OpenTerm, Over, PoolTask, Remembered
 from lead.planning.agenda import Limits
@@ -42,8 +44,12 @@ TRIED_MAX = 50
 """Most terms for which nodes are asked in one episode: what came of them is written by then."""
 LOOKS_BACK = 8 * times.DAY
 """So much of the ledger is seen; no policy weighs more of it by default."""
-_RUNS_MAX = 20_000
+RUNS_MAX = 20_000
+"""Most booked runs that the policies see in one episode, the earliest ones; it is said if there are
+more."""
 _FAILURES_COUNT = times.DAY
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ class Found:
     over: Sequence[Over] = ()
     closed: Sequence[Case] = ()
     """Those that wait because all their time is reserved for others."""
+    note: str | None = None
+    """What the view lacks, for people."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ class _Runs:
 
     booked: Sequence[PostedRun]
     to_come: Sequence[PostedRun]
+    note: str | None = None
 
 
 class Caseload:
@@ -108,7 +117,7 @@ class Caseload:
         view = replace(view, reservations=_reservations(view, cases, rows.reserved))
         named = {case.name: case for case in cases}
         booked = {run.run: run for run in runs.booked}
-        return Found(pool, remembered, view, booked, named, over, closed)
+        return Found(pool, remembered, view, booked, named, over, closed, runs.note)
 
     def _cases(
         self,
@@ -196,12 +205,18 @@ class Caseload:
         identities = [node.identity for node in members]
         firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
         first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
-        booked = await episodes.booked(connection, min(now, first), last, identities, _RUNS_MAX)
+        limit = RUNS_MAX + 1
+        booked = await episodes.booked(connection, min(now, first), last, identities, limit)
+        note = None
+        if beyond := booked[RUNS_MAX:]:
+            note = _unseen(beyond[0].starts_at)
+            log.warning("an episode does not see all", pool=pool.name, lacks=note)
         to_come = await episodes.to_come(connection, identities)
         ahead = now + self._limits.horizon
         return _Runs(
-            [_posted(run, names) for run in booked],
+            [_posted(run, names) for run in booked[:RUNS_MAX]],
             [run for each in to_come for run in runs_to_come(each, names, ahead)],
+            note,
         )
 
     async def _view(
@@ -300,6 +315,11 @@ def _posted(run: Booked, names: Mapping[str, str]) -> PostedRun:
         priority=run.priority,
         running=run.running,
     )
+
+
+def _unseen(beyond: int) -> str:
+    since = times.to_the_second(beyond)
+    return f"of the booked runs the policies saw the first {RUNS_MAX:,}, none from {since} on"
 
 
 def _with_failures(

@@ -80,7 +80,7 @@ class Round:
             results[name] = replace(before, verdicts=noes)
         state = worth_keeping(outcome.state, self._clock.now())
         remembered = Remembered(document_of(state), found.remembered.revision)
-        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()))
+        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()), found.note)
         return ruling, outcome.unreached > 0
 
     async def _serve(

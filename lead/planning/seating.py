@@ -102,7 +102,8 @@ class Account:
     """What came of looking for nodes for the empty seats of one term, for people and its trace.
 
     ``taken`` are the nodes by seat, ``refused`` what speaks against others; ``verdicts`` are what
-    policies say, the decisive one first. ``yielding`` are the runs that give way.
+    policies say, the decisive one first. ``yielding`` are the runs that give way, and ``note``
+    says what the policies did not see.
     """
 
     pool: str
@@ -113,6 +114,7 @@ class Account:
     refused: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[Mapping[str, Any]] = ()
     yielding: Sequence[str] = ()
+    note: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -131,7 +133,9 @@ class Account:
         if self.yielding:
             many = len(self.yielding) > 1
             said += f"; {len(self.yielding)} run{'s' if many else ''} may have to give way"
-        return said if len(self.taken) == self.wanted else f"{said}; {self.why_not()}"
+        if len(self.taken) < self.wanted:
+            said += f"; {self.why_not()}"
+        return said if self.note is None else f"{said}; {self.note}"
 
     def why_not(self) -> str:
         """Why seats are empty: what the policies say, and what the nodes do."""

@@ -214,3 +214,16 @@ async def test_what_cannot_be_met_is_refused_at_once(
         await refusing.lead.node.admission.create(idle(k, request=request_), None)
     assert [fault.pointer for fault in raised.value.faults] == [pointer]
     assert words in raised.value.detail
+
+
+async def test_runs_that_are_not_seen_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where more is booked than an episode looks at, its decisions say from when on."""
+    monkeypatch.setattr("lead.caseload.RUNS_MAX", 5)
+    pool = await pooled(world, ALIKE)
+    first, second = await pool.create(1), await pool.create(1)
+    note = "; of the booked runs the policies saw the first 5, none from 20"
+    assert not any(note in sentence for _, sentence in await pool.told(first))
+    assert all(note in sentence for _, sentence in await pool.told(second))
+    assert await pool.told(second)
