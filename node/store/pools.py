@@ -35,37 +35,21 @@ async def listed(connection: Connection) -> list[StoredPool]:
 
 async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
     """A new pool; False if the name is taken."""
-    kept = await connection.fetchval(
-        _SQL["keep_pool"],
-        pool.name,
-        pool.match,
-        pool.policy_set,
-        pool.overrides,
-        pool.choice,
-        pool.term,
-        pool.patience,
-        pool.description,
-        now,
-    )
-    return kept is not None
+    return await connection.fetchval(_SQL["keep_pool"], *_columns(pool), now) is not None
 
 
 async def change(connection: Connection, pool: StoredPool, now: int, revision: int) -> bool:
     """A pool as it is from now on; False if it was changed since that revision was read."""
-    kept = await connection.fetchval(
-        _SQL["change_pool"],
-        pool.name,
-        pool.match,
-        pool.policy_set,
-        pool.overrides,
-        pool.choice,
-        pool.term,
-        pool.patience,
-        pool.description,
-        now,
-        revision,
-    )
+    kept = await connection.fetchval(_SQL["change_pool"], *_columns(pool), now, revision)
     return kept is not None
+
+
+def _columns(pool: StoredPool) -> tuple[Any, ...]:
+    """What is said of a pool, in the order of the columns."""
+    return (
+        *(pool.name, pool.match, pool.policy_set, pool.overrides),
+        *(pool.choice, pool.term, pool.patience, pool.description),
+    )
 
 
 async def asking(connection: Connection, name: str) -> int:
