@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
@@ -28,12 +28,12 @@ import structlog
 
 from lead.assignment import PAUSE_FIRST, PAUSE_MAX, Assignment, StaleEpisode
 from lead.caseload import Caseload
-from lead.membership import KnownNodes, Membership, WantedOf
+from lead.membership import KnownNodes, Membership, NeedsOf, WantedOf
 from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask, Sitting
 from lead.participants import Proposing
 from lead.planning.agenda import Limits
 from lead.planning.silence import drawn_pause
-from lead.round import Round, SeatTask
+from lead.round import Round, SeatTask, told_of
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
@@ -63,6 +63,7 @@ class SeatPowers:
 
     known: KnownNodes
     wanted_of: WantedOf
+    needs_of: NeedsOf
     participant_of: Callable[[str], Proposing]
     seat_task: SeatTask
     take_back: Callable[[UUID, str], Awaitable[None]]
@@ -97,7 +98,7 @@ class Episodes:
         self._rng = rng
         self._poll_s = bounds.poll_s
         self._assignment = Assignment(database, clock, limits.horizon, rng)
-        self._caseload = Caseload(database, clock, limits)
+        self._caseload = Caseload(database, clock, limits, powers.needs_of)
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
@@ -275,14 +276,20 @@ class Episodes:
         """
         try:
             more = await work
-        except ParleyError as error:
-            why = error.detail
-        except Exception as error:
-            log.exception("giving seats failed", what=what)
-            why = f"a fault of this program: {error!r}"[:500]
-        else:
-            del self._faults[what]
-            return more
+        except Exception as error:  # noqa: BLE001 - it is said, and logged
+            await self._broke_off(what, tasks, error, later)
+            return False
+        del self._faults[what]
+        return more
+
+    async def _broke_off(
+        self,
+        what: str,
+        tasks: Sequence[UUID],
+        error: Exception,
+        later: Callable[[Connection, int], Awaitable[None]],
+    ) -> None:
+        why = told_of(error)
         log.warning("giving seats broke off", what=what, error=why)
         now = self._clock.now()
         pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
@@ -292,11 +299,11 @@ class Episodes:
             await later(connection, now + pause)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
             await episodes.notify(connection, tasks, "planned")
-        return False
 
     async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
         """One episode of a pool; whether another one is to follow at once."""
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
+        await self._leave_out(found.broken)
         await self._assignment.give_up(found.over)
         if not found.cases and not found.closed:
             return False
@@ -307,6 +314,16 @@ class Episodes:
             log.info("an episode came to nothing: another one was faster", pool=pool)
             return True
         return unreached
+
+    async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:
+        """Tasks that cannot be read wait, and say so: no other one of their pool does."""
+        now = self._clock.now()
+        for task, error in broken.items():
+
+            async def later(connection: Connection, at: int, task: UUID = task) -> None:
+                await episodes.put_off(connection, [task], now, at)
+
+            await self._broke_off(f"seats of {task}", [task], error, later)
 
 
 _ENOUGH = "its pool has as many nodes for it again as are wanted at least"

@@ -114,8 +114,10 @@ class Poorest:
 
         def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             known = {node.name: node for node in nodes}
-            configured = {node.name: node.resources for node in nodes}
-            return [known[name] for name in poorest.rank(configured, candidate.needs)]
+            needs = {name: amount or 0 for name, amount in candidate.needs.items()}
+            # Who does not say what it has of a resource has as much as is needed.
+            configured = {node.name: {**needs, **node.resources} for node in nodes}
+            return [known[name] for name in poorest.rank(configured, needs)]
 
         return Ranked(rank)
 
@@ -128,8 +130,8 @@ def _clean() -> linear_function.Linear:
 class ByFunction:
     """By a linear function of a node's figures.
 
-    ``speed``, ``load``, ``lanes``, ``booked`` (minutes in the hour of the run), ``affinity``, and
-    each counted resource by its name.
+    ``speed`` (1 where it does not say), ``load``, ``lanes``, ``booked`` (minutes in the hour of the
+    run), ``affinity``, and each counted resource by its name.
     """
 
     function: linear_function.Linear = field(default_factory=_clean)
