@@ -33,6 +33,8 @@ from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask, Sitting
 from lead.participants import Proposing
 from lead.planning.agenda import Limits
 from lead.planning.silence import drawn_pause
+from lead.policy.order.pacing import next_pass
+from lead.policy.settings import configured
 from lead.round import Round, SeatTask, told_of
 from lead.store import episodes, planning
 from node.clock import Clock
@@ -105,6 +107,8 @@ class Episodes:
         self._known = Membership({}, [], powers.wanted_of)
         self._faults: Counter[str] = Counter()
         """How often in a row there was a fault in what."""
+        self._begun: dict[str, int] = {}
+        """By pool, when its last episode began."""
 
     def heard(self, notice: Notice) -> None:
         """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
@@ -301,7 +305,13 @@ class Episodes:
             await episodes.notify(connection, tasks, "planned")
 
     async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
-        """One episode of a pool; whether another one is to follow at once."""
+        """One episode of a pool; whether another one is to follow at once.
+
+        What comes too soon after the last one waits, if the policies want them apart: then it is
+        decided on together with what comes meanwhile.
+        """
+        if await self._is_too_soon(membership.pools[pool], tasks):
+            return False
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
         await self._leave_out(found.broken)
         await self._assignment.give_up(found.over)
@@ -312,8 +322,20 @@ class Episodes:
             await self._assignment.settle(ruling)
         except StaleEpisode:
             log.info("an episode came to nothing: another one was faster", pool=pool)
-            return True
+            unreached = True
+        if unreached:
+            del self._begun[pool]  # what follows belongs to it
         return unreached
+
+    async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
+        now, apart = self._clock.now(), configured(pool.policy_set, pool.overrides).apart
+        begins = next_pass(now, self._begun.get(pool.name), apart)
+        if begins == now:
+            self._begun[pool.name] = now
+            return False
+        async with self._database.transaction() as connection:
+            await episodes.put_off(connection, [task.id for task in tasks], now, begins)
+        return True
 
     async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:
         """Tasks that cannot be read wait, and say so: no other one of their pool does."""

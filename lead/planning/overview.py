@@ -253,5 +253,6 @@ def worth_keeping(state: State, now: int) -> State:
         passes={name: it for name, it in state.passes.items() if recent(name)},
         deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
+        slots={name: it for name, it in state.slots.items() if it.start >= now},
         backoffs={key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN},
     )

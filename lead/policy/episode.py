@@ -213,6 +213,7 @@ class Episode:
             self._board.place(each)
             self._throttle.placed(each)
         self._ordering.started(candidate)
+        self._filling.started(candidate)
         self._judge.answered(ask, run.nodes, refused, placed=True)
         self._refused.pop(candidate.task, None)
         for name in run.nodes:
@@ -249,7 +250,7 @@ class Episode:
 
     def _state(self) -> State:
         state = replace(self._view.state, passes=self._passes, measured=self._measured)
-        for axis in (self._ordering, self._sharing, self._throttle, self._judge):
+        for axis in (self._ordering, self._sharing, self._throttle, self._filling, self._judge):
             state = axis.remember(state)
         return state
 

@@ -272,6 +272,15 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSlot:
+    """Time on nodes that a blocked task was given and keeps."""
+
+    nodes: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What the policies remember.
 
@@ -279,7 +288,8 @@ class State:
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
     ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
     there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
-    when its waiting counts; ``starts`` numbers the starts.
+    when its waiting counts; ``starts`` numbers the starts; ``slots`` are by task,
+    those that outlive an episode.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -291,6 +301,7 @@ class State:
     newcomers: Mapping[str, Charge] = field(default_factory=dict)
     eligible_since: Mapping[str, int] = field(default_factory=dict)
     starts: int = 0
+    slots: Mapping[str, KeptSlot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
