@@ -130,6 +130,13 @@ async def test_a_node_that_has_too_little_is_not_asked(world: World) -> None:
     assert sentence == "n1 has 100 of 100 mbps left then, 2000 are wanted"
 
 
+async def test_what_fills_a_node_comes_after_what_fills_it(world: World) -> None:
+    """Runs that cannot overlap do not take from each other: the second one slips."""
+    pool = await _pool(world, [{"mbps": 1000}], {"set": "pscheduler"}, lab={})
+    for _ in range(2):
+        assert await pool.seats(await _traffic(pool, "lab", None)) == {1: {1: "n1"}}
+
+
 async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World) -> None:
     """Two of three runs at once are one too many in the second hour, where one is booked."""
     limits = {"lab": {"limits": {"nodes": {"hard": 2}}}}

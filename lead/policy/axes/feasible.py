@@ -13,7 +13,7 @@ from lead.policy.select import attributes
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import SUSPENDED, URGENT, Candidate, Deferral, Node, State
 from node.model import times
-from node.model.classes import SchedulingClass
+from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span
 
 SUSPENDED_CAMPAIGN = Rule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
@@ -158,7 +158,7 @@ class Judge:
     def _too_little(self, candidate: Candidate, node: Node) -> No | None:
         """No where a node has less of a resource left than it needs; of others nobody knows."""
         if self._taken is None or self._taken[0] is not candidate:
-            self._taken = candidate, [self._taken_in(span) for span in candidate.spans]
+            self._taken = candidate, [self._taken_beside(candidate, it) for it in candidate.spans]
         for taken in self._taken[1]:
             of_node = taken.get(node.name, {})
             for name, amount in candidate.needs.items():
@@ -175,11 +175,17 @@ class Judge:
                     )
         return None
 
-    def _taken_in(self, span: Span) -> dict[str, dict[str, int]]:
-        """By node, what is taken of each resource at some time in a span."""
+    def _taken_beside(self, candidate: Candidate, span: Span) -> dict[str, dict[str, int]]:
+        """By node, what is taken of each resource in a span by runs that may go on beside it.
+
+        Those that may not are over before it begins, or begin when it is over.
+        """
         nodes = self._board.view.nodes
+        apart = blockers(candidate.scheduling_class)
         found: dict[str, dict[str, int]] = {}
         for run in self._board.overlapping(span):
+            if run.scheduling_class in apart:
+                continue
             for resource, amount in run.needs.items():
                 for name in run.nodes:
                     if name in nodes:
