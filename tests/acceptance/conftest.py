@@ -15,7 +15,7 @@ import pytest_asyncio
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.postgres.cluster import PrivateCluster
-from tests.acceptance.hostility import everything
+from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
 from tests.integration.host_leftovers import nothing_left
 
@@ -117,9 +117,9 @@ def everywhere(nodes: list[Outsider]) -> Everywhere:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def nothing_made(nodes: list[Outsider]) -> AsyncIterator[None]:
-    """Whatever was sent, no node has a task more or less afterwards, and each is well."""
-    before = await everything(nodes)
+    """Whatever was sent, no node has a task more afterwards, and each is well."""
+    before = await newest(nodes)
     yield
-    assert await everything(nodes) == before
+    assert await newest(nodes) == before
     for node in nodes:
         assert (await node.get("/readyz"))["status"] == "ready"

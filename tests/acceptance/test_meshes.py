@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.hostility import everything
+from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
 
 pytestmark = [
@@ -66,13 +66,13 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     """Planning books nothing, applying does, once; the status says what came of it."""
     file = tmp_path / "story.toml"
     file.write_text(MESH)
-    before = await everything(nodes)
+    before = await newest(nodes)
     code, plan = await _parley(a, "plan", "mesh", str(file))
     assert (code, plan["findings"]) == (0, []), plan["findings"]
     assert (plan["tasks"], len(plan["create"]), plan["asked"]) == (6, 6, 6)
     assert {answer["outcome"] for answer in plan["plans"]} == {"found"}
     assert {node["name"] for node in plan["nodes"]} == {"a", "b", "c"}
-    assert await everything(nodes) == before
+    assert await newest(nodes) == before
 
     code, done = await _parley(a, "mesh", "apply", str(file))
     assert (code, _done(done), done["failed"]) == (0, (6, 0, 0, 0), [])

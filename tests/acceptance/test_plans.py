@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.acceptance.commands import parley
-from tests.acceptance.hostility import everything
+from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider, instant
 
 pytestmark = [
@@ -38,7 +38,7 @@ async def test_an_alternative_is_found_posted_and_booked(
     """Somebody asks, is told no with a way out, posts that, and it is booked where it was said."""
     blocking = await b.create("idle", b, c, **_exclusive(free_hour, 20, priority=5))
     await b.planned(blocking)
-    before = await everything(nodes)
+    before = await newest(nodes)
     late = free_hour + timedelta(minutes=15)
     options = (
         "idle",
@@ -52,7 +52,7 @@ async def test_an_alternative_is_found_posted_and_booked(
     assert [said["windows_free"] for said in plan["participants"]] == [1, 0]
     first = plan["alternatives"][0]
     assert (first["kind"], first["placed"]) == ("later", 1)
-    assert await everything(nodes) == before
+    assert await newest(nodes) == before
     code, document = await _parley(a, "plan", "task", *options, "--alternative", "1")
     assert (code, document) == (0, first["document"])
     code, task = await _parley(a, "task", "create", "--file", "-", stdin=json.dumps(document))
@@ -79,7 +79,7 @@ async def test_who_would_give_way_does(
     run = await b.run(low)
     document = {"participants": [a.name, b.name], "priority": 4} | _exclusive(free_hour, 5)
     document["test"] = {"type": "idle", "spec": document.pop("spec")}
-    before = await everything(nodes)
+    before = await newest(nodes)
     answer = await a.ask("POST", "/v1/plans", document)
     assert (answer.status, answer.body["outcome"]) == (200, "found")
     assert [(lost["name"], lost["run"]) for lost in answer.body["displaced"]] == [
@@ -87,7 +87,7 @@ async def test_who_would_give_way_does(
     ]
     first, rest = [await _measured(a, free_hour, *part) for part in ((0, 5), (5, 20))]
     assert [full["added_s"] for full in answer.body["occupancy"]] == [300 - first, rest - 900]
-    assert await everything(nodes) == before
+    assert await newest(nodes) == before
     assert (await a.ask("POST", "/v1/tasks", document)).status == 201
     await b.until_state(run, "displaced")
 

@@ -6,6 +6,7 @@ import os
 import stat
 import string
 import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ def _pem(private: Ed25519PrivateKey | Ed448PrivateKey, password: bytes | None = 
         _pem(Ed448PrivateKey.generate()),
         b"x" * 100_000,
     ],
+    ids=count(),
 )
 def test_damaged_key_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     """What is no unencrypted Ed25519 key is refused with the way out, and never overwritten."""
@@ -186,6 +188,7 @@ def test_a_key_has_one_spelling() -> None:
         "ed25519:" + "\u00e9" * 43,
         "ed25519:" + "+" * 43,
     ],
+    ids=count(),
 )
 def test_other_texts_are_no_identities(identity: str) -> None:
     """What is not exactly an identity is refused, and verifies nothing."""

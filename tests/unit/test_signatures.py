@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -373,6 +374,7 @@ def test_garbage_in_one_header_raises_nothing_else(data: st.DataObject, name: st
         ("POST", "http://b/", 'n"' * 11, BERT.identity),
         ("POST", "http://b/", "n" * 22, "bert"),
     ],
+    ids=count(),
 )
 def test_nothing_unsound_is_signed(method: str, url: str, nonce: str, to: str) -> None:
     """What no receiver would accept is not signed in the first place."""
