@@ -37,10 +37,7 @@ def test_a_test_says_what_it_needs(test: str, spec: dict[str, Any], needs: Any) 
 
 
 def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
-    """Of the next hour: a run beside others counts for its lane, what runs beside all for nothing.
-
-    Only what runs already keeps it from starting anything.
-    """
+    """A run beside others counts for its lane, and only what runs already keeps it busy."""
     run = PostedRun("r", "t", "ops", ("a",), START, START + 30 * times.MINUTE, running=True)
     normal = replace(
         run,

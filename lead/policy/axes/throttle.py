@@ -13,6 +13,7 @@ from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import BUCKET, Candidate, PostedRun, State
+from node.model.classes import blockers
 from node.model.spans import Span
 
 SEATS_MAX = Rule(
@@ -131,15 +132,19 @@ class _Quotas:
             return None
         wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
         for span in candidate.spans:
-            own, every = self._in_use(candidate.campaign, span)
+            own, every = self._in_use(candidate, span)
             free = {name: (every.get(name, 0), most) for name, most in self._capacity.items()}
             no = quota.admit(candidate.campaign, wanted, campaign.quotas, own, free)
             if no is not None:
                 return no
         return None
 
-    def _in_use(self, campaign: str, span: Span) -> tuple[dict[str, int], dict[str, int]]:
-        """What a campaign itself uses at some time in a span, and what all use."""
+    def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
+        """What its campaign uses at some time in a span, and what all do that may run beside it.
+
+        Others do not lessen what there is for it: on their nodes it comes after them.
+        """
+        apart = blockers(candidate.scheduling_class)
         own: dict[str, int] = {}
         every: dict[str, int] = {}
         nodes = self._board.view.nodes
@@ -150,8 +155,9 @@ class _Quotas:
                     node.resources.get(resource, 0) if amount is None else amount
                     for node in members
                 )
-                every[resource] = every.get(resource, 0) + used
-                if run.campaign == campaign:
+                if run.scheduling_class not in apart:
+                    every[resource] = every.get(resource, 0) + used
+                if run.campaign == candidate.campaign:
                     own[resource] = own.get(resource, 0) + used
         return own, every
 

@@ -39,10 +39,7 @@ def _hold(view: View, *, keeping: bool, blocked: str = "ab") -> Outcome:
 
 @pytest.mark.parametrize(("keeping", "holder"), [(True, "a"), (False, "b")])
 def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
-    """By hand: ``a`` is blocked and has the slot at half past; then ``b`` comes before it.
-
-    Kept, it stays that of ``a``, and there is none for ``b``; given anew, it is that of ``b``.
-    """
+    """When ``b`` comes before ``a``, which had it, it stays that of ``a``, or is given to ``b``."""
     first = _hold(_view("a"), keeping=keeping)
     assert [it.name for it in first.reservations] == ["slot of a"]
     assert first.state.slots == ({"a": SLOT} if keeping else {})
