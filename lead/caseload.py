@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import structlog
 
-from lead.membership import Membership
+from lead.membership import Membership, NeedsOf
 from lead.model import Booked, Key, OpenTerm, Over, PoolTask, Remembered
 from lead.planning.agenda import Limits
 from lead.planning.closing import applicant, closed
+from lead.planning.hosts import Busy, busy_nodes, node_of
 from lead.planning.overview import (
     Case,
     campaign_of,
     candidate_of,
     charges_of,
     charges_to_come,
-    node_of,
     recalled,
     reservations_of,
     runs_to_come,
     windows_of,
 )
 from lead.planning.remembering import state_of
-from lead.policy.view import BUCKET, Pool, PostedRun, Reservation, State, View
+from lead.policy.view import BUCKET, Needs, Pool, PostedRun, Reservation, State, View
 from lead.store import episodes
 from node.clock import Clock
 from node.model import predicates, times
@@ -37,6 +39,7 @@ from node.model.seating import open_slots
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
 from node.store import campaigns, reservations
+from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
@@ -47,6 +50,7 @@ LOOKS_BACK = 8 * times.DAY
 RUNS_MAX = 20_000
 """Most booked runs that the policies see in one episode, the earliest ones; it is said if there are
 more."""
+_TESTS_MAX = 10_000
 _FAILURES_COUNT = times.DAY
 
 log = structlog.get_logger()
@@ -69,6 +73,8 @@ class Found:
     """Those that wait because all their time is reserved for others."""
     note: str | None = None
     """What the view lacks, for people."""
+    broken: Mapping[UUID, Exception] = field(default_factory=dict)
+    """By task, why nothing can be said of it: what is stored of it cannot be read any more."""
 
 
 @dataclass(frozen=True)
@@ -84,22 +90,55 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Runs:
-    """The runs near the cases; those to come are of seats that are given and not booked yet."""
+class _Cases:
+    """The terms that are due, those that are over, and the tasks that cannot be read."""
 
+    due: list[Case] = field(default_factory=list)
+    over: list[Over] = field(default_factory=list)
+    broken: dict[UUID, Exception] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The campaigns, and the runs near the cases; those to come are given and not booked yet."""
+
+    campaigns: Sequence[StoredCampaign]
     booked: Sequence[PostedRun]
     to_come: Sequence[PostedRun]
     note: str | None = None
 
 
+class _NeedsByTest:
+    """What runs take of counted resources, found out once for equal tests."""
+
+    def __init__(self, needs_of: NeedsOf) -> None:
+        self._needs_of = needs_of
+        self._known: dict[str, Needs] = {}
+
+    def of(self, test: str, spec: dict[str, Any]) -> Needs:
+        """Nothing is known of what a test takes that is not installed here any more."""
+        said = json.dumps([test, spec])
+        found = self._known.get(said)
+        if found is None:
+            try:
+                found = self._needs_of(test, spec)
+            except ParleyError:
+                return {}
+            if len(self._known) >= _TESTS_MAX:
+                self._known.clear()
+            self._known[said] = found
+        return found
+
+
 class Caseload:
     """Reads what an episode needs."""
 
-    def __init__(self, database: Database, clock: Clock, limits: Limits) -> None:
+    def __init__(self, database: Database, clock: Clock, limits: Limits, needs_of: NeedsOf) -> None:
         """``limits`` are those of the planning of every task."""
         self._database = database
         self._clock = clock
         self._limits = limits
+        self._needs = _NeedsByTest(needs_of)
 
     async def of(
         self, membership: Membership, pool: StoredPool, tasks: Sequence[PoolTask]
@@ -108,16 +147,26 @@ class Caseload:
         now = self._clock.now()
         async with self._database.connection() as connection:
             rows = await _rows(connection, pool.name, tasks, now)
-            cases, over = self._cases(membership, pool, tasks, rows, now)
+            found = self._cases(membership, pool, tasks, rows, now)
             remembered = await episodes.policy_state(connection, pool.name)
-            closed = [case for case in cases if case.begins is None]
-            cases = [case for case in cases if case.begins is not None]
+            closed = [case for case in found.due if case.begins is None]
+            cases = [case for case in found.due if case.begins is not None]
             runs = await self._runs(connection, membership, pool, cases)
             view = await self._view(connection, membership, pool, remembered, cases, runs)
         view = replace(view, reservations=_reservations(view, cases, rows.reserved))
         named = {case.name: case for case in cases}
         booked = {run.run: run for run in runs.booked}
-        return Found(pool, remembered, view, booked, named, over, closed, runs.note)
+        return Found(
+            pool,
+            remembered,
+            view,
+            booked,
+            named,
+            found.over,
+            closed,
+            note=runs.note,
+            broken=found.broken,
+        )
 
     def _cases(
         self,
@@ -126,18 +175,25 @@ class Caseload:
         tasks: Sequence[PoolTask],
         rows: _Rows,
         now: int,
-    ) -> tuple[list[Case], list[Over]]:
+    ) -> _Cases:
+        """A task that cannot be read is left out, with all its terms: the others go on."""
         wholes = {whole.id: whole for whole in tasks}
-        cases: list[Case] = []
-        over: list[Over] = []
+        found = _Cases()
         for opened in rows.terms:
             whole = wholes[opened.task]
-            case = self._case(membership, pool, whole, opened, rows, now)
-            if case.slots and case.empty:
-                cases.append(_judged(membership, case))
-            else:
-                over.append(Over(opened, whole.revision, len(case.empty), case.held))
-        return cases, over
+            try:
+                case = self._case(membership, pool, whole, opened, rows, now)
+                if case.slots and case.empty:
+                    found.due.append(_judged(membership, case))
+                else:
+                    found.over.append(Over(opened, whole.revision, len(case.empty), case.held))
+            except Exception as error:  # noqa: BLE001 - whoever holds the episode says what it is
+                found.broken[whole.id] = error
+        return _Cases(
+            [case for case in found.due if case.whole.id not in found.broken],
+            [each for each in found.over if each.open.task not in found.broken],
+            found.broken,
+        )
 
     def _case(
         self,
@@ -200,11 +256,16 @@ class Caseload:
         pool: StoredPool,
         cases: Sequence[Case],
     ) -> _Runs:
+        """Where campaigns are limited, all that is booked ahead counts; else what is near."""
         now, names = self._clock.now(), membership.names
         members = membership.members(predicates.parse(pool.match))
         identities = [node.identity for node in members]
+        ahead = now + self._limits.horizon
+        listed = await campaigns.listed(connection)
         firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
         first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
+        if any(each.settings.limits or each.settings.quotas for each in listed):
+            last = max(last, ahead, *(case.slots[-1] + BUCKET for case in cases))
         limit = RUNS_MAX + 1
         booked = await episodes.booked(connection, min(now, first), last, identities, limit)
         note = None
@@ -212,10 +273,19 @@ class Caseload:
             note = _unseen(beyond[0].starts_at)
             log.warning("an episode does not see all", pool=pool.name, lacks=note)
         to_come = await episodes.to_come(connection, identities)
-        ahead = now + self._limits.horizon
+        needs: dict[UUID, Needs] = {}
+        if any(self._needs.of(case.whole.test, case.whole.spec) for case in cases):
+            tasks = {run.task_id for run in booked} | {each.task for each in to_come}
+            tests = await episodes.tests_of(connection, tasks)
+            needs = {task: self._needs.of(*test) for task, test in tests.items()}
         return _Runs(
-            [_posted(run, names) for run in booked[:RUNS_MAX]],
-            [run for each in to_come for run in runs_to_come(each, names, ahead)],
+            listed,
+            [_posted(run, names, needs.get(run.task_id, {})) for run in booked[:RUNS_MAX]],
+            [
+                run
+                for each in to_come
+                for run in runs_to_come(each, names, ahead, needs.get(each.task, {}))
+            ],
             note,
         )
 
@@ -228,37 +298,37 @@ class Caseload:
         cases: Sequence[Case],
         runs: _Runs,
     ) -> View:
-        now = self._clock.now()
-        listed = await campaigns.listed(connection)
+        now, horizon = self._clock.now(), self._limits.horizon
         members = membership.members(predicates.parse(pool.match))
         identities = [node.identity for node in members]
         lanes = min((node.lanes for node in members), default=1)
         used = await episodes.used_by_hour(
-            connection, now - LOOKS_BACK, now + self._limits.horizon + BUCKET, identities
+            connection, now - LOOKS_BACK, now + horizon + BUCKET, identities
         )
         failed = await episodes.failed(connection, now - _FAILURES_COUNT, identities)
         names = membership.names
         state = recalled(state_of(remembered.state), cases)
         used_at = {name: at for case in cases for name, at in case.used_at.items()}
+        lanes_of = {node.name: node.lanes for node in members}
+        busy = busy_nodes([*runs.booked, *runs.to_come], lanes_of, now)
         return View(
             now=now,
-            horizon=self._limits.horizon,
+            horizon=horizon,
             pool=Pool(pool.name, [node.name for node in members]),
             nodes={
-                node.name: node_of(
-                    node.name,
-                    node.facts,
-                    node.lanes,
-                    used_at.get(node.name, 0),
-                    up=node.unreachable_since is None,
+                it.name: node_of(
+                    it, busy.get(it.name, Busy()), used_at.get(it.name, 0), now, horizon
                 )
-                for node in members
+                for it in members
             },
             campaigns={
                 each.settings.name: campaign_of(vars(each.settings), each.created_at)
-                for each in listed
+                for each in runs.campaigns
             },
-            candidates=[candidate_of(case, self._limits.horizon) for case in cases],
+            candidates=[
+                candidate_of(case, horizon, self._needs.of(case.whole.test, case.whole.spec))
+                for case in cases
+            ],
             runs=[*runs.booked, *runs.to_come],
             ledger=[*charges_of(used), *charges_to_come(runs.to_come, lanes)],
             state=_with_failures(state, failed, names),
@@ -303,7 +373,7 @@ def _judged(membership: Membership, case: Case) -> Case:
     return replace(case, able=free, unable={**unable, **sitting})
 
 
-def _posted(run: Booked, names: Mapping[str, str]) -> PostedRun:
+def _posted(run: Booked, names: Mapping[str, str], needs: Needs) -> PostedRun:
     return PostedRun(
         run=str(run.id),
         task=str(run.task_id),
@@ -314,6 +384,7 @@ def _posted(run: Booked, names: Mapping[str, str]) -> PostedRun:
         scheduling_class=SchedulingClass(run.scheduling_class),
         priority=run.priority,
         running=run.running,
+        needs=needs,
     )
 
 

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
@@ -28,12 +28,14 @@ import structlog
 
 from lead.assignment import PAUSE_FIRST, PAUSE_MAX, Assignment, StaleEpisode
 from lead.caseload import Caseload
-from lead.membership import KnownNodes, Membership, WantedOf
+from lead.membership import KnownNodes, Membership, NeedsOf, WantedOf
 from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask, Sitting
 from lead.participants import Proposing
 from lead.planning.agenda import Limits
 from lead.planning.silence import drawn_pause
-from lead.round import Round, SeatTask
+from lead.policy.order.pacing import next_pass
+from lead.policy.settings import configured
+from lead.round import Round, SeatTask, told_of
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
@@ -63,6 +65,7 @@ class SeatPowers:
 
     known: KnownNodes
     wanted_of: WantedOf
+    needs_of: NeedsOf
     participant_of: Callable[[str], Proposing]
     seat_task: SeatTask
     take_back: Callable[[UUID, str], Awaitable[None]]
@@ -97,13 +100,15 @@ class Episodes:
         self._rng = rng
         self._poll_s = bounds.poll_s
         self._assignment = Assignment(database, clock, limits.horizon, rng)
-        self._caseload = Caseload(database, clock, limits)
+        self._caseload = Caseload(database, clock, limits, powers.needs_of)
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0
         self._known = Membership({}, [], powers.wanted_of)
         self._faults: Counter[str] = Counter()
         """How often in a row there was a fault in what."""
+        self._begun: dict[str, int] = {}
+        """By pool, when its last episode began."""
 
     def heard(self, notice: Notice) -> None:
         """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
@@ -274,14 +279,20 @@ class Episodes:
         """
         try:
             more = await work
-        except ParleyError as error:
-            why = error.detail
-        except Exception as error:
-            log.exception("giving seats failed", what=what)
-            why = f"a fault of this program: {error!r}"[:500]
-        else:
-            del self._faults[what]
-            return more
+        except Exception as error:  # noqa: BLE001 - it is said, and logged
+            await self._broke_off(what, tasks, error, later)
+            return False
+        del self._faults[what]
+        return more
+
+    async def _broke_off(
+        self,
+        what: str,
+        tasks: Sequence[UUID],
+        error: Exception,
+        later: Callable[[Connection, int], Awaitable[None]],
+    ) -> None:
+        why = told_of(error)
         log.warning("giving seats broke off", what=what, error=why)
         now = self._clock.now()
         pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
@@ -291,11 +302,17 @@ class Episodes:
             await later(connection, now + pause)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
             await episodes.notify(connection, tasks, "planned")
-        return False
 
     async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
-        """One episode of a pool; whether another one is to follow at once."""
+        """One episode of a pool; whether another one is to follow at once.
+
+        What comes too soon after the last one waits, if the policies want them apart: then it is
+        decided on together with what comes meanwhile.
+        """
+        if await self._is_too_soon(membership.pools[pool], tasks):
+            return False
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
+        await self._leave_out(found.broken)
         await self._assignment.give_up(found.over)
         if not found.cases and not found.closed:
             return False
@@ -304,8 +321,30 @@ class Episodes:
             await self._assignment.settle(ruling)
         except StaleEpisode:
             log.info("an episode came to nothing: another one was faster", pool=pool)
-            return True
+            unreached = True
+        if unreached:
+            del self._begun[pool]  # what follows belongs to it
         return unreached
+
+    async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
+        now, apart = self._clock.now(), configured(pool.policy_set, pool.overrides).apart
+        begins = next_pass(now, self._begun.get(pool.name), apart)
+        if begins == now:
+            self._begun[pool.name] = now
+            return False
+        async with self._database.transaction() as connection:
+            await episodes.put_off(connection, [task.id for task in tasks], now, begins)
+        return True
+
+    async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:
+        """Tasks that cannot be read wait, and say so: no other one of their pool does."""
+        now = self._clock.now()
+        for task, error in broken.items():
+
+            async def later(connection: Connection, at: int, task: UUID = task) -> None:
+                await episodes.put_off(connection, [task], now, at)
+
+            await self._broke_off(f"seats of {task}", [task], error, later)
 
 
 _ENOUGH = "its pool has as many nodes for it again as are wanted at least"

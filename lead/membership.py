@@ -49,6 +49,14 @@ class Known(Protocol):
         """Since when it does not answer, if it does not."""
 
     @property
+    def busy_until(self) -> int | None:
+        """Before this it can start nothing that must not overlap others, as it says itself."""
+
+    @property
+    def shortfall(self) -> int | None:
+        """How much of the time ahead is not booked, as it says itself (µs)."""
+
+    @property
     def facts(self) -> Attributes:
         """What predicates may ask of it."""
 
@@ -80,6 +88,9 @@ class Asking(Protocol):
 KnownNodes = Callable[[], Awaitable[Sequence[Known]]]
 WantedOf = Callable[[str, dict[str, Any], Collection[str], SeatRequest, Mapping[str, Any]], Wanted]
 """``wanted(test, spec, tools, request, pool_match)``: what a node must be to have a seat."""
+
+NeedsOf = Callable[[str, dict[str, Any]], Mapping[str, int | None]]
+"""``needs(test, spec)``: what its runs take of counted resources; None is all that a node has."""
 
 
 Judged = tuple[tuple[str, ...], Mapping[str, str]]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+import structlog
+
 from lead.assignment import Part, Result, Ruling
 from lead.caseload import Found
 from lead.membership import Membership
@@ -28,6 +30,17 @@ from node.store.tasks import StoredTask
 
 SeatTask = Callable[[StoredTask, SeatRequest, Sequence[str], Schedule], StoredTask]
 """``made(pool_task, request, names, schedule)``: the ordinary task in which these have seats."""
+
+
+log = structlog.get_logger()
+
+
+def told_of(error: Exception) -> str:
+    """A fault in giving seats as it is told to people; one that nobody foresaw is logged, too."""
+    if isinstance(error, ParleyError):
+        return error.detail
+    log.error("giving seats failed", exc_info=error)
+    return f"a fault of this program: {error!r}"[:500]
 
 
 class Round:
@@ -91,8 +104,8 @@ class Round:
             fixed = self._fixed(case, membership)
             scouted = await scout.find(asked, case, fixed)
             parts = self._parts(case, scouted, membership)
-        except ParleyError as error:
-            return Result(case, heard={case.whole.test: error.detail}), None, ()
+        except Exception as error:  # noqa: BLE001 - it stops this case and no other one
+            return Result(case, heard={case.whole.test: told_of(error)}), None, ()
         if len(scouted.seats) < asked.least:
             return Result(case, heard=scouted.heard), None, scouted.refused
         scout.keep()
@@ -102,9 +115,10 @@ class Round:
             campaign=case.whole.campaign,
             nodes=tuple(scouted.seats.values()),
             start=scouted.starts_at,
-            end=scouted.starts_at + asked.candidate.duration,
+            end=scouted.starts_at + case.whole.duration,
             scheduling_class=asked.candidate.scheduling_class,
             priority=case.whole.priority,
+            needs=asked.candidate.needs,
         )
         result = Result(case, scouted.seats, parts, scouted.heard)
         return result, run, scouted.refused

@@ -97,6 +97,14 @@ class Seating:
             tuple(tool for tool in offered if not tools or tool in tools),
         )
 
+    def needs(self, test: str, spec: dict[str, Any]) -> Mapping[str, int | None]:
+        """What runs of this test take of counted resources; None is all that a node has.
+
+        :raises InvalidDocument: there is no such test (any more), or a field of it is wrong.
+        """
+        known = self._capabilities.test(test)
+        return known.needs(self._capabilities.spec(known, spec))
+
     async def keep(
         self, connection: Connection, task: StoredTask, sought: Sought, slot: int, now: int
     ) -> None:

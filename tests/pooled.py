@@ -29,6 +29,7 @@ def episodes_of(site: Site) -> Episodes:
         SeatPowers(
             known=node.directory.known,
             wanted_of=node.seating.wanted,
+            needs_of=node.seating.needs,
             participant_of=site._participant,
             seat_task=node.admission.seat_task,
             take_back=node.ending.take_back,

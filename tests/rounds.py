@@ -41,6 +41,8 @@ class Host:
     bookings: list[Booking] = field(default_factory=list)
     lanes: int = 1
     unreachable_since: int | None = None
+    busy_until: int | None = None
+    shortfall: int | None = None
     facts: Attributes = field(default_factory=dict)
     asked: list[ProposalRequest] = field(default_factory=list)
     identity: str = ""

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from lead.model import OpenTerm, PoolTask, ToCome
 from lead.planning.agenda import Slot
 from lead.planning.closing import Closed
+from lead.planning.hosts import exact, written
 from lead.policy.view import (
     BUCKET,
     Campaign,
     Candidate,
     Charge,
-    Exact,
     Fairshare,
     FairshareKind,
     Limit,
-    Node,
+    Needs,
     PostedRun,
     Queue,
     Reservation,
@@ -32,7 +31,6 @@ from lead.policy.view import (
 )
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.predicates import Attributes
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, Reserved, admits
 from node.model.scheduling import recurrence_of
@@ -106,21 +104,24 @@ def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> l
     return [Slot(at, 1, at, at + duration + slip_of(recurrence, duration, at)) for at in slots]
 
 
-def candidate_of(case: Case, horizon: int) -> Candidate:
+def candidate_of(case: Case, horizon: int, needs: Needs | None = None) -> Candidate:
     """A case as policies see it. All nodes are to be ranked, so all are ``spare``.
 
-    It waits since its term became due, which is known of the ``horizon``.
+    It waits since its term became due, which is known of the ``horizon``. What it needs its test
+    says. Spread is not its affair: that goes by who has time, which only those who are asked know.
     """
     whole, first = case.whole, case.slots[0] if case.begins is None else case.begins
     hour = first // BUCKET * BUCKET
-    in_hour = sum(first <= slot < hour + BUCKET for slot in case.slots)
+    coming = [slot for slot in case.slots if slot >= first]
+    in_hour = sum(slot < hour + BUCKET for slot in coming)
+    slip = slip_of(case.recurrence, whole.duration, first)
     return Candidate(
         task=case.name,
         campaign=whole.campaign,
         next_run_at=first,
         duration=whole.duration if in_hour == 1 else min(BUCKET, in_hour * whole.duration),
         nodes=tuple(case.able),
-        slip=slip_of(case.recurrence, whole.duration, first),
+        slip=slip,
         added_at=whole.created_at,
         scheduling_class=SchedulingClass(whole.scheduling_class),
         priority=whole.priority,
@@ -133,8 +134,11 @@ def candidate_of(case: Case, horizon: int) -> Candidate:
             for attribute, values in case.request.prefer.items()
             for value in values
         },
+        needs=needs or {},
         target=str(whole.id) if case.sticky else "",
+        affinity_wait=slip if case.sticky else 0,
         waits_since=max(whole.created_at, due_at(case.open.term, horizon)),
+        runs=tuple((slot, slot + whole.duration) for slot in coming),
     )
 
 
@@ -154,22 +158,6 @@ def reservations_of(
         )
         for each in reserved
     ]
-
-
-def written(value: object) -> str:
-    """The value of an attribute as policies compare it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def node_of(name: str, facts: Attributes, lanes: int, used_at: int, *, up: bool) -> Node:
-    """A node as policies see it."""
-    attributes = {word: written(value) for word, value in facts.items()}
-    resources = {
-        word: int(value)
-        for word, value in facts.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    return Node(name, attributes, lanes, up=up, resources=resources, used_at=used_at)
 
 
 def campaign_of(settings: Mapping[str, Any], created_at: int) -> Campaign:
@@ -202,12 +190,6 @@ def _queue_of(queue: Mapping[str, Any]) -> Queue:
     return Queue(**{word: exact(value) for word, value in given.items()}, passes=passes)
 
 
-def exact(value: Decimal | float) -> Exact:
-    """A decimal number taken literally; whole ones are ints."""
-    found = Fraction(str(value))
-    return found.numerator if found.denominator == 1 else found
-
-
 def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
     """The ledger, hour by hour: campaign, hour, and thousandths of a seat times microseconds."""
     return [
@@ -217,7 +199,7 @@ def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
 
 
 def runs_to_come(
-    given: ToCome, names: Mapping[str, str], ahead: int, most: int = 1000
+    given: ToCome, names: Mapping[str, str], ahead: int, needs: Needs, most: int = 1000
 ) -> list[PostedRun]:
     """The runs of a seat that is given, and not booked yet, up to an instant."""
     recurrence = recurrence_of(Schedule.model_validate(given.schedule), given.created_at)
@@ -232,6 +214,7 @@ def runs_to_come(
             end=slot + given.duration,
             scheduling_class=SchedulingClass(given.scheduling_class),
             priority=given.priority,
+            needs=needs,
         )
         for slot in slots
     ]
@@ -270,5 +253,6 @@ def worth_keeping(state: State, now: int) -> State:
         passes={name: it for name, it in state.passes.items() if recent(name)},
         deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
+        slots={name: it for name, it in state.slots.items() if it.start >= now},
         backoffs={key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN},
     )

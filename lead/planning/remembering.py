@@ -54,7 +54,7 @@ def _read(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         inner = get_args(kind)[1]
         return {_key_of(key): _read(inner, it) for key, it in value}
-    return value
+    return tuple(value) if origin is tuple else value
 
 
 def _read_number(kinds: tuple[Any, ...], value: Any) -> Any:

@@ -130,8 +130,14 @@ class Filling(Protocol):
     def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, No]:
         """By node, those that are out of the question: kept for others during all of its window."""
 
+    def started(self, candidate: Candidate) -> None:
+        """A run of it was posted."""
+
     def slots(self) -> Sequence[Reservation]:
         """All that was kept free so far."""
+
+    def remember(self, state: State) -> State:
+        """The state with what this axis adds to it."""
 
 
 class Fill(Protocol):

@@ -194,7 +194,7 @@ class Episode:
 
     def _avoid(self, candidate: Candidate, names: Sequence[str]) -> dict[str, list[Span]]:
         found: dict[str, list[Span]] = {}
-        until = candidate.start_by + candidate.duration
+        until = candidate.over_at
         for slot in self._filling.slots():
             if slot.start < until and candidate.next_run_at < slot.end:
                 if slot.admits(candidate):
@@ -208,9 +208,12 @@ class Episode:
         del self._open[ask.number]
         candidate = ask.candidate
         self._board.take(candidate, len(run.nodes) - candidate.k)
-        self._board.place(run)
-        self._throttle.placed(run)
+        for start, end in ((run.start, run.end), *candidate.runs[1:]):
+            each = replace(run, start=start, end=end)
+            self._board.place(each)
+            self._throttle.placed(each)
         self._ordering.started(candidate)
+        self._filling.started(candidate)
         self._judge.answered(ask, run.nodes, refused, placed=True)
         self._refused.pop(candidate.task, None)
         for name in run.nodes:
@@ -247,7 +250,7 @@ class Episode:
 
     def _state(self) -> State:
         state = replace(self._view.state, passes=self._passes, measured=self._measured)
-        for axis in (self._ordering, self._sharing, self._throttle, self._judge):
+        for axis in (self._ordering, self._sharing, self._throttle, self._filling, self._judge):
             state = axis.remember(state)
         return state
 

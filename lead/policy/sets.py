@@ -14,6 +14,7 @@ from typing import Final
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share, Throttle
 from lead.policy.feasible import availability, deferral
+from lead.policy.order import pacing
 from lead.policy.order.weighted import Weights
 from lead.policy.preempt.score import Urgency
 from node.model import times
@@ -34,6 +35,8 @@ class PolicySet:
     throttle: Throttle = field(default_factory=throttle.Throttled)
     fill: Fill = field(default_factory=fill.EarliestGap)
     feasible: Feasible = field(default_factory=feasible.Judged)
+    apart: int = 0
+    """The least time (µs) between the beginnings of two episodes of a pool."""
 
 
 # -- one mechanism after the other -----------------------------------------------------------------
@@ -56,7 +59,7 @@ _SLA = replace(
 )
 _URGENCY = Urgency(percent=Fraction(10), delay=10 * times.SECOND)
 
-_QUEUES = PolicySet(order=order.ByStarts(), preempt=preempt.Never())
+_QUEUES = PolicySet(order=order.ByStarts(), preempt=preempt.Never(), apart=pacing.APART)
 
 _SERVICE = {"waiting": 1.0, "expansion": 10.0, "bypass": 5.0}
 _PRIORITY = Weights(
@@ -132,7 +135,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "boinc-rrsim": _DEADLINES,
     "boinc-wrr": _TURNS,
     "boinc-edf": replace(_DEADLINES, feasible=feasible.Judged()),
-    "boinc-fetch": _DEADLINES,
+    "boinc-fetch": replace(_DEADLINES, select=select.Fetching()),
     "boinc-backoff": replace(_TURNS, feasible=feasible.Judged(alone=True)),
 }
 """By name; the first is the one recommended for pools."""

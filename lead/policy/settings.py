@@ -233,6 +233,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "last-available": _Rule(select.LastAvailable),
         "poorest": _Rule(select.Poorest),
         "function": _Rule(select.ByFunction, {"function": parse}),
+        "fetching": _Rule(select.Fetching, {"low": _duration, "more": _duration}),
         "laid": _Rule(select.Laid, {"way": partial(_one_of, select.Way)}),
     },
     "preempt": {
@@ -254,7 +255,8 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     "fill": {
         "earliest-gap": _Rule(fill.EarliestGap),
         "protected": _Rule(
-            fill.Protected, {"depth": _count, "passes": _count_or_none, "overtaking": _flag}
+            fill.Protected,
+            {"depth": _count, "passes": _count_or_none, "overtaking": _flag, "lasting": _flag},
         ),
     },
     "feasible": {

@@ -20,11 +20,14 @@ from typing import Final
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.spans import Span
 
 URGENT: Final = 10
 """The level above 9: served before all others, and the only one that may displace by score."""
 SUSPENDED: Final = 0
 """The level that takes no part in anything."""
+Needs = Mapping[str, int | None]
+"""Counted resources by name, on each node; None is all that a node has of it."""
 Exact = int | Fraction
 """A number without rounding; whole ones are ints where it can be, which reckon much faster."""
 BUCKET: Final = times.HOUR
@@ -36,8 +39,9 @@ class Node:
     """A host with the service, as far as a policy cares.
 
     ``attributes`` are key=value; ``lanes`` normal runs fit side by side; ``resources`` are what is
-    configured of each counted resource (for example ``mbps``); ``load`` is between 0 and 1;
-    ``busy_until`` is the published hint that nothing new can start earlier.
+    configured of each counted resource (for example ``mbps``): of others it has nobody knows how
+    much. ``load`` is between 0 and 1; ``busy_until`` hints that no exclusive run can start earlier,
+    unless others give way.
     """
 
     name: str
@@ -128,6 +132,9 @@ class Candidate:
     ``prefer`` are attributes that a node should have, with what each is worth. ``needs`` are
     counted resources per node. ``target`` says what is measured, for nodes that measured it
     before. ``waits_since`` is when this run became due.
+
+    One that stands for several runs has all of their ideal times in ``runs``, in order, the first
+    of them its own; ``duration`` is what they take of the first hour.
     """
 
     task: str
@@ -146,15 +153,26 @@ class Candidate:
     named: bool = False
     spread: Mapping[str, int] = field(default_factory=dict)
     prefer: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Needs = field(default_factory=dict)
     target: str = ""
     affinity_wait: int = 0
     waits_since: int = 0
+    runs: Sequence[Span] = ()
 
     @property
     def start_by(self) -> int:
         """The last instant at which the run may start."""
         return self.next_run_at + self.slip
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The ideal time of each run."""
+        return self.runs or ((self.next_run_at, self.next_run_at + self.duration),)
+
+    @property
+    def over_at(self) -> int:
+        """No run of it goes on after this."""
+        return self.spans[-1][1] + self.slip
 
     @property
     def least(self) -> int:
@@ -177,8 +195,7 @@ class PostedRun:
     scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE
     priority: int = 0
     running: bool = False
-    preemptee: bool = False
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Needs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +272,15 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSlot:
+    """Time on nodes that a blocked task was given and keeps."""
+
+    nodes: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What the policies remember.
 
@@ -262,7 +288,8 @@ class State:
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by (campaign, node, class);
     ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
     there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
-    when its waiting counts; ``starts`` numbers the starts.
+    when its waiting counts; ``starts`` numbers the starts; ``slots`` are by task,
+    those that outlive an episode.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -274,6 +301,7 @@ class State:
     newcomers: Mapping[str, Charge] = field(default_factory=dict)
     eligible_since: Mapping[str, int] = field(default_factory=dict)
     starts: int = 0
+    slots: Mapping[str, KeptSlot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

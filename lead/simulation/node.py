@@ -229,6 +229,7 @@ class Host:
                 seats=SeatPowers(
                     known=node.directory.known,
                     wanted_of=node.seating.wanted,
+                    needs_of=node.seating.needs,
                     participant_of=node.participant,
                     seat_task=node.admission.seat_task,
                     take_back=node.ending.take_back,

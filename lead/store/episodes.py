@@ -5,7 +5,8 @@ Instants in microseconds; nodes by their identities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from lead.model import (
@@ -234,6 +235,14 @@ async def booked(
 async def to_come(connection: Connection, nodes: Sequence[str]) -> list[ToCome]:
     """The tasks with seats on these nodes of which nothing is planned yet."""
     return [ToCome(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
+
+
+async def tests_of(
+    connection: Connection, tasks: Collection[UUID]
+) -> dict[UUID, tuple[str, dict[str, Any]]]:
+    """By task, what it measures: the test and its fields."""
+    rows = await connection.fetch(_SQL["tests_of"], sorted(tasks))
+    return {row[0]: (row[1], row[2]) for row in rows}
 
 
 async def failed(

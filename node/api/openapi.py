@@ -36,13 +36,21 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
             "title": "Parley",
             "version": version,
             "description": "Schedules measurements between hosts that nobody owns together. "
-            "Reading from loopback needs no token; everything else does.",
+            "Reading from loopback needs no token; everything else does. "
+            "Whoever has a token may do everything: it is the operator's, too.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
         "components": {
             "schemas": schemas["$defs"],
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Any valid token may change everything here, campaigns, pools "
+                    "and reservations included; there are no roles.",
+                }
+            },
         },
     }
 

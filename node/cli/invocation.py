@@ -112,7 +112,10 @@ def global_options(command: AnyCommand) -> AnyCommand:
         _shared(
             "-o", "--output", type=click.Choice(FORMATS), help="Default: table, or JSON in a pipe."
         ),
-        _shared("--token", help="Access token [PARLEY_TOKEN, else the token file]."),
+        _shared(
+            "--token",
+            help="Access token, which may do everything [PARLEY_TOKEN, else the token file].",
+        ),
         _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
     ):
         command = option(command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from node.model.idleness import Stretch, outlook
 from node.model.spans import Span
 
 
@@ -26,9 +27,10 @@ class Shortfall:
 
 def shortfall(busy: Sequence[Span], now: int, until: int) -> Shortfall:
     """The shortfall over ``[now, until)``; ``busy`` is sorted and disjoint, as merged."""
-    missing, busy_until = until - now, now
+    stretches: list[Stretch] = []
     for start, end in busy:
-        missing -= max(0, min(end, until) - max(start, now))
-        if start <= busy_until < end:
-            busy_until = end
-    return Shortfall(missing, busy_until)
+        before = stretches[-1][1] if stretches else now
+        stretches += [(before, start, 0)] if before < start else []
+        stretches += [(start, end, 1)] if now < end else []
+    ahead = outlook(stretches, 1, now, until)
+    return Shortfall(int(ahead.shortfall), now + ahead.saturated)

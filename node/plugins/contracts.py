@@ -132,6 +132,14 @@ class Test(Protocol):
         """Every host named in the spec, participants and mere targets alike."""
         ...
 
+    def needs(self, spec: Any) -> Mapping[str, int | None]:
+        """What a run takes of counted resources, at once and on each of its nodes.
+
+        A resource is what nodes say of themselves in a number (``mbps``: whole Mb/s). None is all
+        that a node has of it; what is not named is not counted.
+        """
+        ...
+
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
         """One result out of all parts, in participant order. Never raises."""
         ...

@@ -12,12 +12,25 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.fields import Finite, NonNegative
 
 _DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
 _NANOSECONDS_PER_MS = 1e6
 _LEAST_SHOWN = 0.00005
+
+
+_MEGABIT = 1_000_000
+
+
+def traffic(bits: int, per: int = SECOND) -> dict[str, int]:
+    """So many bits in so many µs as a need of ``mbps``: whole Mb/s, rounded up.
+
+    Less than one is nothing: a thousand pings are no burden, and would else be a thousand Mb/s.
+    """
+    needed = bits * SECOND
+    return {"mbps": -(-needed // (_MEGABIT * per))} if needed >= _MEGABIT * per else {}
 
 
 class DelayFigures(Document):

@@ -17,7 +17,6 @@ from lead.policy.feasible.backoff import FIRST, JITTER, MOST, Key, answered, pau
 from lead.policy.feasible.busy_time import busy_for
 from lead.policy.feasible.round_robin_simulation import (
     Seats,
-    by_deadline,
     late,
     simulate,
     turns_taken,
@@ -29,11 +28,11 @@ from lead.policy.feasible.work_fetch import (
     seats_to_ask,
     whom_to_ask,
 )
-from lead.policy.idleness import Outlook, outlook
-from lead.policy.order.deadline_first import run_list
+from lead.policy.order.deadline_first import by_deadline, run_list
 from lead.policy.share.recent_work import Turns, Work, by_standing, choose, decayed, standings
 from lead.policy.view import Backoff
 from node.model import times
+from node.model.idleness import Outlook, outlook
 from tests.golden.figures import figure, micros, seconds, told
 from tests.golden.shapes import shaped
 

@@ -279,7 +279,11 @@ def _quotas(given: Given) -> tuple[Given, Sequence[str]]:
 
 def _passes(given: Given) -> tuple[Given, Sequence[str]]:
     events = [round(event * times.SECOND) for event in given["events"]]
-    begun = pacing.passes(events, round(given["min_interval"] * times.SECOND))
+    apart = round(given["min_interval"] * times.SECOND)
+    begun: list[int] = []
+    for event in sorted(events):
+        if not begun or event > begun[-1]:  # what comes before a pass begins is served by it
+            begun.append(pacing.next_pass(event, begun[-1] if begun else None, apart))
     return {"passes": [_number(Fraction(at, times.SECOND)) for at in begun]}, ["passes"]
 
 

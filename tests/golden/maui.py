@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from lead.policy.feasible.availability import Counted, available, fits, seats_on
+from lead.policy.feasible.availability import Counted, available, seats_on
 from lead.policy.feasible.deferral import Patience, failed
 from lead.policy.fill.backfill import Choice, Worth, fill, windows
 from lead.policy.preempt.flagged import may_displace
@@ -92,11 +92,9 @@ def _atomic_tasks(given: Given) -> Given:
     one_more = sum(fitting.values()) + 1
     return {
         "tasks_per_node": fitting,
-        "fits": fits(fitting, given["tasks"]) is None,
-        f"{words[one_more] if one_more < len(words) else one_more}_tasks_fit": fits(
-            fitting, one_more
-        )
-        is None,
+        "fits": sum(fitting.values()) >= given["tasks"],
+        f"{words[one_more] if one_more < len(words) else one_more}_tasks_fit": sum(fitting.values())
+        >= one_more,
     }
 
 

@@ -92,6 +92,7 @@ async def test_nothing_gives_way_where_policies_say_never(world: World) -> None:
     """A seat of a higher priority books beside others, and its runs displace nothing later."""
     pool = await _pool(world, 1, {"set": "fbsng-dynamic"})
     full = await pool.create(1, schedule=ONCE, length="PT50M")
+    world.clock.advance(5 * times.SECOND)  # so far apart are its episodes
     task = await pool.create(1, priority=9, schedule={**ONCE, "max_runs": 2})
     assert await pool.seats(task) == {1: {1: "n1"}}
     assert await _booked(pool, full) == 1

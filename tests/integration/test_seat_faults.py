@@ -89,3 +89,63 @@ async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -
     world.clock.advance(times.SECOND)
     await pool.seat()
     assert {name for term in (await pool.seats(first)).values() for name in term.values()} == names
+
+
+async def test_a_task_that_cannot_be_read_holds_up_no_other_of_its_pool(world: World) -> None:
+    """Its terms are due, and wait until it can be read; those of the others get their seats."""
+    pool = await pooled(world, [{}, {}])
+    first = await pool.create(1, seat=False)
+    other = await pool.create(1, seat=False)
+    await pool.episodes._open_terms()
+    request = await _spoil(pool, first)
+    await pool.seat()
+    assert list(await pool.seats(other)) == [0, 6, 12]
+    assert await pool.seats(first) == {}
+    assert dict(await pool.told(first))["broken off"].startswith(f"{BROKEN_OFF}1 validation error")
+    assert "broken off" not in dict(await pool.told(other))
+    await _mend(pool, first, request)
+    world.clock.advance(times.SECOND)
+    await pool.seat()
+    assert list(await pool.seats(first)) == [0, 6, 12]
+
+
+async def test_a_task_whose_test_is_gone_holds_up_no_other_of_its_pool(world: World) -> None:
+    """It says that there is no such test, and has its seats once it is installed again."""
+    pool = await pooled(world, [{}, {}])
+    first = await pool.create(1, seat=False)
+    other = await pool.create(1, seat=False)
+    await pool.episodes._open_terms()
+    rename = "UPDATE task SET test = $2 WHERE id = $1"
+    await pool.lead.execute(rename, first, "tracing")
+    await pool.seat()
+    assert list(await pool.seats(other)) == [0, 6, 12]
+    assert (await pool.told(first))[-1][0] == "not seated"
+    assert (
+        "tracing: there is no test 'tracing'; there are: idle, latency"
+        in ((await pool.told(first))[-1][1])
+    )
+    await pool.lead.execute(rename, first, "idle")
+    world.clock.advance(times.MINUTE)
+    await pool.seat()
+    assert list(await pool.seats(first)) == [0, 6, 12]
+
+
+async def test_a_fault_in_looking_for_nodes_is_that_of_one_task(world: World) -> None:
+    """It has no seats and says why; what is found for others in the same episode is given."""
+    pool = await pooled(world, [{}, {}])
+    first = await pool.create(1, seat=False, priority=1)
+    other = await pool.create(1, seat=False)
+    made = pool.episodes._round._seat_task
+
+    def seat_task(whole: Any, *about: Any) -> Any:
+        if whole.id == first:
+            raise RuntimeError("nobody foresaw it")
+        return made(whole, *about)
+
+    pool.episodes._round._seat_task = seat_task
+    await pool.seat()
+    assert list(await pool.seats(other)) == [0, 6, 12]
+    assert await pool.seats(first) == {}
+    outcome, said = (await pool.told(first))[-1]
+    assert outcome == "not seated"
+    assert "idle: a fault of this program: RuntimeError('nobody foresaw it')" in said

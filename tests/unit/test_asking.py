@@ -17,6 +17,7 @@ from tests.clocks import START, ManualClock
 class _Somebody:
     """A participant that nobody gets to ask."""
 
+    identity = "ed25519:a"
     name = "a"
 
     async def propose(self, request: ProposalRequest) -> Proposal:

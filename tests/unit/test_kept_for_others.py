@@ -14,6 +14,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import slip_of
 from node.model.scheduling import recurrence_of
+from node.model.seating import Term
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
@@ -21,15 +22,24 @@ from tests.clocks import START
 from tests.rounds import Host, booked, case_of, hold
 
 NAMES = [f"n{number}" for number in range(1, 21)]
+KEPT = "its time then is kept for another task, which is blocked"
 KEPT_FROM = START + 5 * times.MINUTE
 """When the run that the lead knows of is over, and all twenty nodes seem to be free."""
 
 
-def _blocked() -> Case:
-    """A task of twenty nodes together for two minutes, that has waited longest."""
+def _blocked(after: int) -> Case:
+    """A task of twenty nodes together for two minutes, so late; it has waited longest."""
     case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
     whole = replace(case.whole, duration=2 * times.MINUTE)
-    return replace(case, whole=whole, request=SeatRequest(pool="europe", k=20, together=True))
+    at = START + after
+    return replace(
+        case,
+        whole=whole,
+        request=SeatRequest(pool="europe", k=20, together=True),
+        open=replace(case.open, term=Term(at, at + times.HOUR), over_at=at + times.HOUR),
+        slots=[at],
+        begins=at,
+    )
 
 
 def _single(node: str, duration: int, *, hours: int) -> Case:
@@ -38,16 +48,19 @@ def _single(node: str, duration: int, *, hours: int) -> Case:
     return replace(case, whole=replace(case.whole, duration=duration))
 
 
-async def _held(single: Case) -> Result:
-    """What came of the single task, in an episode in which the other one is blocked."""
+async def _held(single: Case, after: int = 0) -> Result:
+    """What came of the single task, in an episode in which one that is due later is blocked."""
+    blocked = _blocked(after)
     hosts = [Host(name) for name in NAMES]
     run = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
-    hosts[-1].bookings.append(Booking(*run, START, START + 30 * times.MINUTE, fixed=False))
-    runs = [booked("r1", "ops", ["n1"], end=KEPT_FROM)]
+    hosts[-1].bookings.append(
+        Booking(*run, at := START + after, at + 30 * times.MINUTE, fixed=False)
+    )
+    runs = [booked("r1", "ops", ["n1"], start=at, end=KEPT_FROM + after)]
     pool = {"policy_set": "maui-reservations"}
-    ruling = await hold(hosts, [Campaign("ops")], [_blocked(), single], pool, runs)
+    ruling = await hold(hosts, [Campaign("ops")], [blocked, single], pool, runs)
     by_name = {result.case.name: result for result in ruling.results}
-    assert dict(by_name.pop(_blocked().name).taken) == {}
+    assert dict(by_name.pop(blocked.name).taken) == {}
     [result] = by_name.values()
     return result
 
@@ -64,8 +77,22 @@ async def test_runs_beside_a_protected_slot_slip_no_further(hours: int) -> None:
     assert START + slip + part.task.duration == KEPT_FROM
 
 
+async def test_a_slot_beside_later_runs_of_a_term_is_kept_too() -> None:
+    """Of three hourly runs the last would reach into it: all of them slip no further than that."""
+    after = 2 * times.HOUR
+    result = await _held(_single("n2", 3 * times.MINUTE, hours=3), after)
+    assert dict(result.taken) == {1: "n2"}
+    [part] = result.parts
+    recurrence = recurrence_of(Schedule.model_validate(part.task.schedule), START)
+    slip = slip_of(recurrence, part.task.duration, START + after)
+    assert START + after + slip + part.task.duration == KEPT_FROM + after
+    assert (await _held(_single("n1", 3 * times.MINUTE, hours=3), after)).heard == {"n1": KEPT}
+    free = await _held(_single("n1", 3 * times.MINUTE, hours=2), after)
+    assert dict(free.taken) == {1: "n1"}, "its runs are over before"
+
+
 async def test_no_seat_where_runs_cannot_end_before_it() -> None:
     """Who is busy before is passed over and it is said why, though it has time afterwards."""
     result = await _held(_single("n1", 3 * times.MINUTE, hours=1))
     assert (dict(result.taken), list(result.parts)) == ({}, [])
-    assert result.heard == {"n1": "its time then is kept for another task, which is blocked"}
+    assert result.heard == {"n1": KEPT}

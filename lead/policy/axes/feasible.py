@@ -11,8 +11,10 @@ from lead.policy.board import Board
 from lead.policy.feasible import availability, backoff, blacklist, deferral
 from lead.policy.select import attributes
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import SUSPENDED, Candidate, Deferral, Node, State
+from lead.policy.view import SUSPENDED, URGENT, Candidate, Deferral, Node, State
 from node.model import times
+from node.model.classes import SchedulingClass, blockers
+from node.model.spans import Span
 
 SUSPENDED_CAMPAIGN = Rule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
 NO_CAMPAIGN = Rule(Axis.FEASIBLE, "no-campaign", "there is no campaign {campaign}")
@@ -25,9 +27,15 @@ MISSED = Rule(
     Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
 )
 
-
 BUSY = Rule(
-    Axis.FEASIBLE, "busy-hint", "{node} can start nothing new before {begin}, as it says itself"
+    Axis.FEASIBLE,
+    "busy-hint",
+    "{node} is busy until {begin}, and the last start that would do is {start_by}",
+)
+FULL = Rule(
+    Axis.FEASIBLE,
+    "too little room",
+    "{node} has {left} of {has} {resource} left then, {wanted} are wanted",
 )
 
 TIED_TO = "campaigns"
@@ -67,7 +75,7 @@ class Judge:
         state, now = board.view.state, board.view.now
         self._deferrals = dict(state.deferrals)
         self._backoffs = dict(state.backoffs)
-        self._taken: tuple[Candidate, dict[str, dict[str, int]]] | None = None
+        self._taken: tuple[Candidate, list[dict[str, dict[str, int]]]] | None = None
         self._shunned: set[tuple[str, str]] = set()
         if rules.alone:
             alone = ((key, it) for key, it in state.backoffs.items() if now < it.until)
@@ -123,10 +131,20 @@ class Judge:
             for above in self._board.line(campaign)
         ):
             return TIED.says_no(node=name, campaigns=", ".join(self._tied[name]))
-        if node.busy_until > candidate.start_by:
-            begin = times.to_the_second(node.busy_until)
-            return BUSY.says_no(until=node.busy_until, node=name, begin=begin)
+        if self._busy and (no := self._is_busy(candidate, node)) is not None:
+            return no
         return self._too_little(candidate, node) if candidate.needs else None
+
+    def _is_busy(self, candidate: Candidate, node: Node) -> No | None:
+        """No before its busy time; but whoever may have others give way asks all the same."""
+        last = candidate.spans[-1][0] + candidate.slip
+        if node.busy_until <= last or candidate.scheduling_class is not SchedulingClass.EXCLUSIVE:
+            return None
+        urgent = self._board.view.campaigns[candidate.campaign].level >= URGENT
+        if urgent or candidate.priority > 0:
+            return None
+        begin, start_by = times.to_the_second(node.busy_until), times.to_the_second(last)
+        return BUSY.says_no(until=node.busy_until, node=node.name, begin=begin, start_by=start_by)
 
     def _shuns(self, candidate: Candidate, name: str) -> No | None:
         view, campaign = self._board.view, candidate.campaign
@@ -138,26 +156,42 @@ class Judge:
         return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
 
     def _too_little(self, candidate: Candidate, node: Node) -> No | None:
+        """No where a node has less of a resource left than it needs; of others nobody knows."""
         if self._taken is None or self._taken[0] is not candidate:
-            self._taken = candidate, self._taken_beside(candidate)
-        taken = self._taken[1].get(node.name, {})
-        room = {
-            name: availability.available(
-                has, taken.get(name, 0), round(has * node.load), self._rules.counted
-            )
-            for name, has in node.resources.items()
-        }
-        return availability.fits({node.name: availability.seats_on(room, candidate.needs)}, 1)
+            self._taken = candidate, [self._taken_beside(candidate, it) for it in candidate.spans]
+        for taken in self._taken[1]:
+            of_node = taken.get(node.name, {})
+            for name, amount in candidate.needs.items():
+                has = node.resources.get(name)
+                if has is None:
+                    continue
+                wanted, utilised = has if amount is None else amount, round(has * node.load)
+                left = availability.available(
+                    has, of_node.get(name, 0), utilised, self._rules.counted
+                )
+                if not availability.seats_on({name: left}, {name: wanted}):
+                    return FULL.says_no(
+                        node=node.name, left=left, has=has, resource=name, wanted=wanted
+                    )
+        return None
 
-    def _taken_beside(self, candidate: Candidate) -> dict[str, dict[str, int]]:
-        """By node, what is taken of each resource at the candidate's ideal time."""
+    def _taken_beside(self, candidate: Candidate, span: Span) -> dict[str, dict[str, int]]:
+        """By node, what is taken of each resource in a span by runs that may go on beside it.
+
+        Those that may not are over before it begins, or begin when it is over.
+        """
+        nodes = self._board.view.nodes
+        apart = blockers(candidate.scheduling_class)
         found: dict[str, dict[str, int]] = {}
-        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
         for run in self._board.overlapping(span):
+            if run.scheduling_class in apart:
+                continue
             for resource, amount in run.needs.items():
                 for name in run.nodes:
-                    of_node = found.setdefault(name, {})
-                    of_node[resource] = of_node.get(resource, 0) + amount
+                    if name in nodes:
+                        taken = nodes[name].resources.get(resource, 0) if amount is None else amount
+                        of_node = found.setdefault(name, {})
+                        of_node[resource] = of_node.get(resource, 0) + taken
         return found
 
     def answered(

@@ -70,7 +70,7 @@ class Flagged:
                     new,
                     (run.campaign, run.priority),
                     preemptor=True,
-                    preemptee=run.preemptee or campaigns[run.campaign].preemptee,
+                    preemptee=campaigns[run.campaign].preemptee,
                 )
                 is None
             ]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from lead.policy.board import Board
+from lead.policy.feasible import work_fetch
 from lead.policy.select import (
     affinity,
     last_available,
@@ -18,6 +19,8 @@ from lead.policy.select import (
 )
 from lead.policy.timetable import free_for, timetable_for
 from lead.policy.view import Candidate, Node
+from node.model import times
+from node.model.idleness import Outlook
 
 Ranking = Callable[[Candidate, Sequence[Node]], Sequence[Node]]
 
@@ -114,8 +117,10 @@ class Poorest:
 
         def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
             known = {node.name: node for node in nodes}
-            configured = {node.name: node.resources for node in nodes}
-            return [known[name] for name in poorest.rank(configured, candidate.needs)]
+            needs = {name: amount or 0 for name, amount in candidate.needs.items()}
+            # Who does not say what it has of a resource has as much as is needed.
+            configured = {node.name: {**needs, **node.resources} for node in nodes}
+            return [known[name] for name in poorest.rank(configured, needs)]
 
         return Ranked(rank)
 
@@ -128,8 +133,8 @@ def _clean() -> linear_function.Linear:
 class ByFunction:
     """By a linear function of a node's figures.
 
-    ``speed``, ``load``, ``lanes``, ``booked`` (minutes in the hour of the run), ``affinity``, and
-    each counted resource by its name.
+    ``speed`` (1 where it does not say), ``load``, ``lanes``, ``booked`` (minutes in the hour of the
+    run), ``affinity``, and each counted resource by its name.
     """
 
     function: linear_function.Linear = field(default_factory=_clean)
@@ -152,6 +157,37 @@ class ByFunction:
                 for node in nodes
             }
             return [known[name] for name, _ in linear_function.rank(self.function, figures)]
+
+        return Ranked(rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """The nodes that need work first, by how much they need; then those that could take some.
+
+    A node needs work if it is busy for less than ``low`` (µs) from now, and takes some if it is for
+    less than ``low`` and ``more`` together. Of equals the least booked.
+    """
+
+    low: int = times.DAY // 10
+    more: int = times.DAY // 2
+
+    def begin(self, board: Board) -> Ranked:
+        """For one episode."""
+        now, horizon = board.view.now, board.view.horizon
+        buffer = work_fetch.buffer_of(self.low, self.more)
+
+        def asked(node: Node) -> tuple[float, float]:
+            busy = max(0, node.busy_until - now)
+            missing = (1 - node.load) * horizon
+            ahead = Outlook(missing, busy, 0 if busy else 1)
+            return (
+                -work_fetch.amount_to_ask(ahead, buffer),
+                -work_fetch.amount_to_ask(ahead, buffer, on_contact=True),
+            )
+
+        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+            return sorted(least_loaded.rank(nodes, _booked(board, candidate)), key=asked)
 
         return Ranked(rank)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,6 +13,8 @@ from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import BUCKET, Candidate, PostedRun, State
+from node.model.classes import blockers
+from node.model.spans import Span
 
 SEATS_MAX = Rule(
     Axis.THROTTLE,
@@ -106,35 +109,68 @@ class _SeatsMax:
 
 
 class _Quotas:
+    """What runs take of the pool's nodes; what they take elsewhere is not the pool's to divide."""
+
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._capacity: dict[str, int] = {}
-        for node in board.usable(board.view.pool.nodes):
-            for resource, amount in node.resources.items():
-                self._capacity[resource] = self._capacity.get(resource, 0) + amount
+        self._members = frozenset(board.view.pool.nodes)
+        self._most: dict[tuple[int, str], list[int]] = {}
+        usable = board.usable(board.view.pool.nodes)
+        told = Counter(name for node in usable for name in node.resources)
+        # What a pool has is known only where all of its nodes say what they have.
+        self._capacity = {
+            name: sum(node.resources[name] for node in usable)
+            for name, count in told.items()
+            if count == len(usable)
+        }
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
-        """What overlaps its ideal time, this run included, within quota and capacity."""
+        """What overlaps the ideal time of each run, that included, within quota and capacity."""
         del turn
         campaign = self._board.view.campaigns[candidate.campaign]
         if not campaign.quotas or not candidate.needs:
             return None
+        wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
+        for span in candidate.spans:
+            own, every = self._in_use(candidate, span)
+            free = {name: (every.get(name, 0), most) for name, most in self._capacity.items()}
+            no = quota.admit(candidate.campaign, wanted, campaign.quotas, own, free)
+            if no is not None:
+                return no
+        return None
+
+    def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
+        """What its campaign uses at some time in a span, and what all do that may run beside it.
+
+        Others do not lessen what there is for it: on their nodes it comes after them.
+        """
+        apart = blockers(candidate.scheduling_class)
         own: dict[str, int] = {}
         every: dict[str, int] = {}
-        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
+        nodes = self._board.view.nodes
         for run in self._board.overlapping(span):
             for resource, amount in run.needs.items():
-                used = amount * len(run.nodes)
-                every[resource] = every.get(resource, 0) + used
+                members = [nodes[name] for name in run.nodes if name in self._members]
+                used = sum(
+                    node.resources.get(resource, 0) if amount is None else amount
+                    for node in members
+                )
+                if run.scheduling_class not in apart:
+                    every[resource] = every.get(resource, 0) + used
                 if run.campaign == candidate.campaign:
                     own[resource] = own.get(resource, 0) + used
-        return quota.admit(
-            candidate.campaign,
-            {resource: amount * candidate.k for resource, amount in candidate.needs.items()},
-            campaign.quotas,
-            own,
-            {name: (every.get(name, 0), most) for name, most in self._capacity.items()},
-        )
+        return own, every
+
+    def _wanted(self, candidate: Candidate, resource: str) -> int:
+        """Where all of it is wanted, as if the nodes with most of it were chosen."""
+        amount = candidate.needs[resource]
+        if amount is not None:
+            return amount * candidate.k
+        key = id(candidate.nodes), resource
+        if key not in self._most:
+            nodes = self._board.usable(candidate.nodes)
+            self._most[key] = sorted((it.resources.get(resource, 0) for it in nodes), reverse=True)
+        return sum(self._most[key][: candidate.k])
 
 
 class _Limits:
@@ -185,13 +221,14 @@ class _Limits:
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether it stays within the limits of its campaign and of all above it."""
-        span = candidate.next_run_at, candidate.next_run_at + candidate.duration
         level = active_limits.Level.SOFT if turn is Round.FIRST else active_limits.Level.HARD
-        holders = self._under_way.holders(candidate.campaign, span)
         request = active_limits.request_of(candidate)
-        return active_limits.within_limits(request, holders, level) or self._within_caps(
-            candidate, level
-        )
+        for span in candidate.spans:
+            holders = self._under_way.holders(candidate.campaign, span)
+            no = active_limits.within_limits(request, holders, level)
+            if no is not None or not holders:
+                return no
+        return self._within_caps(candidate, level)
 
     def _within_caps(self, candidate: Candidate, level: active_limits.Level) -> No | None:
         if not self._capped:

@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from lead.policy.verdict import Axis, No, Rule
-
-TOO_LITTLE = Rule(
-    Axis.FEASIBLE, "too little room", "{seats} seats fit at once, {wanted} are wanted"
-)
-
 
 class Counted(StrEnum):
     """What counts as taken: what was promised, what is measured to be in use, or the larger."""
@@ -45,9 +39,3 @@ def seats_on(room: Mapping[str, int], needs: Mapping[str, int], least: int = 1) 
     asked = [(name, amount) for name, amount in needs.items() if amount > 0]
     fitting = min((room.get(name, 0) // amount for name, amount in asked), default=least)
     return fitting if fitting >= least else 0
-
-
-def fits(seats: Mapping[str, int], wanted: int) -> No | None:
-    """No if all nodes together have fewer seats than are wanted."""
-    there = sum(seats.values())
-    return None if there >= wanted else TOO_LITTLE.says_no(seats=there, wanted=wanted)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lead.policy.idleness import Stretch
 from lead.policy.share.recent_work import HALF_LIFE, Turns, Work, choose, decayed
 from node.model import times
+from node.model.idleness import Stretch
 
 SLICE: Final = times.HOUR
 _COARSE: Final = 10
@@ -118,13 +118,6 @@ def late(work: Iterable[Work], course: Course, ahead: int = 0) -> list[Work]:
     return [
         it for it in work if it.deadline is not None and course.ended[it.task] > it.deadline - ahead
     ]
-
-
-def by_deadline(work: Iterable[Work]) -> list[Work]:
-    """In the order of their deadlines; of two with the same, the shorter first."""
-    return sorted(
-        work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration, it.task)
-    )
 
 
 def turns_taken(seats: Seats, slices: int) -> list[list[str]]:

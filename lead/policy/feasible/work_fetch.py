@@ -4,6 +4,9 @@ A node that no lead can reach keeps a buffer of work: it asks whenever all its s
 less than ``low`` from now, and asks on the way, when it speaks to a lead for another reason, as
 long as they are busy for less than ``high``. It asks the lead whose campaign stands highest once
 what it has already queued is taken into account.
+
+Nodes that fetch their work here keep a question open at every lead and say with it what they need:
+whom to ask need not be decided. What a node would ask for decides which nodes a lead puts first.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lead.policy.idleness import Outlook
 from node.model import times
+from node.model.idleness import Outlook
 
 LOW_MIN: Final = 3 * times.MINUTE
 """A buffer shorter than this would have the node ask all the time."""

@@ -6,12 +6,12 @@ suit it. What comes after it may start all the same if it reaches into nobody's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from lead.policy.timetable import Booked, Request, earliest, timetable_for
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import Candidate, Reservation, View
+from lead.policy.view import Candidate, KeptSlot, Reservation, View
 from node.model.spans import Span
 
 PROTECTED = Rule(
@@ -40,13 +40,30 @@ def protect(
     place = earliest(busy, request, max(view.now, blocked.next_run_at))
     if place is None or place.start > blocked.start_by:
         return None
-    return Reservation(
-        name=f"{PREFIX}{blocked.task}",
-        nodes=place.nodes,
-        start=place.start,
-        end=place.start + blocked.duration,
-        tasks=frozenset({blocked.task}),
-    )
+    return slot_of(blocked.task, place.nodes, place.start, place.start + blocked.duration)
+
+
+def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> Reservation:
+    """The slot of a task."""
+    return Reservation(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
+
+
+def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[Reservation]:
+    """The slots, by task, that were given before and can still be used as they are; by start.
+
+    What did not begin in time was of no use: its task is given another slot if it is blocked again.
+    """
+    left = [slot_of(task, it.nodes, it.start, it.end) for task, it in kept.items()]
+    return sorted((it for it in left if it.start >= now), key=lambda it: (it.start, it.name))
+
+
+def remembered(slots: Iterable[Reservation]) -> dict[str, KeptSlot]:
+    """The inverse of :func:`lasting`."""
+    return {
+        task: KeptSlot(tuple(slot.nodes), slot.start, slot.end)
+        for slot in slots
+        for task in slot.tasks
+    }
 
 
 def may_fill(

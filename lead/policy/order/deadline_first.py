@@ -7,7 +7,7 @@ that would be late included.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lead.policy.feasible.start_by import forecast
@@ -23,7 +23,7 @@ def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: f
     """What is to run on so many seats, of this work in the order of arrival."""
     chosen: list[Work] = []
     used = 0.0
-    for it in sorted((it for it in work if it.task in late), key=_by_deadline):
+    for it in by_deadline(it for it in work if it.task in late):
         if used >= seats:
             break
         chosen.append(it)
@@ -36,9 +36,9 @@ def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: f
     return chosen + choose(waiting, turns, seats, used)
 
 
-def _by_deadline(work: Work) -> tuple[bool, int, int]:
+def by_deadline(work: Iterable[Work]) -> list[Work]:
     """Of two with the same deadline the shorter goes first; without one, after all others."""
-    return work.deadline is None, work.deadline or 0, work.duration
+    return sorted(work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Supply:
 
 def moved(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
     """The tasks that would start too late in their turn, in the order in which they go first."""
-    return [it.task for it in sorted(_late(_arrived(candidates), supply), key=_by_deadline)]
+    return [it.task for it in by_deadline(_late(_arrived(candidates), supply))]
 
 
 def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:

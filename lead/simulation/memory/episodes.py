@@ -458,6 +458,13 @@ def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
     ]
 
 
+@TWINS.of("id", "test", "spec")
+def tests_of(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """What these tasks measure."""
+    found = (tables.tasks.rows.get(task) for task in sorted(set(tasks)))
+    return [(task.id, task.test, unpack(task.spec)) for task in found if task is not None]
+
+
 @TWINS.of("node", "campaign", "runs")
 def failed(tables: Tables, since: int, nodes: Sequence[str]) -> Answer:
     """How many runs of seats have failed."""

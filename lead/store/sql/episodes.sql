@@ -268,6 +268,10 @@ WHERE
     AND EXISTS (SELECT FROM jsonb_array_elements(task.participants) AS place WHERE place.value ->> 'node' = ANY($1::text []))
 ORDER BY task.created_at, task.id;
 
+-- tests_of --
+-- What these tasks measure.
+SELECT id, test, spec FROM task WHERE id = ANY($1::uuid []) ORDER BY id;
+
 -- failed --
 -- By node and campaign, how many runs of seats have failed since then.
 SELECT seat.node, coalesce(task.campaign, 'default') AS campaign, count(*) AS runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
@@ -83,6 +83,10 @@ class IdleTest:
     def hosts(self, spec: IdleSpec) -> tuple[str, ...]:
         """The hosts named."""
         return spec.participants
+
+    def needs(self, spec: IdleSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
+        """Nothing."""
+        return {}
 
     def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
         """All must have idled."""

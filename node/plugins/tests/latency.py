@@ -6,7 +6,7 @@ What was lost on the way there and what on the way back is told apart by the cou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -25,7 +25,7 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import DelayFigures, delay_text, percent_text, share
+from node.plugins.figures import DelayFigures, delay_text, percent_text, share, traffic
 from node.plugins.participation import fill, joined, part_of
 
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
@@ -218,6 +218,10 @@ class LatencyTest:
     def hosts(self, spec: LatencySpec) -> tuple[str, ...]:
         """Source and dest, where given."""
         return tuple(host for host in (spec.source, spec.dest) if host is not None)
+
+    def needs(self, spec: LatencySpec) -> Mapping[str, int | None]:
+        """The payload of its packets."""
+        return traffic(spec.length * 8, spec.interval)
 
     def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """Delays from the source, counts from both; the source's alone is a partial result."""

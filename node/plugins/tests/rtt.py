@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import DelayFigures, delay_text, percent_text
+from node.plugins.figures import DelayFigures, delay_text, percent_text, traffic
 from node.plugins.participation import fill, part_of
 
 _LONGEST = HOUR
@@ -110,6 +110,10 @@ class RttTest:
     def hosts(self, spec: RttSpec) -> tuple[str, ...]:
         """Source, where given, and dest."""
         return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
+
+    def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
+        """The data of its packets."""
+        return traffic(spec.length * 8, spec.interval)
 
     def merge(self, spec: RttSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """The one part is the result."""

@@ -6,7 +6,7 @@ source to dest, with ``reverse`` from dest to source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -24,7 +24,7 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import delay_text, percent_text, rate_text
+from node.plugins.figures import delay_text, percent_text, rate_text, traffic
 from node.plugins.participation import fill, joined, part_of
 
 UDP_RATE_BPS = 1_000_000
@@ -207,6 +207,12 @@ class ThroughputTest:
     def hosts(self, spec: ThroughputSpec) -> tuple[str, ...]:
         """Source and dest, where given."""
         return tuple(host for host in (spec.source, spec.dest) if host is not None)
+
+    def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:
+        """The rate of all streams; of TCP without one all that there is, for it fills the path."""
+        if spec.rate_bps is None and spec.protocol == "tcp":
+            return {"mbps": None}
+        return traffic(spec.streams * (spec.rate_bps or UDP_RATE_BPS))
 
     def merge(self, spec: ThroughputSpec, parts: Sequence[Part]) -> Merged:
         """Each end's own figures; the client's alone is a partial result, for it asks the server.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.feasible.availability import Counted, available, fits, seats_on
+from lead.policy.feasible.availability import Counted, available, seats_on
 from lead.policy.feasible.backoff import FIRST, MOST, answered, left_alone, pause, refused
 from lead.policy.feasible.deferral import Patience, failed, put_off
 from lead.policy.feasible.work_fetch import (
@@ -20,10 +20,10 @@ from lead.policy.feasible.work_fetch import (
     seats_to_ask,
     whom_to_ask,
 )
-from lead.policy.idleness import Outlook
 from lead.policy.select import last_available, least_loaded, linear_function, poorest
 from lead.policy.view import Backoff, Deferral, Node
 from node.model import times
+from node.model.idleness import Outlook
 
 KEY = ("ops", "n1", "exclusive")
 OTHER = ("ops", "n1", "normal")
@@ -156,10 +156,6 @@ def test_seats_do_not_add_up_across_nodes() -> None:
     assert seats_on({"cpu": 4, "gb": 5}, {"cpu": 1, "gb": 2}, least=3) == 0
     assert seats_on({"cpu": 4}, {"cpu": 1, "gb": 2}) == 0
     assert seats_on({}, {}) == 1
-    assert fits({"a": 2, "b": 1}, 3) is None
-    no = fits({"a": 2, "b": 1}, 4)
-    assert no is not None
-    assert no.sentence == "3 seats fit at once, 4 are wanted"
 
 
 @given(

@@ -9,13 +9,13 @@ from lead.policy.feasible.busy_time import busy_for
 from lead.policy.feasible.round_robin_simulation import (
     SLICE,
     Seats,
-    by_deadline,
     late,
     simulate,
 )
-from lead.policy.idleness import Outlook, outlook
+from lead.policy.order.deadline_first import by_deadline
 from lead.policy.share.recent_work import Work
 from node.model import times
+from node.model.idleness import Outlook, outlook
 
 durations = st.integers(1, 30 * times.HOUR)
 tasks = st.lists(

@@ -30,7 +30,7 @@ def outlook(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> O
 
     Only the first stretch of full seats counts as saturated: what starts later can be moved.
     """
-    idle = float(seats * (until - now))
+    idle: float = seats * (until - now)
     saturated, full = now, True
     for start, end, used in stretches:
         idle -= min(used, seats) * max(0, min(end, until) - max(start, now))

@@ -1,0 +1,113 @@
+"""The nodes of a pool as policies see them: what they say, what is booked there. Pure.
+
+A node that fetches its work says itself how much of its time is free, and until when it is busy.
+Of any other one its lead knows the runs that it leads: others may book there, too, so that is the
+least; what remains is found out by asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Protocol, TypeGuard
+
+from lead.policy.view import BUCKET, Exact, Node, PostedRun
+from node.model.classes import SchedulingClass
+from node.model.predicates import Attributes
+
+
+class Told(Protocol):
+    """A node as far as it is known here."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def lanes(self) -> int:
+        """So many normal runs side by side count like an exclusive one."""
+
+    @property
+    def unreachable_since(self) -> int | None:
+        """Since when it does not answer, if it does not."""
+
+    @property
+    def busy_until(self) -> int | None:
+        """Before this no exclusive run can start, as it says itself, if it does."""
+
+    @property
+    def shortfall(self) -> int | None:
+        """How much of the time up to its horizon is free, as it says itself (µs), if it does."""
+
+    @property
+    def facts(self) -> Attributes:
+        """What it says of itself."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How much of the next hour is booked on a node (0 to 1), and until when what runs there does.
+
+    Runs beside which any other may go are left out.
+    """
+
+    load: Fraction = Fraction(0)
+    running_to: int = 0
+
+
+def busy_nodes(runs: Iterable[PostedRun], lanes: Mapping[str, int], now: int) -> dict[str, Busy]:
+    """By name, what these runs say of nodes with so many ``lanes``."""
+    found: dict[str, Busy] = {}
+    for run in runs:
+        seconds = max(0, min(run.end, now + BUCKET) - max(run.start, now))
+        for name in run.nodes:
+            parts = {SchedulingClass.EXCLUSIVE: 1, SchedulingClass.NORMAL: lanes.get(name, 1)}
+            part = parts.get(run.scheduling_class)
+            if part is not None:
+                before = found.get(name, Busy())
+                until = run.end if run.running else 0
+                load = before.load + Fraction(seconds, BUCKET * part)
+                found[name] = Busy(load, max(before.running_to, until))
+    return found
+
+
+def node_of(known: Told, busy: Busy, used_at: int, now: int, horizon: int) -> Node:
+    """A node as policies see it, with what this lead has booked there.
+
+    Its load is the part of its time up to the ``horizon`` that it says is booked, or what this lead
+    has booked of the next hour. It is busy as long as it says, or as what runs there now, which
+    never gives way.
+    """
+    facts = known.facts
+    resources = {word: int(it) for word, it in facts.items() if _is_number(it)}
+    speed = facts.get("speed")
+    idle = known.shortfall
+    load = busy.load if idle is None else Fraction(horizon - idle, horizon)
+    return Node(
+        known.name,
+        attributes={word: written(value) for word, value in facts.items()},
+        lanes=known.lanes,
+        up=known.unreachable_since is None,
+        resources=resources,
+        speed=exact(speed) if _is_number(speed) else 1,
+        load=min(1.0, max(0.0, float(load))),
+        used_at=used_at,
+        busy_until=max(busy.running_to, known.busy_until or now),
+    )
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def written(value: object) -> str:
+    """The value of an attribute as policies compare it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def exact(value: Decimal | float) -> Exact:
+    """A decimal number taken literally; whole ones are ints."""
+    found = Fraction(str(value))
+    return found.numerator if found.denominator == 1 else found

@@ -1,0 +1,69 @@
+"""Slots that outlive an episode: who was given one keeps it, whoever comes first later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lead.policy.asking import Outcome
+from lead.policy.axes import fill
+from lead.policy.fill.reservations import lasting, remembered, slot_of
+from lead.policy.sets import PolicySet
+from lead.policy.view import Campaign, KeptSlot, PostedRun, State, View
+from node.model import times
+from tests.pools import NOW, Driver, due, nodes_of, view_of
+
+HALF_PAST = NOW + 30 * times.MINUTE
+SLOT = KeptSlot(("n0", "n1", "n2"), HALF_PAST, HALF_PAST + 10 * times.MINUTE)
+
+
+def _view(*tasks: str, **others: State) -> View:
+    """Two of three nodes have a run for half an hour; ``c`` is one long run on one node."""
+    nodes = nodes_of(3)
+    run = PostedRun("r", "other", "ops", ("n0", "n1"), NOW, HALF_PAST)
+    listed = {
+        "a": due("a", "ops", nodes, k=3, together=True, added_at=1),
+        "b": due("b", "ops", nodes, k=3, together=True, added_at=0),
+        "c": due("c", "ops", nodes, duration=45 * times.MINUTE, slip=0, added_at=2),
+    }
+    candidates = [listed[name] for name in tasks]
+    return view_of(nodes, [Campaign("ops")], candidates, runs=[run], **others)
+
+
+def _hold(view: View, *, keeping: bool, blocked: str = "ab") -> Outcome:
+    """An episode in which these tasks find no time."""
+    driver = Driver(view, has_time=lambda ask: ask.candidate.task not in blocked)
+    return driver.drive(PolicySet(fill=fill.Protected(depth=1, lasting=keeping)))
+
+
+@pytest.mark.parametrize(("keeping", "holder"), [(True, "a"), (False, "b")])
+def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
+    """When ``b`` comes before ``a``, which had it, it stays that of ``a``, or is given to ``b``."""
+    first = _hold(_view("a"), keeping=keeping)
+    assert [it.name for it in first.reservations] == ["slot of a"]
+    assert first.state.slots == ({"a": SLOT} if keeping else {})
+    later = _hold(_view("b", "a", "c", state=first.state), keeping=keeping)
+    [slot] = later.reservations
+    assert (slot.name, slot.start, set(slot.nodes)) == (
+        f"slot of {holder}",
+        HALF_PAST,
+        {"n0", "n1", "n2"},
+    )
+    said = [no.sentence for no in later.refused["c"] if no.rule.name == "protected slot"]
+    assert said[0].startswith("n2 is kept for a from" if keeping else "n2 is kept for b from")
+
+
+def test_who_has_started_gives_its_slot_back() -> None:
+    """Placed, it needs none any more, and the next one that is blocked has one."""
+    before = State(slots={"a": SLOT})
+    outcome = _hold(_view("a", "b", state=before), keeping=True, blocked="")
+    assert outcome.state.slots == {}
+    assert {run.task for run in outcome.placed} == {"a", "b"}
+
+
+def test_a_slot_that_was_not_used_is_given_up() -> None:
+    """What should have begun by now is of no use, whatever is left of it."""
+    slots = {"a": SLOT, "b": replace(SLOT, start=NOW - 1)}
+    assert lasting(slots, NOW) == [slot_of("a", SLOT.nodes, SLOT.start, SLOT.end)]
+    assert remembered(lasting(slots, NOW)) == {"a": SLOT}

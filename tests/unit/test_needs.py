@@ -1,0 +1,71 @@
+"""What tests take of counted resources, and what policies see of the nodes that have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lead.planning.hosts import Busy, busy_nodes, node_of
+from lead.policy.view import PostedRun
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.predicates import Attributes
+from node.plugins import registry
+from tests.clocks import START
+from tests.rounds import Host
+
+
+@pytest.mark.parametrize(
+    ("test", "spec", "needs"),
+    [
+        ("throughput", {"dest": "b"}, {"mbps": None}),
+        ("throughput", {"dest": "b", "rate_bps": 1_000_001, "streams": 3}, {"mbps": 4}),
+        ("throughput", {"dest": "b", "protocol": "udp"}, {"mbps": 1}),
+        ("throughput", {"dest": "b", "rate_bps": 1_000}, {}),
+        ("latency", {"dest": "b"}, {}),
+        ("latency", {"dest": "b", "length": 1250, "interval": "PT0.001S"}, {"mbps": 10}),
+        ("rtt", {"dest": "b"}, {}),
+        ("rtt", {"dest": "b", "length": 1250, "interval": "PT0.002S"}, {"mbps": 5}),
+        ("idle", {}, {}),
+    ],
+)
+def test_a_test_says_what_it_needs(test: str, spec: dict[str, Any], needs: Any) -> None:
+    """Whole Mb/s, rounded up; less than one is nothing, and TCP without a rate takes everything."""
+    known = registry.tests()[test]
+    assert known.needs(known.spec_model.model_validate(spec)) == needs
+
+
+def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
+    """A run beside others counts for its lane, and only what runs already keeps it busy."""
+    run = PostedRun("r", "t", "ops", ("a",), START, START + 30 * times.MINUTE, running=True)
+    normal = replace(
+        run,
+        nodes=("a", "b"),
+        start=START + 30 * times.MINUTE,
+        end=START + 2 * times.HOUR,
+        scheduling_class=SchedulingClass.NORMAL,
+        running=False,
+    )
+    background = replace(run, nodes=("c",), scheduling_class=SchedulingClass.BACKGROUND)
+    found = busy_nodes([run, normal, background], {"a": 1, "b": 4, "c": 1}, START)
+    assert {name: (float(it.load), it.running_to) for name, it in found.items()} == {
+        "a": (1.0, run.end),
+        "b": (0.125, 0),
+    }
+
+
+def test_what_a_node_says_of_itself_comes_first() -> None:
+    """Its free time, its speed, and until when it is busy; else what this lead has booked."""
+    horizon = 4 * times.HOUR
+    facts: Attributes = {"mbps": 100, "speed": 2.5, "nat": True, "site": "x"}
+    host = Host("a", facts=facts)
+    busy = Busy(running_to=START + times.MINUTE)
+    seen = node_of(host, busy, 7, START, horizon)
+    assert (seen.load, seen.busy_until, seen.used_at) == (0.0, START + times.MINUTE, 7)
+    assert (seen.resources, float(seen.speed)) == ({"mbps": 100, "speed": 2}, 2.5)
+    assert seen.attributes["nat"] == "true"
+    host.shortfall, host.busy_until = times.HOUR, START + times.HOUR
+    seen = node_of(host, busy, 7, START, horizon)
+    assert (seen.load, seen.busy_until) == (0.75, START + times.HOUR)
