@@ -15,7 +15,7 @@ from uuid import UUID
 from lead.model import Decision, GivenSeat, Over, Remembered
 from lead.planning.overview import Case
 from lead.planning.seating import Account
-from lead.planning.silence import drawn_pause
+from lead.planning.silence import drawn_pause, together
 from lead.policy.verdict import No
 from lead.store import episodes, planning
 from node.clock import Clock
@@ -131,7 +131,7 @@ class Assignment:
         tries = 0 if account.taken else opened.tries + 1
         pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
-        again = max(now + pause, min(no_sooner, opened.over_at))
+        again = max(together(now, pause), min(no_sooner, opened.over_at))
         if full:
             held = result.case.held + len(account.taken)
             await episodes.tried(connection, opened, tries, None, None, held)

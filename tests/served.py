@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from node.trust.tokens import digest
 from tests.clocks import ManualClock
+
+Command = Callable[..., Awaitable[Any]]
+"""The command line with a node of its own: ``await ask("task", "list")``."""
 
 
 class Served(Node):

@@ -1,4 +1,4 @@
-"""When a participant that does not answer is asked again. Pure.
+"""When a participant that does not answer is asked again, and pauses in general. Pure.
 
 A silence begins with the first question that got no answer and ends with the next answer. While it
 lasts there is one question now and then: the pause doubles with each that is not answered, and is
@@ -15,6 +15,7 @@ from node.model.times import to_the_second
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
+_TOGETHER = (times.MINUTE, 10 * times.SECOND)
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,14 @@ def drawn_pause(first: int, most: int, failures: int, rng: random.Random) -> int
     """``first`` doubled with each failure, at most ``most``; from half of that to all of it."""
     pause = min(most, first << min(failures, 20))
     return pause // 2 + rng.randrange(pause // 2 + 1)
+
+
+def together(now: int, pause: int) -> int:
+    """When to try again after a pause: somewhat later, so that many are tried at the same instant.
+
+    What has become free meanwhile goes to whom the policies name among them, not to whoever was
+    tried first; and the pool is looked at once for all.
+    """
+    again = now + pause
+    step = next((step for step in _TOGETHER if step <= pause), 1)
+    return again + -again % step

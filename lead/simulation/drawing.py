@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from lead.simulation.fleet.drawing import panel
 from lead.simulation.report import Report
 from lead.simulation.series import Pair, step_for
 from lead.simulation.svg import (
@@ -220,8 +221,13 @@ def _by_pair(report: Report) -> Panel | None:
     return Panel(top + max(side, len(worst) * _ROW + _ROW) + 24, "".join(parts))
 
 
+def _shares(report: Report) -> Panel | None:
+    return None if report.shares is None else Panel(*panel(report.shares))
+
+
 _PANELS: Sequence[Maker] = (
     _summary,
+    _shares,
     _promised,
     _why_not,
     _full_over_time,

@@ -56,6 +56,9 @@ class History:
     parties: dict[UUID, Sequence[str]] = field(default_factory=dict)
     """The participants (identities) of tasks that their leads may have forgotten since."""
     repaired: int = 0
+    measured: Counter[str] = field(default_factory=Counter)
+    """By campaign, the seat time of delivered runs that were due at or after ``counts_from``."""
+    counts_from: int = 0
     displaced: dict[UUID, tuple[UUID, int]] = field(default_factory=dict)
     waits: Counter[int] = field(default_factory=Counter)
     """By whole seconds from the nominal start to the real one: how many finished runs."""
@@ -98,8 +101,8 @@ class History:
         """What a node was measuring is gone."""
         self._now[node].clear()
 
-    def over(self, run: Run) -> None:
-        """A row of a lead's run table in which nothing more is going to happen."""
+    def over(self, run: Run, campaign: str, seats: int) -> None:
+        """A row of a lead's run table in which nothing more happens; it takes so many seats."""
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
         if run.id != run_id(TaskId(run.task_id), run.slot, run.attempt):
@@ -111,6 +114,8 @@ class History:
                 self.violated(f"slot {run.slot} of task {run.task_id} was measured twice")
             if not isinstance(known, int):
                 self.waits[(run.starts_at - run.slot) // times.SECOND] += 1
+                if run.slot >= self.counts_from:
+                    self.measured[campaign] += (run.ends_at - run.starts_at) * seats
             slots[run.slot] = run.attempt
         elif known is None or (not isinstance(known, int) and known[0] <= run.attempt):
             slots[run.slot] = (run.attempt, run.state, run.reason or "")

@@ -21,6 +21,7 @@ from node.model.ids import TaskId, run_id
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.runstate import LIVE, OVER, RunState
 from node.model.scheduling import first_slot, recurrence_of
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import Schedule
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def harvest(world: World, host: Host, before: int = times.LATEST) -> None:
     tables = host.database.tables
     for run in tables.runs.ended_before(before):
         if run.slot < world.end and tables.led_here(run.task_id):
-            world.history.over(run)
+            task = tables.tasks.rows[run.task_id]
+            world.history.over(run, task.campaign or DEFAULT, len(task.nodes))
     if before < times.LATEST:
         # The tasks of seats may be forgotten next.
         parts = [task for task in tables.tasks.rows.values() if task.parent is not None]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lead.simulation import invariants
+from lead.simulation.fleet.report import Trial
 from lead.simulation.history import alike
 from lead.simulation.series import (
     NodeShare,
@@ -25,6 +26,7 @@ from lead.simulation.series import (
     pairs,
     waiting,
 )
+from lead.simulation.shares import shares
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Report(Document):
     pairs: Pairs | None
     over_time: OverTime
     by_node: tuple[NodeShare, ...]
+    shares: Trial | None = None
     messages: dict[str, int]
     messages_lost: int
     messages_per_run: float
@@ -91,6 +94,7 @@ def report_of(world: World) -> Report:
             else:
                 reasons[became[1], alike(became[2])] += 1
     sent = world.network.sent
+    shared = shares(world.scenario, history.measured)
     nodes = by_node(history, [host.name for host in world.hosts], world.scenario.duration)
     return Report(
         title=world.scenario.title,
@@ -113,13 +117,14 @@ def report_of(world: World) -> Report:
         pairs=pairs([host.name for host in world.hosts], _parties(world), history.slots),
         over_time=over_time(history, [host.name for host in world.hosts], world.scenario.duration),
         by_node=nodes,
+        shares=shared,
         messages={what: sent[what] for what in sorted(sent)},
         messages_lost=world.network.lost,
         messages_per_run=round(sum(sent.values()) / max(1, delivered), 3),
         faults={kind: history.faults[kind] for kind in sorted(history.faults)},
         repaired_differences=history.repaired,
         invariants=invariants.NAMES,
-        violations=tuple(history.violations),
+        violations=(*history.violations, *(shared.broken if shared else ())),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from lead.simulation.fleet.promises import AT_LEAST, PULLED, SHARES
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
@@ -162,6 +163,16 @@ class Faults(Document):
         return self
 
 
+class Promised(Document):
+    """Campaigns that are to be given of a pool what its policies promise them."""
+
+    pool: str
+    after: Duration = Field(
+        times.DAY, description="What is due later counts: what policies remember is there by then."
+    )
+    within: Share = 0.02
+
+
 class Scenario(Document):
     """A whole world."""
 
@@ -181,11 +192,16 @@ class Scenario(Document):
     arrivals: tuple[Arrivals, ...] = ()
     network: Net = Net()
     faults: Faults = Faults()
+    shares: Promised | None = None
 
     @property
     def duration(self) -> int:
         """How long it is simulated, in microseconds."""
         return round(self.days * times.DAY)
+
+    def pool(self, name: str) -> PoolDocument:
+        """The pool of this name."""
+        return next(pool for pool in self.pools if pool.name == name)
 
     @model_validator(mode="after")
     def _has_enough_nodes(self) -> Self:
@@ -204,6 +220,17 @@ class Scenario(Document):
         for pool in self.pools:
             if pool.lead not in {None, *names}:
                 raise ValueError(f"pool {pool.name} is led by {pool.lead}: there are n1, n2 …")
+        return self
+
+    @model_validator(mode="after")
+    def _can_promise(self) -> Self:
+        if self.shares is None:
+            return self
+        if self.shares.pool not in {pool.name for pool in self.pools}:
+            raise ValueError(f"there is no pool {self.shares.pool}; add it to pools")
+        policy = self.pool(self.shares.pool).policy.set
+        if policy not in SHARES or policy in AT_LEAST | PULLED:
+            raise ValueError(f"{policy} promises no shares that could be looked at")
         return self
 
 

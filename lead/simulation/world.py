@@ -75,6 +75,8 @@ class World:
         self.scenario = scenario
         self.loop = loop
         self.history = History(START + _STARTED, step_for(scenario.duration))
+        if scenario.shares is not None:
+            self.history.counts_from = self.history.begins_at + scenario.shares.after
         self.refused = 0
         self.created = 0
         self.wished = 0

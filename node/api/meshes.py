@@ -98,11 +98,8 @@ async def pairs(request: web.Request) -> web.StreamResponse:
             raise NotFound(_none(name))
         keys = await meshes.keys(connection, name, after, size)
         names = [each.key for each in keys]
-        found = await meshes.outcomes(connection, name, since, until, names)
-    of: dict[str | None, list[Outcome]] = {}
-    for outcome in found:
-        of.setdefault(outcome.key, []).append(outcome)
-    every = [MeshPair(**vars(each), **dict(_delivery(of.get(each.key, ())))) for each in keys]
+        found = await meshes.outcomes_of(connection, name, since, until, names)
+    every = [MeshPair(**vars(each), **dict(_delivery(found[each.key]))) for each in keys]
     shown = [pair for pair in every if pair.state in _STANDING or pair.due or pair.open]
     return replies.many(shown, names[-1] if len(names) == size else None)
 

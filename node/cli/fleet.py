@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from node.cli.invocation import Invocation
-from node.cli.output import Column, Kind, Output, Record, aligned
+from node.cli.output import Column, Kind, Record, aligned
 from node.cli.progress import Progress
-
-BROKEN = 8
+from node.cli.simulated import Simulated
 
 REPORT = Kind(
     columns=(Column("broken", lambda report: str(len(report["violations"]))),),
@@ -22,13 +19,8 @@ REPORT = Kind(
 )
 
 
-def simulated(
-    name: str,
-    document: Mapping[str, Any],
-    svg: Path | None,
-    invocation: Invocation,
-) -> int:
-    """Play what a document describes; the exit code."""
+def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simulated:
+    """Play what a document describes."""
     from lead.simulation.fleet.document import FleetScenario
     from lead.simulation.fleet.drawing import drawn
     from lead.simulation.fleet.play import play
@@ -45,17 +37,9 @@ def simulated(
         told = play(scenario, tell)
     finally:
         progress.clear()
-    if svg is not None:
-        svg.write_text(drawn(told), "utf-8")
-    done = told.model_dump(mode="json")
-    Output(invocation.output, invocation.picked).one(done, REPORT, report_view)
-    if not done["violations"]:
-        return 0
-    words = ["parley", "simulate", name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
+    words = [name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
     words += [word for each in scenario.sets for word in ("--set", each)]
-    again = shlex.join(words)
-    sys.stderr.write(f"✗ {len(done['violations'])} promises were broken\n  again with: {again}\n")
-    return BROKEN
+    return Simulated(told.model_dump(mode="json"), REPORT, report_view, partial(drawn, told), words)
 
 
 def report_view(done: Record) -> str:
@@ -63,13 +47,18 @@ def report_view(done: Record) -> str:
     lines = [done["title"], f"{done['nodes']} nodes, seed {done['seed']}", ""]
     for trial in done["trials"]:
         if trial["checks"]:
-            head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
-            rows = [_row(check) for check in trial["checks"]]
-            lines += [f"{trial['name']}: {trial['promise']}", aligned([head, *rows], "  "), ""]
+            lines += [*trial_view(trial), ""]
     broken = [f"  ✗ {violation}" for violation in done["violations"]]
     return "\n".join(
         [*lines, "Broken promises", *broken] if broken else [*lines, "All of it holds"]
     )
+
+
+def trial_view(trial: Record) -> list[str]:
+    """What is promised, and a table of what was found, line by line."""
+    head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
+    rows = [_row(check) for check in trial["checks"]]
+    return [f"{trial['name']}: {trial['promise']}", *aligned([head, *rows], "  ").splitlines()]
 
 
 def _row(check: Record) -> list[str]:

@@ -11,7 +11,7 @@ from node.cli.failures import say
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.meshfile import AT_ONCE, Study, consult, study
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
-from node.cli.meshstatus import PAIR, status_view
+from node.cli.meshstatus import PAIR, not_applied_view, status_view
 from node.cli.meshwork import Work
 from node.cli.output import Column, Kind, Record, printable, records_of
 from node.cli.session import Session, asks_node
@@ -22,7 +22,9 @@ from node.model.errors import InvalidDocument, NotFound
 if TYPE_CHECKING:
     from node.client.answers import Page
     from node.mesh.comparison import Creation, Edit, Ending
-    from node.model.wire.meshes import Mesh, MeshTask
+    from node.model.wire.meshes import Mesh, MeshPair, MeshTask
+
+_TOLD = 5000
 
 MESH = Kind(
     columns=(
@@ -160,7 +162,7 @@ async def status(session: Session, mesh: str, since: int) -> int:
       parley mesh status lab.toml
 
     What was taken back before its time (edited, paused, cancelled) was not due. The exit code
-    is 1 if a file differs from what there is.
+    is 1 if a file differs from what there is, or nothing of it was applied yet.
     """  # noqa: D301 - click's mark for lines to keep
     found = await study(session, mesh) if _is_file(mesh) else None
     if found is not None and found.stopped:
@@ -168,9 +170,18 @@ async def status(session: Session, mesh: str, since: int) -> int:
         return InvalidDocument.exit_code
     name = mesh if found is None else found.name
     client, from_ = session.client, session.clock.now() - since
+    if found is not None and not found.existing:
+        return _nothing_yet(session, found)
+    session.progress.status(f"counting what mesh {name} has delivered", "counting")
     delivered = await client.mesh(name, from_)
-    span = (delivered.since, delivered.until)
-    pairs = [pair async for pair in client.mesh_pairs(name, *span)]
+    pairs: list[MeshPair] = []
+    async for pair in client.mesh_pairs(name, delivered.since, delivered.until):
+        pairs.append(pair)
+        if not len(pairs) % _TOLD:
+            session.progress.status(
+                f"reading what {len(pairs)} pairs have delivered", f"{len(pairs)}"
+            )
+    session.progress.clear()
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}
@@ -182,6 +193,16 @@ async def status(session: Session, mesh: str, since: int) -> int:
     else:
         session.output.one(record, MESH, status_view)
     return 0 if found is None or found.comparison.nothing else 1
+
+
+def _nothing_yet(session: Session, found: Study) -> int:
+    """What a file would make, where nothing of it was applied; the exit code, as for any drift."""
+    record = {"name": found.name, "drift": {"sentence": sentence(found), **difference(found)}}
+    if session.output.format in {"csv", "ids", "jsonl"}:
+        session.output.many([], PAIR)
+    else:
+        session.output.one(record, MESH, not_applied_view)
+    return 1
 
 
 def _is_file(word: str) -> bool:

@@ -64,6 +64,12 @@ def status_view(mesh: Record) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
+def not_applied_view(mesh: Record) -> str:
+    """A mesh of which there is nothing yet, and what applying its file would make."""
+    head = f"mesh {mesh['name']}: nothing was applied yet; make it: parley mesh apply FILE"
+    return "\n\n".join([head, "\n".join(_drift(mesh["drift"]))])
+
+
 def _drift(drift: Record | None) -> list[str]:
     if drift is None:
         return []

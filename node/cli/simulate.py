@@ -7,25 +7,25 @@ that plays the same world again.
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli import fleet
 from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, Kind, Output, Record, aligned, pairs
 from node.cli.progress import Progress
+from node.cli.simulated import Simulated, tell
 from node.model import times
 
 if TYPE_CHECKING:
     from lead.simulation.world import World
     from node.clock import Clock
 
-_BROKEN = 8
 _ON_A_TERMINAL = times.SECOND // 5
 _IN_A_FILE = 30 * times.SECOND
 _TOO_EARLY = 0.02
@@ -134,7 +134,6 @@ def _show(name: str) -> None:
 def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
     """Of a world or of a fleet, each with its own options."""
     from lead.simulation.scenario import read
-    from node.cli import fleet
 
     document = read(name)
     of_fleets = isinstance(document, dict) and document.get("fleet")
@@ -143,11 +142,11 @@ def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: I
     if wrong:
         raise click.UsageError("--set and --runs are for fleets, --days is for worlds of nodes")
     if of_fleets:
-        return fleet.simulated(name, {**document, **given}, svg, invocation)
-    return _simulate(name, given, svg, invocation)
+        return tell(fleet.play(name, {**document, **given}, invocation), svg, invocation)
+    return tell(_simulate(name, given, invocation), svg, invocation)
 
 
-def _simulate(name: str, given: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
+def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Simulated:
     from lead.simulation.drawing import drawn
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
@@ -155,20 +154,13 @@ def _simulate(name: str, given: Mapping[str, Any], svg: Path | None, invocation:
 
     scenario = named(name).model_copy(update=dict(given))
     progress = Progress(quiet=invocation.quiet)
-    tell = _Watch(progress, SystemClock(), scenario.days)
+    watch = _Watch(progress, SystemClock(), scenario.days)
     try:
-        told = simulate(scenario, progress=tell)
+        told = simulate(scenario, progress=watch)
     finally:
         progress.clear()
-    if svg is not None:
-        svg.write_text(drawn(told), "utf-8")
-    done = told.model_dump(mode="json")
-    Output(invocation.output, invocation.picked).one(done, REPORT, report_view)
-    if not done["violations"]:
-        return 0
-    again = f"parley simulate {shlex.quote(name)} --seed {scenario.seed} --days {scenario.days:g}"
-    sys.stderr.write(f"✗ a promise was broken with seed {scenario.seed}\n  again with: {again}\n")
-    return _BROKEN
+    words = [name, "--seed", str(scenario.seed), "--days", f"{scenario.days:g}"]
+    return Simulated(told.model_dump(mode="json"), REPORT, report_view, partial(drawn, told), words)
 
 
 class _Watch:
@@ -233,6 +225,8 @@ def report_view(done: Record) -> str:
         lines += ["", "Not delivered", _not_delivered(done)]
     if done["occupancy"]:
         lines += ["", "Share of the time that the nodes measured", _occupancy(done)]
+    if done["shares"]:
+        lines += ["", *fleet.trial_view(done["shares"])]
     return "\n".join([*lines, "", _verdict(done)])
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from node.model import times
 from node.model.predicates import Attributes, Predicate
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.wire.tasks import Schedule
@@ -20,6 +21,8 @@ from node.model.wire.tasks import Schedule
 _SLOTS_MAX = 1_000_000
 _SHORTLY = 8
 """Part of the horizon."""
+_AN_HOUR_AHEAD = 2 * times.HOUR
+"""A horizon from which on whole hours can be given away well before they begin."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,17 @@ def due_at(term: Term, horizon: int) -> int:
 
     Before, they could not say when they have time. For a term longer than that they are chosen
     shortly before it begins.
+
+    Pools are shared hour by hour: terms of one length that begin in the same hour are due at the
+    same instant, so that who wants a part of the hour is known before any of it is given away. A
+    horizon that is too short for that has each due by itself.
     """
-    return min(term.ends_at - horizon, term.starts_at - horizon // _SHORTLY)
+    first = last = term.starts_at
+    if horizon >= _AN_HOUR_AHEAD:
+        first -= first % times.HOUR
+        last = first + times.HOUR
+    length = term.ends_at - term.starts_at
+    return min(last + length - horizon, first - horizon // _SHORTLY)
 
 
 def slots_in(recurrence: Recurrence, term: Term) -> list[int]:

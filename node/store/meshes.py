@@ -38,7 +38,6 @@ class Key:
 class Outcome:
     """So many slots came to this; the cause only of missing ones."""
 
-    key: str | None
     outcome: str
     state: str | None
     cause: str | None
@@ -71,10 +70,18 @@ async def keys(connection: Connection, mesh: str, after: str | None, limit: int)
     return [Key(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
 
 
-async def outcomes(
-    connection: Connection, mesh: str, since: int, until: int, keys: Sequence[str] | None = None
-) -> list[Outcome]:
-    """What came of its slots in ``[since, until)``: key by key for these keys, else all at once."""
-    wanted = None if keys is None else list(keys)
-    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until, wanted)
+async def outcomes(connection: Connection, mesh: str, since: int, until: int) -> list[Outcome]:
+    """What came of all its slots in ``[since, until)``."""
+    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until)
     return [Outcome(*row) for row in rows]
+
+
+async def outcomes_of(
+    connection: Connection, mesh: str, since: int, until: int, keys: Sequence[str]
+) -> dict[str, list[Outcome]]:
+    """The same of these keys, by key."""
+    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, list(keys))
+    found: dict[str, list[Outcome]] = {key: [] for key in keys}
+    for key, *row in rows:
+        found[key].append(Outcome(*row))
+    return found

@@ -24,7 +24,14 @@ WITHOUT = {
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
     "node.store/seats": {"seats"},
-    "node.store/meshes": {"has_mesh", "meshes", "mesh_tasks", "mesh_keys", "mesh_outcomes"},
+    "node.store/meshes": {
+        "has_mesh",
+        "meshes",
+        "mesh_tasks",
+        "mesh_keys",
+        "mesh_outcomes",
+        "mesh_outcomes_of",
+    },
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

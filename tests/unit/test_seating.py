@@ -15,6 +15,7 @@ from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.scheduling import recurrence_of
 from node.model.seating import (
     Term,
+    due_at,
     next_term,
     open_slots,
     schedule_for,
@@ -182,3 +183,23 @@ def test_how_many_suffice() -> None:
     assert SeatRequest(pool="europe", k=20).suffices == 1
     assert SeatRequest(pool="europe", k=20, min_k=15).suffices == 15
     assert SeatRequest(pool="europe", k=20, together=True).suffices == 20
+
+
+@given(
+    hour=st.integers(0, 1000),
+    starts=st.lists(st.integers(0, times.HOUR - 1), min_size=2, max_size=5),
+    length=st.integers(1, 3 * times.DAY),
+    horizon=st.integers(times.MINUTE, 2 * times.DAY),
+)
+def test_terms_of_one_hour_are_due_together(
+    hour: int, starts: list[int], length: int, horizon: int
+) -> None:
+    """All that begins in an hour is given at one instant, within the horizon and before it begins.
+
+    A horizon shorter than two hours is too short for that: each term is due by itself.
+    """
+    begins = [START - START % times.HOUR + hour * times.HOUR + start for start in starts]
+    due = [due_at(Term(at, at + length), horizon) for at in begins]
+    if horizon >= 2 * times.HOUR:
+        assert len(set(due)) == 1
+    assert all(at - horizon < when < at for at, when in zip(begins, due, strict=True))

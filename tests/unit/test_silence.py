@@ -7,7 +7,14 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.planning.silence import PAUSE_FIRST, PAUSE_MAX, Silence, drawn_pause, unanswered
+from lead.planning.silence import (
+    PAUSE_FIRST,
+    PAUSE_MAX,
+    Silence,
+    drawn_pause,
+    together,
+    unanswered,
+)
 from node.model import times
 from tests.clocks import START
 
@@ -63,3 +70,18 @@ def test_a_senseless_answer_is_told_as_such() -> None:
     assert silence.in_words() == (
         "b gives no sensible answer since 2026-12-01T00:00:00Z: b answered 500 without saying why"
     )
+
+
+@given(
+    st.integers(0, 10**9),
+    st.lists(st.integers(times.MINUTE, PAUSE_MAX), min_size=8, max_size=8),
+    st.integers(1, times.MINUTE - 1),
+)
+def test_after_long_pauses_many_are_tried_at_one_instant(
+    since: int, pauses: list[int], short: int
+) -> None:
+    """No sooner than the pause says, and at most a step of it later; long ones at whole minutes."""
+    now = START + since
+    for pause in (*pauses, short):
+        assert now + pause <= together(now, pause) < now + 2 * pause
+    assert {together(now, pause) % times.MINUTE for pause in pauses} == {0}

@@ -30,7 +30,7 @@ def drawn(report: FleetReport) -> str:
     y = 90.0
     for trial in report.trials:
         if trial.checks:
-            height, content = _trial(trial)
+            height, content = panel(trial)
             parts.append(group(content, y=y))
             y += height
     return document(WIDTH, y + 20, report.title, *parts)
@@ -46,7 +46,7 @@ def _legend() -> str:
     return "".join(parts)
 
 
-def _trial(trial: Trial) -> tuple[float, str]:
+def panel(trial: Trial) -> tuple[float, str]:
     """How high it is, and what is in it."""
     parts = [label(_NAME, 18, trial.name, "ink heading")]
     lines = _wrapped(trial.promise)

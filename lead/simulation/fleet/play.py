@@ -72,5 +72,5 @@ def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
         nodes=scenario.nodes,
         sets=scenario.sets,
         trials=told,
-        violations=tuple(check.told for trial in told for check in trial.checks if not check.holds),
+        violations=tuple(sentence for trial in told for sentence in trial.broken),
     )

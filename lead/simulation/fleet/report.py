@@ -45,6 +45,11 @@ class Trial(Document):
     promise: str
     checks: tuple[Check, ...]
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What of it does not hold, each in one sentence."""
+        return tuple(check.told for check in self.checks if not check.holds)
+
 
 class FleetReport(Document):
     """What came of all of them."""

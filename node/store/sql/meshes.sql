@@ -57,19 +57,28 @@ ORDER BY key, created_at DESC, task_id DESC
 LIMIT $3;
 
 -- mesh_outcomes --
--- How often which outcome, of these keys one by one, or (null) of the whole mesh.
+-- How often which outcome, of all that a mesh has.
 SELECT
-    CASE WHEN $4::text [] IS NOT NULL THEN key END AS key,
     outcome,
     CASE WHEN outcome = 'missing' THEN state END AS state,
     CASE WHEN outcome = 'missing' THEN cause END AS cause,
     count(*) AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
 FROM mesh_delivery
-WHERE
-    mesh = $1
-    AND slot >= $2
-    AND slot < $3
-    AND ($4 IS NULL OR key = ANY($4))
+WHERE mesh = $1 AND slot >= $2 AND slot < $3
+GROUP BY 1, 2, 3
+ORDER BY slots DESC, outcome, state, cause;
+
+-- mesh_outcomes_of --
+-- The same of these keys, one by one. No others are read: page after page a large mesh is read once.
+SELECT
+    key,
+    outcome,
+    CASE WHEN outcome = 'missing' THEN state END AS state,
+    CASE WHEN outcome = 'missing' THEN cause END AS cause,
+    count(*) AS slots,
+    (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
+FROM mesh_delivery
+WHERE mesh = $1 AND key = ANY($4::text []) AND slot >= $2 AND slot < $3
 GROUP BY 1, 2, 3, 4
 ORDER BY slots DESC, outcome, state, cause;

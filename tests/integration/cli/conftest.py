@@ -1,4 +1,4 @@
-"""A stand-in for a node that only serves documents, and the real command as a process.
+"""A stand-in for a node that only serves documents, a real one, and the command as a process.
 
 It stands in for parsing and printing; what nodes really do is tested in tests/acceptance.
 """
@@ -19,6 +19,9 @@ from aiohttp import web
 
 from node.model.errors import NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
+from tests.clocks import ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
 
 ROOT = Path(__file__).parents[3]
 Document = dict[str, Any]
@@ -346,5 +349,24 @@ def parley(bare: Parley, node: StandIn) -> Callable[..., Awaitable[Ended]]:
     async def run(*arguments: str, stdin: str = "", **more: str) -> Ended:
         settings = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token} | more
         return await bare(*arguments, stdin=stdin, **settings)
+
+    return run
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A real node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(bare: Parley, a: Asker) -> Callable[..., Awaitable[Ended]]:
+    """The command with that node; what begins is said as an instant: their clocks differ."""
+
+    async def run(*arguments: str) -> Ended:
+        assert a.node.card.url is not None
+        settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
+        return await bare(*arguments, stdin="", **settings)
 
     return run

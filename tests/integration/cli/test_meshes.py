@@ -220,11 +220,27 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
         ["b", "100", "40"],
         ["c", "100", "100"],
     ]
+    meshed.documents["/v1/meshes/lab/tasks"] = _page(*_existing()[:1])
     ended = await parley("mesh", "status", str(file), "-o", "table")
-    assert (ended.code, "Against the file: 6 to create, 0 unchanged" in ended.out) == (1, True)
+    assert (ended.code, "Against the file: 5 to create, 1 unchanged" in ended.out) == (1, True)
     ended = await parley("mesh", "status", "lab", "-o", "csv")
     assert ended.out.splitlines()[1].startswith("fill/a/b,throughput,a,b,active,10,10,1")
     meshed.documents["/v1/meshes"] = _page(meshed.documents["/v1/meshes/lab"] | {})
     for extra in ("since", "until", "delivery"):
         meshed.documents["/v1/meshes"]["items"][0].pop(extra)
     assert json.loads((await parley("mesh", "list")).out)[0]["name"] == "lab"
+
+
+async def test_the_status_of_a_file_before_it_is_applied(
+    parley: Any, meshed: Any, file: Path
+) -> None:
+    """It says that nothing is there and what would be made; the exit code is that of drift."""
+    ended = await parley("mesh", "status", str(file))
+    told = json.loads(ended.out)
+    assert (ended.code, told["name"], len(told["drift"]["create"])) == (1, "lab", 6)
+    ended = await parley("mesh", "status", str(file), "-o", "table")
+    assert ended.code == 1
+    assert "mesh lab: nothing was applied yet; make it: parley mesh apply" in ended.out
+    assert "Against the file: 6 to create, 0 unchanged\n  to create  fill/a/b" in ended.out
+    assert (await parley("mesh", "status", str(file), "-o", "csv")).code == 1
+    assert (await parley("mesh", "status", "lab")).code == 6

@@ -3,36 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.clocks import ManualClock
-from tests.conftest import NewDatabase
-from tests.served import Asker, asker
-
-Command = Callable[..., Awaitable[Any]]
-
-
-@pytest.fixture
-async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def ask(bare: Command, a: Asker) -> Command:
-    """The command with that node; what begins is said as an instant: their clocks differ."""
-
-    async def run(*arguments: str) -> Any:
-        settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
-        return await bare(*arguments, stdin="", **settings)
-
-    return run
-
+from tests.served import Asker, Command
 
 AT = ("--start", "2026-12-01T01:00:00Z", "--for", "2h")
 LISTED = ("--from", "2026-12-01T00:00:00Z", "--to", "2026-12-01T06:00:00Z")

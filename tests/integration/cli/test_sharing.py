@@ -3,35 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.clocks import ManualClock
-from tests.conftest import NewDatabase
-from tests.served import Asker, asker
-
-Command = Callable[..., Awaitable[Any]]
-
-
-@pytest.fixture
-async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """A node to ask, with a token."""
-    async with asker("a", await new_database(), clock, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def ask(bare: Command, a: Asker) -> Command:
-    """The command with that node."""
-
-    async def run(*arguments: str) -> Any:
-        settings = {"PARLEY_SERVER": a.node.card.url, "PARLEY_TOKEN": "secret"}
-        return await bare(*arguments, stdin="", **settings)
-
-    return run
+from tests.served import Asker, Command
 
 
 async def test_campaigns_from_the_command_line(ask: Command) -> None:

@@ -38,6 +38,31 @@ cuts = 10
 """
 
 
+SHARED = """
+days = 0.05
+settle = "PT10M"
+nodes = { count = 2, horizon = "PT2H" }
+campaigns = [{ name = "ops" }, { name = "idle" }]
+shares = { pool = "all", after = "PT0S", within = 0.9 }
+[[pools]]
+name = "all"
+match = { name = { exists = true } }
+choice = "rotating"
+[[tasks]]
+campaign = "ops"
+count = 2
+participants = { pool = "all", k = 1 }
+every = "PT10M"
+slip = "PT5M"
+[[tasks]]
+campaign = "idle"
+count = 1
+participants = { pool = "all", k = 1 }
+every = "PT10M"
+start = "PT3H"
+"""
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world's file."""
@@ -158,11 +183,24 @@ def test_a_broken_promise_says_how_to_see_it_again(
     assert f"again with: parley simulate {world} --seed 5 --days 0.02" in told.stderr
 
 
+@pytest.mark.timeout(180)
+def test_shares_of_a_pool_are_told_and_drawn(tmp_path: Path) -> None:
+    """A table of what was promised and found beside the rest of the report; broken ones count."""
+    world, drawing = tmp_path / "world.toml", tmp_path / "world.svg"
+    world.write_text(SHARED)
+    told = simulated(world, "-o", "table", "--svg", drawing)
+    assert told.exit_code == 8, told.output
+    assert "shares: Each campaign gets of pool all what it was promised" in told.stdout
+    assert "campaign-default  ops" in told.stdout
+    assert "✗ shares, campaign-default, idle: 0 %" in told.stdout
+    assert "campaign-default" in drawing.read_text()
+
+
 def test_the_scenarios_are_listed_and_shown() -> None:
     """Each name can be shown as a file to start one's own from."""
     told = simulated("--list", "-o", "json")
     names = [record["name"] for record in json.loads(told.stdout)]
-    assert names == ["contention", "faults", "mesh", "pools", "small", "fleet"]
+    assert names == ["contention", "faults", "mesh", "pools", "shares", "small", "fleet"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
 
 

@@ -18,7 +18,7 @@ from node.model.times import DAY, HOUR
 def test_those_that_come_with_the_program_are_sound() -> None:
     """Each has a title and something to do."""
     found = built_in()
-    assert {"contention", "faults", "mesh", "pools", "small"} <= set(found)
+    assert {"contention", "faults", "mesh", "pools", "shares", "small"} <= set(found)
     assert all(scenario.title and scenario.tasks for scenario in found.values())
 
 

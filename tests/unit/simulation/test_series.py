@@ -25,7 +25,8 @@ def ended(history: History, task: int, slot: int, state: str, wait: int = 0) -> 
     key = UUID(int=task)
     run = run_id(TaskId(key), slot, 1)
     span = slot + wait, slot + wait + MINUTE
-    history.over(Run(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x"))
+    over = Run(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x")
+    history.over(over, "default", 1)
 
 
 def measured(history: History, node: str, start: int, length: int, kind: str) -> None:

@@ -1,0 +1,77 @@
+"""What campaigns were promised of a pool in a simulated world, beside what they got."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lead.simulation.scenario import Scenario, checked, named
+from lead.simulation.shares import shares
+from node.model import times
+from node.model.errors import InvalidDocument
+
+
+def scenario(**changes: Any) -> Scenario:
+    """The one that comes with the program, with changes."""
+    document = named("shares").model_dump(by_alias=True, mode="json")
+    return checked(Scenario, document | changes)
+
+
+def test_shares_within_two_percent_hold() -> None:
+    """Each campaign is measured by its weight; a campaign that is not looked at does not count."""
+    got = {"atlas": 99, "belle": 203, "cello": 300, "dune": 398, "others": 50}
+    found = shares(scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()})
+    assert found is not None
+    assert found.broken == ()
+    assert [(check.who, check.promised, check.found) for check in found.checks] == [
+        ("atlas", 10, 9.9),
+        ("belle", 20, 20.3),
+        ("cello", 30, 30),
+        ("dune", 40, 39.8),
+    ]
+
+
+def test_who_gets_too_little_is_told() -> None:
+    """What one campaign has too much of lacks another; nothing delivered is too little, too."""
+    got = {"atlas": 110, "belle": 200, "cello": 300, "dune": 390}
+    found = shares(scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()})
+    assert found is not None
+    assert [sentence.split(":")[0] for sentence in found.broken] == [
+        "shares, campaign-default, atlas",
+        "shares, campaign-default, dune",
+    ]
+    nothing = shares(scenario(), {})
+    assert nothing is not None
+    assert {check.found for check in nothing.checks} == {0}
+
+
+def test_who_wants_less_than_its_part_is_promised_what_it_wants() -> None:
+    """The rest is divided among the others, by their weights."""
+    whole = scenario(days=10, shares={"pool": "all", "after": "P9D"})
+    some = [it.model_copy(update={"count": 1}) if it.name == "dune" else it for it in whole.tasks]
+    few = whole.model_copy(update={"tasks": some})
+    wanted = 24 * 10 * times.MINUTE
+    found = shares(few, {"atlas": 10 * wanted, "belle": 20 * wanted, "cello": 30 * wanted})
+    assert found is not None
+    assert [check.promised for check in found.checks] == [16.389, 32.778, 49.167, 1.667]
+
+
+def test_worlds_without_promises_have_none() -> None:
+    """Only a scenario that says so looks at shares."""
+    assert shares(named("small"), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shares": {"pool": "none"}}, "there is no pool none"),
+        ({"pools": [{"name": "all", "match": {"site": "a"}, "policy": {"set": "pscheduler"}}]},
+         "pscheduler promises no shares"),
+    ],
+)  # fmt: skip
+def test_what_promises_nothing_cannot_be_looked_at(changes: dict[str, Any], said: str) -> None:
+    """The pool must be there, and its policies must promise shares that can be checked."""
+    with pytest.raises(InvalidDocument) as caught:
+        scenario(**changes)
+    assert said in str(caught.value.faults)
