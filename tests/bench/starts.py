@@ -26,7 +26,6 @@ async def start_errors(fleet: Fleet) -> list[Figure]:
         "max_runs": RUNS,
     }
     document = idle(fleet.names, schedule)
-    document["test"]["spec"]["duration"] = "PT0.5S"
     task = await fleet.ask(lead, "POST", "/v1/tasks", document)
 
     async def over() -> bool:

@@ -194,10 +194,7 @@ def test_how_many_suffice() -> None:
 def test_terms_of_one_hour_are_due_together(
     hour: int, starts: list[int], length: int, horizon: int
 ) -> None:
-    """All that begins in an hour is given at one instant, within the horizon and before it begins.
-
-    A horizon shorter than two hours is too short for that: each term is due by itself.
-    """
+    """What begins in an hour is given at one instant, if the horizon has room for that."""
     begins = [START - START % times.HOUR + hour * times.HOUR + start for start in starts]
     due = [due_at(Term(at, at + length), horizon) for at in begins]
     if horizon >= 2 * times.HOUR:

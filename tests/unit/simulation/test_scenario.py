@@ -35,7 +35,7 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
 def test_an_unknown_name_is_told_the_known_ones() -> None:
     """Whoever mistypes reads what there is."""
     with pytest.raises(
-        NotFound, match="contention, faults, mesh, pools, small, fleet; a file ends in"
+        NotFound, match="contention, faults, mesh, pools, shares, small, fleet; a file ends in"
     ):
         named("mehs")
 
