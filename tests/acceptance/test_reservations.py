@@ -74,7 +74,7 @@ async def test_runs_inside_are_listed_or_give_way(
     task = await a.create("idle", a, b, **_exclusive(free_hour + timedelta(minutes=12), "PT0S"))
     run = await a.run(task)
     made = await _reserved(b, free_hour, "gently")
-    assert [inside["run"] for inside in made["inside"]] == [run["id"]]
+    assert run["id"] in {inside["run"] for inside in made["inside"]}
     assert (await a.get(f"/v1/runs/{run['id']}"))["state"] == "scheduled"
     await _done(b, "reservation", "remove", made["id"])
     await _reserved(b, free_hour, "at once", "--displace")
