@@ -17,7 +17,7 @@ from node.cli.output import Column, Kind, Record, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
 from node.mesh.terms import idempotency_key
-from node.model.errors import InvalidDocument, NotFound
+from node.model.errors import Conflict, InvalidDocument, NotFound
 
 if TYPE_CHECKING:
     from node.client.answers import Page
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from node.model.wire.meshes import Mesh, MeshPair, MeshTask
 
 _TOLD = 5000
+_EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
 
 MESH = Kind(
     columns=(
@@ -97,7 +98,11 @@ async def _do(session: Session, found: Study, work: Work) -> None:
         await client.cancel_task(ending.task.id)
 
     async def edit(edit: Edit) -> None:
-        await client.edit_task(edit.task.id, edit.patch)
+        try:
+            await client.edit_task(edit.task.id, edit.patch)
+        except Conflict:
+            if not await _is_as_edited(session, edit):
+                raise
 
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
@@ -107,6 +112,15 @@ async def _do(session: Session, found: Study, work: Work) -> None:
     await work.each("ended", compared.end, lambda ending: ending.task.key, end)
     await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
     await work.each("created", compared.create, lambda creation: creation.key, create)
+
+
+async def _is_as_edited(session: Session, edit: Edit) -> bool:
+    """Whether an edit is done already: its answer may have been lost, or somebody was faster."""
+    client, task = session.client, edit.task.id
+    found = await client.task(task)
+    patch = {**edit.patch, "revision": found.revision}
+    edited = await client.edit_task(task, patch, dry_run=True)
+    return all(getattr(edited, name) == getattr(found, name) for name in _EDITED)
 
 
 def _record(name: str, work: Work, unchanged: int) -> dict[str, Any]:
@@ -126,7 +140,7 @@ def done_view(done: Record) -> str:
     if done["left"]:
         lines.append(f"✗ {done['left']} were not tried any more")
     if done["failed"]:
-        lines.append("  To go on from here, do it again")
+        lines.append("  To go on from here, do it again: only what is left is done")
     return "\n".join(lines)
 
 

@@ -100,6 +100,19 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
     assert (await a.ask("GET", "/v1/meshes/none/tasks"))[1]["items"] == []
 
 
+async def test_an_edit_that_is_done_would_change_nothing(a: Asker) -> None:
+    """So who lost the answer to an edit learns from a dry run that it was taken."""
+    task = await _task(a, "x/a/b")
+    patch = {"schedule": {"repeat": "PT2H"}, "priority": 4}
+    assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 200
+    assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 409
+    _, found = await a.ask("GET", f"/v1/tasks/{task}")
+    again = {**patch, "revision": found["revision"]}
+    _, edited = await a.ask("PATCH", f"/v1/tasks/{task}?dry_run=true", again)
+    for name in ("test", "schedule", "tools", "priority", "campaign", "reference"):
+        assert edited[name] == found[name]
+
+
 async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> None:
     """By slot, whatever it took; causes without their times; what was taken back was not due."""
     one, other = await _task(a, "x/a/b"), await _task(a, "x/b/a")
