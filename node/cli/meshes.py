@@ -11,7 +11,7 @@ from node.cli.failures import say
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.meshfile import AT_ONCE, Study, consult, study
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
-from node.cli.meshstatus import PAIR, not_applied_view, status_view
+from node.cli.meshstatus import PAIR, not_applied_view, status_view, summed
 from node.cli.meshwork import Work
 from node.cli.output import Column, Kind, Record, printable, records_of
 from node.cli.session import Session, asks_node
@@ -183,25 +183,23 @@ async def status(session: Session, mesh: str, since: int) -> int:
         say("\n".join(found.sentences()))
         return InvalidDocument.exit_code
     name = mesh if found is None else found.name
-    client, from_ = session.client, session.clock.now() - since
+    client, now = session.client, session.clock.now()
     if found is not None and not found.existing:
         return _nothing_yet(session, found)
-    session.progress.status(f"counting what mesh {name} has delivered", "counting")
-    delivered = await client.mesh(name, from_)
+    head = await client.mesh(name, now, now)
+    from_, until = now - since, head.until
     pairs: list[MeshPair] = []
-    async for pair in client.mesh_pairs(name, delivered.since, delivered.until):
+    async for pair in client.mesh_pairs(name, from_, until):
         pairs.append(pair)
         if not len(pairs) % _TOLD:
-            session.progress.status(
-                f"reading what {len(pairs)} pairs have delivered", f"{len(pairs)}"
-            )
+            told = f"counting what mesh {name} has delivered: {len(pairs)} pairs so far"
+            session.progress.status(told, f"counting {len(pairs) // _TOLD}")
     session.progress.clear()
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}
-    record = {
-        **delivered.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift,
-    }  # fmt: skip
+    whole = head.model_copy(update={"since": from_, "delivery": summed(pairs)})
+    record = {**whole.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many(record["pairs"], PAIR)
     else:
