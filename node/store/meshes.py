@@ -78,7 +78,7 @@ async def outcomes(connection: Connection, mesh: str, since: int, until: int) ->
 async def outcomes_of(
     connection: Connection, mesh: str, since: int, until: int, first: str, last: str
 ) -> dict[str, list[Outcome]]:
-    """The same of the keys from ``first`` to ``last``, by key; of a key without any there is none."""
+    """The same of the keys from ``first`` to ``last``; a key without any is not there."""
     rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, first, last)
     found: dict[str, list[Outcome]] = {}
     for key, *row in rows:
