@@ -211,7 +211,7 @@ class Episode:
         for start, end in ((run.start, run.end), *candidate.runs[1:]):
             each = replace(run, start=start, end=end)
             self._board.place(each)
-            self._throttle.placed(each)
+            self._throttle.placed(candidate, each)
         self._ordering.started(candidate)
         self._filling.started(candidate)
         self._judge.answered(ask, run.nodes, refused, placed=True)

@@ -170,6 +170,11 @@ class Candidate:
         return self.runs or ((self.next_run_at, self.next_run_at + self.duration),)
 
     @property
+    def apart(self) -> bool:
+        """Whether each node has runs of its own."""
+        return not (self.together or self.named)
+
+    @property
     def over_at(self) -> int:
         """No run of it goes on after this."""
         return self.spans[-1][1] + self.slip

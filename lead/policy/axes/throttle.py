@@ -78,10 +78,10 @@ class Throttle:
                 return no
         return None
 
-    def placed(self, run: PostedRun) -> None:
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """It counts from now on."""
         if self._limits is not None:
-            self._limits.placed(run)
+            self._limits.placed(candidate, run)
 
     def remember(self, state: State) -> State:
         """Since when each considered task ages."""
@@ -253,9 +253,9 @@ class _Limits:
                 return delivered_cap.within_amount(name, used, request, Fraction(cap))
         return None
 
-    def placed(self, run: PostedRun) -> None:
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """It counts from now on."""
-        self._under_way.add(run)
+        self._under_way.add(run, apart=candidate.apart)
 
     def remember(self, state: State) -> State:
         """Since when each considered task ages."""
