@@ -39,7 +39,7 @@ from node.model.seating import open_slots
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
 from node.store import campaigns, reservations
-from node.store.campaigns import StoredCampaign
+from node.store.campaigns import Settings, StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
@@ -264,7 +264,7 @@ class Caseload:
         listed = await campaigns.listed(connection)
         firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
         first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
-        if any(each.settings.limits or each.settings.quotas for each in listed):
+        if any(_is_limited(each.settings) for each in listed):
             last = max(last, ahead, *(case.slots[-1] + BUCKET for case in cases))
         limit = RUNS_MAX + 1
         booked = await episodes.booked(connection, min(now, first), last, identities, limit)
@@ -386,6 +386,11 @@ def _posted(run: Booked, names: Mapping[str, str], needs: Needs) -> PostedRun:
         running=run.running,
         needs=needs,
     )
+
+
+def _is_limited(campaign: Settings) -> bool:
+    """Whether it matters what else it has booked when runs of it take place."""
+    return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
 
 
 def _unseen(beyond: int) -> str:
