@@ -50,6 +50,8 @@ LOOKS_BACK = 8 * times.DAY
 RUNS_MAX = 20_000
 """Most booked runs that the policies see in one episode, the earliest ones; it is said if there are
 more."""
+TO_COME_MAX = 1000
+"""Most runs that they see of a seat of which nothing is booked yet; it is said as well."""
 _TESTS_MAX = 10_000
 _FAILURES_COUNT = times.DAY
 
@@ -268,24 +270,23 @@ class Caseload:
             last = max(last, ahead, *(case.slots[-1] + BUCKET for case in cases))
         limit = RUNS_MAX + 1
         booked = await episodes.booked(connection, min(now, first), last, identities, limit)
-        note = None
-        if beyond := booked[RUNS_MAX:]:
-            note = _unseen(beyond[0].starts_at)
-            log.warning("an episode does not see all", pool=pool.name, lacks=note)
         to_come = await episodes.to_come(connection, identities)
         needs: dict[UUID, Needs] = {}
         if any(self._needs.of(case.whole.test, case.whole.spec) for case in cases):
             tasks = {run.task_id for run in booked} | {each.task for each in to_come}
             tests = await episodes.tests_of(connection, tasks)
             needs = {task: self._needs.of(*test) for task, test in tests.items()}
+        coming = [
+            runs_to_come(each, names, ahead, needs.get(each.task, {}), TO_COME_MAX + 1)
+            for each in to_come
+        ]
+        note = _unseen(booked, coming)
+        if note is not None:
+            log.warning("an episode does not see all", pool=pool.name, lacks=note)
         return _Runs(
             listed,
             [_posted(run, names, needs.get(run.task_id, {})) for run in booked[:RUNS_MAX]],
-            [
-                run
-                for each in to_come
-                for run in runs_to_come(each, names, ahead, needs.get(each.task, {}))
-            ],
+            [run for runs in coming for run in runs[:TO_COME_MAX]],
             note,
         )
 
@@ -393,9 +394,21 @@ def _is_limited(campaign: Settings) -> bool:
     return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
 
 
-def _unseen(beyond: int) -> str:
-    since = times.to_the_second(beyond)
-    return f"of the booked runs the policies saw the first {RUNS_MAX:,}, none from {since} on"
+def _unseen(booked: Sequence[Booked], coming: Sequence[Sequence[PostedRun]]) -> str | None:
+    """What the policies do not see of these runs, for people."""
+    beyond = booked[RUNS_MAX].starts_at if len(booked) > RUNS_MAX else None
+    later = min(
+        (runs[TO_COME_MAX].start for runs in coming if len(runs) > TO_COME_MAX), default=None
+    )
+    lacks = [
+        f"of {of} the policies saw the first {most:,}, none from {times.to_the_second(since)} on"
+        for of, most, since in (
+            ("the booked runs", RUNS_MAX, beyond),
+            ("the runs of a seat that are still to be booked", TO_COME_MAX, later),
+        )
+        if since is not None
+    ]
+    return "; ".join(lacks) or None
 
 
 def _with_failures(
