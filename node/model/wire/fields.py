@@ -147,7 +147,4 @@ Host = Annotated[
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 """The name of a test, tool, archiver or campaign."""
 
-Json = Any
-"""Any JSON value."""
-
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
