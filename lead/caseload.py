@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from lead.membership import Membership, NeedsOf
 from lead.model import Booked, Key, OpenTerm, Over, PoolTask, Remembered
 from lead.planning.agenda import Limits
 from lead.planning.closing import applicant, closed
-from lead.planning.hosts import Busy, busy_nodes, node_of
+from lead.planning.hosts import Busy, Seen, busy_nodes, node_of
 from lead.planning.overview import (
     Case,
     campaign_of,
@@ -135,12 +135,20 @@ class _NeedsByTest:
 class Caseload:
     """Reads what an episode needs."""
 
-    def __init__(self, database: Database, clock: Clock, limits: Limits, needs_of: NeedsOf) -> None:
-        """``limits`` are those of the planning of every task."""
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        limits: Limits,
+        needs_of: NeedsOf,
+        resources: Collection[str],
+    ) -> None:
+        """``limits`` are those of the planning of every task; ``resources`` tests may need."""
         self._database = database
         self._clock = clock
         self._limits = limits
         self._needs = _NeedsByTest(needs_of)
+        self._resources = frozenset(resources)
 
     async def of(
         self, membership: Membership, pool: StoredPool, tasks: Sequence[PoolTask]
@@ -312,14 +320,14 @@ class Caseload:
         used_at = {name: at for case in cases for name, at in case.used_at.items()}
         lanes_of = {node.name: node.lanes for node in members}
         busy = busy_nodes([*runs.booked, *runs.to_come], lanes_of, now)
+        counted = self._resources.union(*(each.settings.quotas for each in runs.campaigns))
+        seen = Seen(now, horizon, counted)
         return View(
             now=now,
             horizon=horizon,
             pool=Pool(pool.name, [node.name for node in members]),
             nodes={
-                it.name: node_of(
-                    it, busy.get(it.name, Busy()), used_at.get(it.name, 0), now, horizon
-                )
+                it.name: node_of(it, busy.get(it.name, Busy()), used_at.get(it.name, 0), seen)
                 for it in members
             },
             campaigns={
