@@ -242,7 +242,8 @@ def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None
     dividing = [f"{pool} ({sets[pool]})" for pool, kind in kinds.items() if kind.divides]
     remedy = "give it a weight above 0, or suspend it with level 0"
     if dividing:
-        said = f"0 is no share: {', '.join(dividing)} divides by weight"
+        divide = "divides" if len(dividing) == 1 else "divide"
+        said = f"0 is no share: {', '.join(dividing)} {divide} by weight"
         return FieldFault("/weight", f"{said}; {remedy}")
     if not any(kind.zero_weight for kind in kinds.values()):
         said = "0 has a meaning only in pools whose policies are of BOINC's kind, and there is none"

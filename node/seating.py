@@ -204,17 +204,19 @@ def _too_few(
 ) -> FieldFault | None:
     pool, k, least = request.pool, request.k, request.min_k or request.k
     if k > len(members):
-        said = f"is more than pool {pool} has: {_nodes(members)}; ask for {len(members)} at most"
-        return FieldFault("/participants/k", f"{said}, or widen the pool")
+        said = f"is more than pool {pool} has: {_nodes(members)}"
+        fewer = f"ask for {len(members)} at most, or " if members else ""
+        return FieldFault("/participants/k", f"{said}; {fewer}widen the pool")
     meeting = [name for name, each in members.items() if wanted.match.met_by(each)]
     if members and not meeting:
         return predicates.why_nobody(wanted.match, members, "/participants/match")
     word = "min_k" if request.min_k else "k"
     if len(able) < least:
         others = {n: wanted.why_not(n, each) for n, each in members.items() if n not in able}
-        why = "; ".join(f"{name}: {reason}" for name, reason in list(others.items())[:_SHOWN])
+        why = ", ".join(f"{name}: {reason}" for name, reason in list(others.items())[:_SHOWN])
         said = f"is more than pool {pool} can give: {len(able)} of {_nodes(members)} ({why})"
-        return FieldFault(f"/participants/{word}", f"{said}; ask for {len(able)} at most")
+        fewer = f"ask for {len(able)} at most" if able else "ask for others, or widen the pool"
+        return FieldFault(f"/participants/{word}", f"{said}; {fewer}")
     possible = seats_possible(able.values(), request.spread)
     if possible < least:
         said = f"is more than can be spread like that: {possible} of {_nodes(able)} at most"

@@ -130,6 +130,9 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
     if given["reference"] is not None:
         document["reference"] = json_value(given["reference"], "--reference")
     if request := seat_request(given):
+        if given.get("participants"):
+            msg = "--participant names nodes, and --pool has them chosen; leave one of them out"
+            raise click.UsageError(msg)
         there = document.get("participants")
         document["participants"] = {**there, **request} if isinstance(there, dict) else request
     return document

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.output import Column, Kind, Record, harmless, printable
-from node.cli.references import find_either, short
+from node.cli.references import find_either, find_task, short
 from node.cli.session import Session, asks_node
 from node.cli.times import clock_time, local, spoken
 
@@ -51,7 +51,9 @@ async def explain(session: Session, what: str, everything: bool) -> None:
 async def _explanation(session: Session, what: str) -> Explanation:
     from node.model.wire.runs import Run  # loads pydantic
 
-    found = await find_either(session, what)
+    # Who counts back has just asked for a task, and a seat's run may be newer than its task.
+    back = what.startswith("@")
+    found = await (find_task if back else find_either)(session, what)
     if isinstance(found, Run):
         return await session.client.explain_run(found.id)
     return await session.client.explain_task(found.id)
@@ -119,10 +121,11 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
         lines.append(f"    free   {displacing}, if lower priorities give way")
     if offer.get("reason"):
         lines.append(f"    why    {printable(offer['reason'])}")
-    obstacles = [_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles"))]
+    told = (_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles")))
+    obstacles = list(dict.fromkeys(told))  # a reservation stands in many windows
     lines += [f"    {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
     if len(obstacles) > _OBSTACLES_SHOWN:
-        lines.append(f"    busy   in {len(obstacles) - _OBSTACLES_SHOWN} more windows")
+        lines.append(f"    and {len(obstacles) - _OBSTACLES_SHOWN} more")
     return lines
 
 

@@ -160,6 +160,11 @@ async def _fleet(session: Session, document: MeshDocument) -> tuple[Fleet, list[
     fleet = Fleet(
         nodes={node.name: node.lanes for node in nodes.items},
         groups=groups,
+        unresolved=frozenset(
+            name
+            for name, group in document.groups.items()
+            if isinstance(group, Matching | OfPool) and name not in groups
+        ),
         tests={test.name: test.spec for test in tests.items},
         tools={tool.name: tool.tests for tool in tools.items},
         campaigns=frozenset(campaign.name for campaign in campaigns.items),

@@ -36,6 +36,8 @@ class Fleet:
     tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The tests of each tool."""
     campaigns: frozenset[str] = frozenset()
+    unresolved: frozenset[str] = frozenset()
+    """Groups that the node refused to resolve, and said why."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _groups(
         if name in fleet.nodes:
             said = f"{name} is the name of a group and of a node"
             yield _invalid(at, said, "give the group another name")
-        if not groups[name]:
+        if not groups[name] and name not in fleet.unresolved:
             yield _invalid(at, "is empty", _who_is_missing(group))
         if name not in used:
             yield _idle(at, "is used by nothing", "take it out, or name it in a [[measure]]")

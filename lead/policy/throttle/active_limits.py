@@ -16,6 +16,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from heapq import heappop, heappush
 from typing import Final
 
 from lead.policy.verdict import Axis, No, Rule
@@ -97,8 +98,9 @@ def request_of(candidate: Candidate) -> dict[str, int]:
 class UnderWay:
     """What is booked for each campaign and for its parents, as far as it is not over at ``now``.
 
-    Runs, nodes and seats count while a run would overlap them; time counts as long as it is
-    outstanding, whenever it is booked.
+    Runs, nodes and seats count at the instant beside a run at which there are most of them: short
+    runs one after the other are not under way at once. Time counts as long as it is outstanding,
+    whenever it is booked.
     """
 
     def __init__(
@@ -151,11 +153,27 @@ class UnderWay:
         booked = self._runs.get(name, [])
         first = bisect_left(booked, (span[0] - self._longest,))
         after = bisect_left(booked, (span[1],))
-        beside = [nodes for _, end, nodes in booked[first:after] if end > span[0]]
+        runs, nodes = _most_at_once([run for run in booked[first:after] if run[1] > span[0]])
         return {
-            RUNS: len(beside),
-            NODES: sum(beside),
-            SEATS: sum(beside),
+            RUNS: runs,
+            NODES: nodes,
+            SEATS: nodes,
             SEAT_TIME: self._seat_time.get(name, 0),
             TIME: self._time.get(name, 0),
         }
+
+
+def _most_at_once(runs: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
+    """Most runs, and most nodes, at one instant; of runs (start, end, nodes) sorted by start.
+
+    More of them are only ever under way from a start on, so looking at starts is enough.
+    """
+    ends: list[tuple[int, int]] = []
+    nodes = most_runs = most_nodes = 0
+    for start, end, taken in runs:
+        while ends and ends[0][0] <= start:
+            nodes -= heappop(ends)[1]
+        heappush(ends, (end, taken))
+        nodes += taken
+        most_runs, most_nodes = max(most_runs, len(ends)), max(most_nodes, nodes)
+    return most_runs, most_nodes

@@ -21,7 +21,9 @@ async def test_explain(parley: Any, node: Any) -> None:
         "window": 0, "run": RUN, "task": TASK, "test": "throughput", "priority": 5,
         "scheduling_class": "exclusive", "starts_at": hour, "ends_at": hour + 60_000_000,
     }  # fmt: skip
-    offer = {"node": "b", "free": [], "obstacles": [obstacle], "reason": "busy all the time"}
+    reserved = {"reservation": TASK, "kind": "demo", "name": "SC26", "owner": "alice"}
+    obstacles = [obstacle, *[{**reserved, "starts_at": hour, "ends_at": hour + 60_000_000}] * 9]
+    offer = {"node": "b", "free": [], "obstacles": obstacles, "reason": "busy all the time"}
     decision = {
         "id": 1, "task": TASK, "decided_at": "2026-12-01T10:00:00Z", "outcome": "nothing placed",
         "first_at": "2026-12-01T10:00:00Z", "times": 1,
@@ -41,6 +43,7 @@ async def test_explain(parley: Any, node: Any) -> None:
         ended.out
     )
     assert "busy all the time" in ended.out
+    assert ended.out.count("demo 'SC26' by alice") == 3  # once in each attempt
     assert lines[-1] == "and 2 attempts before: --all shows them"
     assert json.loads((await parley("explain", RUN)).out)["sentence"] == explanation["sentence"]
 

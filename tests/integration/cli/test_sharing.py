@@ -43,6 +43,28 @@ async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
     assert (await ask("campaign", "edit", "default")).code == 2
 
 
+async def test_nodes_are_named_or_chosen_and_not_both(ask: Command) -> None:
+    """A named participant beside a pool is refused at once instead of forgotten."""
+    both = await ask("task", "create", "idle", "--pool", "all", "-k", "1", "--participant", "a")
+    assert (both.code, "leave one of them out" in both.err) == (2, True)
+
+
+async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> None:
+    """The newest task is meant, though its runs are newer."""
+    made = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
+    explained = json.loads((await ask("explain", "@-1")).out)
+    assert (explained["task"], explained["run"]) == (made["id"], None)
+
+
+async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> None:
+    """Nobody is told to ask for no nodes at all."""
+    assert (await ask("node", "set", "tier=edge")).code == 0
+    assert (await ask("pool", "add", "solo", "--match", "tier=edge")).code == 0
+    assert (await ask("node", "unset", "tier")).code == 0
+    refused = await ask("task", "create", "idle", "--pool", "solo", "-k", "1")
+    assert "is more than pool solo has: 0 nodes\n  widen the pool" in refused.err
+
+
 async def test_attributes_from_the_command_line(ask: Command) -> None:
     """Set and taken back; nodes are listed by what is said of them."""
     card = json.loads((await ask("node", "set", "country=DE", "cpu_mbps=1000")).out)

@@ -18,6 +18,13 @@ def _found(text: str, **fleet: Any) -> list[tuple[str, str, str]]:
     return [(f.pointer, f.detail, f.remedy) for f in findings]
 
 
+def test_a_group_that_could_not_be_resolved_is_told_once() -> None:
+    """Whoever asked the node has told why; that it is empty would be no news."""
+    text = MESH.replace('["a", "b", "c"]', '{ pool = "europe" }')
+    found = _found(text, unresolved=frozenset({"all"}))
+    assert "is empty" not in [detail for _, detail, _ in found]
+
+
 def test_a_sound_file() -> None:
     """Nothing is found."""
     expansion, findings = lint(a_mesh(), a_fleet(), NOW)

@@ -112,13 +112,23 @@ def test_what_is_under_way_is_what_looking_at_every_run_finds(
     beside = [run for run in live if run.start < start + length and run.end > start]
     [found] = under_way.holders("ops", (start, start + length))
     left = [(len(run.nodes), run.end - max(run.start, now)) for run in live]
+    inside = range(start, start + length)
+    at_once = [[run for run in beside if run.start <= at < run.end] for at in inside]
+    nodes = max(sum(len(run.nodes) for run in those) for those in at_once)
     assert found.in_use == {
-        RUNS: len(beside),
-        NODES: sum(len(run.nodes) for run in beside),
-        SEATS: sum(len(run.nodes) for run in beside),
+        RUNS: max(len(those) for those in at_once),
+        NODES: nodes,
+        SEATS: nodes,
         SEAT_TIME: sum(nodes * time for nodes, time in left),
         TIME: sum(time for _, time in left),
     }
+
+
+def test_short_runs_one_after_the_other_are_not_under_way_at_once() -> None:
+    """A long run beside many short ones that never overlap is beside one of them at a time."""
+    pings = [replace(RUN, start=at, end=at + 5) for at in range(0, 50, 10)]
+    [_, ops] = UnderWay(pings, CAMPAIGNS, 0).holders("probe", (0, 50))
+    assert (ops.in_use[RUNS], ops.in_use[NODES]) == (1, len(RUN.nodes))
 
 
 @pytest.mark.parametrize(
