@@ -142,7 +142,8 @@ def _played(
     delivered = Delivered(WARM)
 
     def watch(held: Held) -> None:
-        for watcher in (delivered, *watchers):
+        delivered(held)
+        for watcher in watchers:
             watcher(held)
 
     for _ in fleet.play(times.LONGEST, watch):
