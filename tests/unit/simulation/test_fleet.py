@@ -151,6 +151,13 @@ def test_overload_is_shared_as_promised(name: str) -> None:
 
 
 @pytest.mark.timeout(60)
+def test_turns_are_not_spent_on_hours_that_are_full() -> None:
+    """What is left of the last hour does not count against those who had least of it."""
+    found = tried("shares", "boinc-wrr", runs=3000, nodes=6)
+    assert all(check.holds for check in found.values()), found
+
+
+@pytest.mark.timeout(60)
 def test_a_newcomer_neither_floods_nor_starves() -> None:
     """It has its part within the first hours, and never much more."""
     assert all(check.holds for check in tried("newcomers", "campaign-default").values())
