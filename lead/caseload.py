@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from lead.membership import Membership, NeedsOf
 from lead.model import Booked, Key, OpenTerm, Over, PoolTask, Remembered
 from lead.planning.agenda import Limits
 from lead.planning.closing import applicant, closed
-from lead.planning.hosts import Busy, busy_nodes, node_of
+from lead.planning.hosts import Busy, Seen, busy_nodes, node_of
 from lead.planning.overview import (
     Case,
     campaign_of,
@@ -39,7 +39,7 @@ from node.model.seating import open_slots
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
 from node.store import campaigns, reservations
-from node.store.campaigns import StoredCampaign
+from node.store.campaigns import Settings, StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
@@ -50,6 +50,8 @@ LOOKS_BACK = 8 * times.DAY
 RUNS_MAX = 20_000
 """Most booked runs that the policies see in one episode, the earliest ones; it is said if there are
 more."""
+TO_COME_MAX = 1000
+"""Most runs that they see of a seat of which nothing is booked yet; it is said as well."""
 _TESTS_MAX = 10_000
 _FAILURES_COUNT = times.DAY
 
@@ -133,12 +135,20 @@ class _NeedsByTest:
 class Caseload:
     """Reads what an episode needs."""
 
-    def __init__(self, database: Database, clock: Clock, limits: Limits, needs_of: NeedsOf) -> None:
-        """``limits`` are those of the planning of every task."""
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        limits: Limits,
+        needs_of: NeedsOf,
+        resources: Collection[str],
+    ) -> None:
+        """``limits`` are those of the planning of every task; ``resources`` tests may need."""
         self._database = database
         self._clock = clock
         self._limits = limits
         self._needs = _NeedsByTest(needs_of)
+        self._resources = frozenset(resources)
 
     async def of(
         self, membership: Membership, pool: StoredPool, tasks: Sequence[PoolTask]
@@ -264,28 +274,27 @@ class Caseload:
         listed = await campaigns.listed(connection)
         firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
         first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
-        if any(each.settings.limits or each.settings.quotas for each in listed):
+        if any(_is_limited(each.settings) for each in listed):
             last = max(last, ahead, *(case.slots[-1] + BUCKET for case in cases))
         limit = RUNS_MAX + 1
         booked = await episodes.booked(connection, min(now, first), last, identities, limit)
-        note = None
-        if beyond := booked[RUNS_MAX:]:
-            note = _unseen(beyond[0].starts_at)
-            log.warning("an episode does not see all", pool=pool.name, lacks=note)
         to_come = await episodes.to_come(connection, identities)
         needs: dict[UUID, Needs] = {}
         if any(self._needs.of(case.whole.test, case.whole.spec) for case in cases):
             tasks = {run.task_id for run in booked} | {each.task for each in to_come}
             tests = await episodes.tests_of(connection, tasks)
             needs = {task: self._needs.of(*test) for task, test in tests.items()}
+        coming = [
+            runs_to_come(each, names, ahead, needs.get(each.task, {}), TO_COME_MAX + 1)
+            for each in to_come
+        ]
+        note = _unseen(booked, coming)
+        if note is not None:
+            log.warning("an episode does not see all", pool=pool.name, lacks=note)
         return _Runs(
             listed,
             [_posted(run, names, needs.get(run.task_id, {})) for run in booked[:RUNS_MAX]],
-            [
-                run
-                for each in to_come
-                for run in runs_to_come(each, names, ahead, needs.get(each.task, {}))
-            ],
+            [run for runs in coming for run in runs[:TO_COME_MAX]],
             note,
         )
 
@@ -311,14 +320,14 @@ class Caseload:
         used_at = {name: at for case in cases for name, at in case.used_at.items()}
         lanes_of = {node.name: node.lanes for node in members}
         busy = busy_nodes([*runs.booked, *runs.to_come], lanes_of, now)
+        counted = self._resources.union(*(each.settings.quotas for each in runs.campaigns))
+        seen = Seen(now, horizon, counted)
         return View(
             now=now,
             horizon=horizon,
             pool=Pool(pool.name, [node.name for node in members]),
             nodes={
-                it.name: node_of(
-                    it, busy.get(it.name, Busy()), used_at.get(it.name, 0), now, horizon
-                )
+                it.name: node_of(it, busy.get(it.name, Busy()), used_at.get(it.name, 0), seen)
                 for it in members
             },
             campaigns={
@@ -388,9 +397,26 @@ def _posted(run: Booked, names: Mapping[str, str], needs: Needs) -> PostedRun:
     )
 
 
-def _unseen(beyond: int) -> str:
-    since = times.to_the_second(beyond)
-    return f"of the booked runs the policies saw the first {RUNS_MAX:,}, none from {since} on"
+def _is_limited(campaign: Settings) -> bool:
+    """Whether it matters what else it has booked when runs of it take place."""
+    return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
+
+
+def _unseen(booked: Sequence[Booked], coming: Sequence[Sequence[PostedRun]]) -> str | None:
+    """What the policies do not see of these runs, for people."""
+    beyond = booked[RUNS_MAX].starts_at if len(booked) > RUNS_MAX else None
+    later = min(
+        (runs[TO_COME_MAX].start for runs in coming if len(runs) > TO_COME_MAX), default=None
+    )
+    lacks = [
+        f"of {of} the policies saw the first {most:,}, none from {times.to_the_second(since)} on"
+        for of, most, since in (
+            ("the booked runs", RUNS_MAX, beyond),
+            ("the runs of a seat that are still to be booked", TO_COME_MAX, later),
+        )
+        if since is not None
+    ]
+    return "; ".join(lacks) or None
 
 
 def _with_failures(

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
@@ -60,12 +60,14 @@ log = structlog.get_logger()
 class SeatPowers:
     """What the loop may have its node do.
 
-    ``take_back(task, reason)`` ends the ordinary task of a seat.
+    ``resources`` are those that runs of some test may need. ``take_back(task, reason)`` ends the
+    ordinary task of a seat.
     """
 
     known: KnownNodes
     wanted_of: WantedOf
     needs_of: NeedsOf
+    resources: Collection[str]
     participant_of: Callable[[str], Proposing]
     seat_task: SeatTask
     take_back: Callable[[UUID, str], Awaitable[None]]
@@ -100,7 +102,7 @@ class Episodes:
         self._rng = rng
         self._poll_s = bounds.poll_s
         self._assignment = Assignment(database, clock, limits.horizon, rng)
-        self._caseload = Caseload(database, clock, limits, powers.needs_of)
+        self._caseload = Caseload(database, clock, limits, powers.needs_of, powers.resources)
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
         self._look_at: int | None = 0

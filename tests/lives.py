@@ -187,11 +187,11 @@ class Life:
         async with site.database.connection() as connection:
             due = await runs.due_runs(connection, now + 5 * act.first * times.MINUTE)
             missed = await runs.overslept(connection, now - times.MINUTE)
+            await runs.unconfirmed(connection, [run.id for run in due], now)
         for run in due:
             if run.participant is None or run.id in missed:
                 continue
             async with site.database.transaction() as connection:
-                await runs.unconfirmed(connection, run.id, now)
                 await runs.begin(connection, run.id, now)
                 await runs.keep_process(connection, run.id, now, 42, act.second)
             name = str(run.participants[run.participant]["name"])

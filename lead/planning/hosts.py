@@ -7,7 +7,7 @@ least; what remains is found out by asking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -73,28 +73,40 @@ def busy_nodes(runs: Iterable[PostedRun], lanes: Mapping[str, int], now: int) ->
     return found
 
 
-def node_of(known: Told, busy: Busy, used_at: int, now: int, horizon: int) -> Node:
+@dataclass(frozen=True)
+class Seen:
+    """When nodes are looked at, up to which ``horizon`` (µs), and which resources are counted.
+
+    Those are what some test may need or some quota is of: a longitude is a number, and no resource.
+    """
+
+    now: int
+    horizon: int
+    counted: Collection[str]
+
+
+def node_of(known: Told, busy: Busy, used_at: int, seen: Seen) -> Node:
     """A node as policies see it, with what this lead has booked there.
 
-    Its load is the part of its time up to the ``horizon`` that it says is booked, or what this lead
+    Its load is the part of its time up to the horizon that it says is booked, or what this lead
     has booked of the next hour. It is busy as long as it says, or as what runs there now, which
     never gives way.
     """
     facts = known.facts
-    resources = {word: int(it) for word, it in facts.items() if _is_number(it)}
-    speed = facts.get("speed")
+    figures = {word: exact(it) for word, it in facts.items() if _is_number(it)}
     idle = known.shortfall
-    load = busy.load if idle is None else Fraction(horizon - idle, horizon)
+    load = busy.load if idle is None else Fraction(seen.horizon - idle, seen.horizon)
     return Node(
         known.name,
         attributes={word: written(value) for word, value in facts.items()},
         lanes=known.lanes,
         up=known.unreachable_since is None,
-        resources=resources,
-        speed=exact(speed) if _is_number(speed) else 1,
+        resources={word: int(it) for word, it in figures.items() if word in seen.counted},
+        figures=figures,
+        speed=figures.get("speed", 1),
         load=min(1.0, max(0.0, float(load))),
         used_at=used_at,
-        busy_until=max(busy.running_to, known.busy_until or now),
+        busy_until=max(busy.running_to, known.busy_until or seen.now),
     )
 
 

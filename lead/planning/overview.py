@@ -199,9 +199,9 @@ def charges_of(used: Iterable[tuple[str, int, int]]) -> list[Charge]:
 
 
 def runs_to_come(
-    given: ToCome, names: Mapping[str, str], ahead: int, needs: Needs, most: int = 1000
+    given: ToCome, names: Mapping[str, str], ahead: int, needs: Needs, most: int
 ) -> list[PostedRun]:
-    """The runs of a seat that is given, and not booked yet, up to an instant."""
+    """The first runs of a seat that is given, and not booked yet, up to an instant."""
     recurrence = recurrence_of(Schedule.model_validate(given.schedule), given.created_at)
     slots = nominal_starts(recurrence, recurrence.anchor - 1, ahead, most)
     return [

@@ -36,12 +36,15 @@ class Board:
 
     candidates: Sequence[Candidate]
     """Those that are feasible; all, until that is known."""
+    asked: dict[str, Candidate]
+    """By task, those that are being placed: it is not known yet what comes of them."""
 
     def __init__(self, view: View) -> None:
         """Of one view."""
         self.view = view
         self.candidates = view.candidates
         self.placed: list[PostedRun] = []
+        self.asked: dict[str, Candidate] = {}
         self.slots: list[Reservation] = []
         self._capacity: dict[int, int] = {}
         self._usable: dict[int, tuple[Sequence[str], list[Node]]] = {}
@@ -151,11 +154,17 @@ class Board:
         ahead = max((it.next_run_at for it in self.candidates), default=0)
         return ahead // BUCKET * BUCKET + BUCKET if ahead > self.view.now else self.view.now
 
-    def held(self, campaign: str, hour: int) -> int:
-        """What a campaign holds in an hour."""
-        return self.allocated.get(hour, {}).get(campaign, 0)
+    def ask(self, candidate: Candidate) -> None:
+        """Until it is known what becomes of it, all that it wants counts for its campaign."""
+        self.asked[candidate.task] = candidate
+        self._take(candidate, candidate.k)
 
-    def take(self, candidate: Candidate, count: int) -> None:
+    def answer(self, candidate: Candidate, count: int) -> None:
+        """It was given so many nodes."""
+        del self.asked[candidate.task]
+        self._take(candidate, count - candidate.k)
+
+    def _take(self, candidate: Candidate, count: int) -> None:
         """So many nodes (fewer than none: given back) count for a candidate's campaign."""
         held = self.allocated.setdefault(self.bucket(candidate), {})
         amount = self.seats_taken(candidate, count)

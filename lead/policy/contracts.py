@@ -107,8 +107,8 @@ class Throttling(Protocol):
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether it stays within all limits; soft ones count in the first round only."""
 
-    def placed(self, run: PostedRun) -> None:
-        """A run was posted."""
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+        """A run of a candidate was posted."""
 
     def remember(self, state: State) -> State:
         """The state with what this axis adds to it."""

@@ -95,7 +95,7 @@ class Episode:
             ask = self._prepare(*coming)
             if ask is not None:
                 self._workers -= 1
-                self._board.take(ask.candidate, ask.candidate.k)
+                self._board.ask(ask.candidate)
                 return ask
         return None
 
@@ -207,11 +207,11 @@ class Episode:
         """The run was posted on all its nodes; ``refused`` had no time or said no."""
         del self._open[ask.number]
         candidate = ask.candidate
-        self._board.take(candidate, len(run.nodes) - candidate.k)
+        self._board.answer(candidate, len(run.nodes))
         for start, end in ((run.start, run.end), *candidate.runs[1:]):
             each = replace(run, start=start, end=end)
             self._board.place(each)
-            self._throttle.placed(each)
+            self._throttle.placed(candidate, each)
         self._ordering.started(candidate)
         self._filling.started(candidate)
         self._judge.answered(ask, run.nodes, refused, placed=True)
@@ -226,7 +226,7 @@ class Episode:
         """Nothing came of it; ``refused`` are the nodes that had no time at all or said no."""
         _, no_way = self._open.pop(ask.number)
         candidate = ask.candidate
-        self._board.take(candidate, -candidate.k)
+        self._board.answer(candidate, 0)
         self._judge.answered(ask, (), refused, placed=False)
         decisive = because or NO_TIME.says_no(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)

@@ -38,10 +38,10 @@ BUCKET: Final = times.HOUR
 class Node:
     """A host with the service, as far as a policy cares.
 
-    ``attributes`` are key=value; ``lanes`` normal runs fit side by side; ``resources`` are what is
-    configured of each counted resource (for example ``mbps``): of others it has nobody knows how
-    much. ``load`` is between 0 and 1; ``busy_until`` hints that no exclusive run can start earlier,
-    unless others give way.
+    ``attributes`` are key=value, ``figures`` those of them that are numbers; ``lanes`` normal runs
+    fit side by side; ``resources`` are what is configured of each counted resource (for example
+    ``mbps``): of others it has nobody knows how much. ``load`` is between 0 and 1; ``busy_until``
+    hints that no exclusive run can start earlier, unless others give way.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Node:
     lanes: int = 1
     up: bool = True
     resources: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, Exact] = field(default_factory=dict)
     speed: Exact = 1
     load: float = 0.0
     used_at: int = 0
@@ -168,6 +169,11 @@ class Candidate:
     def spans(self) -> Sequence[Span]:
         """The ideal time of each run."""
         return self.runs or ((self.next_run_at, self.next_run_at + self.duration),)
+
+    @property
+    def apart(self) -> bool:
+        """Whether each node has runs of its own."""
+        return not (self.together or self.named)
 
     @property
     def over_at(self) -> int:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _FUSE_MAX = 120
 """A crash comes within so many steps of the process."""
 _SLOW_MAX = 20 * times.SECOND
-_PPM = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,15 @@ def _document(found: Counted) -> Mesh:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one mesh, and what it has delivered."""
+    """GET: one mesh, and what it has delivered; of no time at all nothing is counted."""
     node, name = request.app[NODE], reading.name(request, "mesh")
     reading.only(request, "from", "to")
     since, until = _span(request, node)
     mesh = await _one(node, name)
-    async with node.database.connection() as connection:
-        found = await meshes.outcomes(connection, name, since, until)
+    found: list[Outcome] = []
+    if since < until:
+        async with node.database.connection() as connection:
+            found = await meshes.outcomes(connection, name, since, until)
     answer = MeshDelivery(**mesh.model_dump(), since=since, until=until, delivery=_delivery(found))
     return replies.one(answer)
 
@@ -97,11 +99,13 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         if not await meshes.exists(connection, name):
             raise NotFound(_none(name))
         keys = await meshes.keys(connection, name, after, size)
-        names = [each.key for each in keys]
-        found = await meshes.outcomes_of(connection, name, since, until, names)
-    every = [MeshPair(**vars(each), **dict(_delivery(found[each.key]))) for each in keys]
+        found: dict[str, list[Outcome]] = {}
+        if keys:
+            span = keys[0].key, keys[-1].key
+            found = await meshes.outcomes_of(connection, name, since, until, *span)
+    every = [MeshPair(**vars(each), **dict(_delivery(found.get(each.key, ())))) for each in keys]
     shown = [pair for pair in every if pair.state in _STANDING or pair.due or pair.open]
-    return replies.many(shown, names[-1] if len(names) == size else None)
+    return replies.many(shown, keys[-1].key if len(keys) == size else None)
 
 
 _STANDING = frozenset({"active", "paused"})

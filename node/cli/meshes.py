@@ -11,13 +11,13 @@ from node.cli.failures import say
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.meshfile import AT_ONCE, Study, consult, study
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
-from node.cli.meshstatus import PAIR, not_applied_view, status_view
+from node.cli.meshstatus import PAIR, not_applied_view, status_view, summed
 from node.cli.meshwork import Work
 from node.cli.output import Column, Kind, Record, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
 from node.mesh.terms import idempotency_key
-from node.model.errors import InvalidDocument, NotFound
+from node.model.errors import Conflict, InvalidDocument, NotFound
 
 if TYPE_CHECKING:
     from node.client.answers import Page
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from node.model.wire.meshes import Mesh, MeshPair, MeshTask
 
 _TOLD = 5000
+_EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
 
 MESH = Kind(
     columns=(
@@ -97,7 +98,11 @@ async def _do(session: Session, found: Study, work: Work) -> None:
         await client.cancel_task(ending.task.id)
 
     async def edit(edit: Edit) -> None:
-        await client.edit_task(edit.task.id, edit.patch)
+        try:
+            await client.edit_task(edit.task.id, edit.patch)
+        except Conflict:
+            if not await _is_as_edited(session, edit):
+                raise
 
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
@@ -107,6 +112,15 @@ async def _do(session: Session, found: Study, work: Work) -> None:
     await work.each("ended", compared.end, lambda ending: ending.task.key, end)
     await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
     await work.each("created", compared.create, lambda creation: creation.key, create)
+
+
+async def _is_as_edited(session: Session, edit: Edit) -> bool:
+    """Whether an edit is done already: its answer may have been lost, or somebody was faster."""
+    client, task = session.client, edit.task.id
+    found = await client.task(task)
+    patch = {**edit.patch, "revision": found.revision}
+    edited = await client.edit_task(task, patch, dry_run=True)
+    return all(getattr(edited, name) == getattr(found, name) for name in _EDITED)
 
 
 def _record(name: str, work: Work, unchanged: int) -> dict[str, Any]:
@@ -126,7 +140,7 @@ def done_view(done: Record) -> str:
     if done["left"]:
         lines.append(f"✗ {done['left']} were not tried any more")
     if done["failed"]:
-        lines.append("  To go on from here, do it again")
+        lines.append("  To go on from here, do it again: only what is left is done")
     return "\n".join(lines)
 
 
@@ -169,25 +183,23 @@ async def status(session: Session, mesh: str, since: int) -> int:
         say("\n".join(found.sentences()))
         return InvalidDocument.exit_code
     name = mesh if found is None else found.name
-    client, from_ = session.client, session.clock.now() - since
+    client, now = session.client, session.clock.now()
     if found is not None and not found.existing:
         return _nothing_yet(session, found)
-    session.progress.status(f"counting what mesh {name} has delivered", "counting")
-    delivered = await client.mesh(name, from_)
+    head = await client.mesh(name, now, now)
+    from_, until = now - since, head.until
     pairs: list[MeshPair] = []
-    async for pair in client.mesh_pairs(name, delivered.since, delivered.until):
+    async for pair in client.mesh_pairs(name, from_, until):
         pairs.append(pair)
         if not len(pairs) % _TOLD:
-            session.progress.status(
-                f"reading what {len(pairs)} pairs have delivered", f"{len(pairs)}"
-            )
+            told = f"counting what mesh {name} has delivered: {len(pairs)} pairs so far"
+            session.progress.status(told, f"counting {len(pairs) // _TOLD}")
     session.progress.clear()
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}
-    record = {
-        **delivered.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift,
-    }  # fmt: skip
+    whole = head.model_copy(update={"since": from_, "delivery": summed(pairs)})
+    record = {**whole.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many(record["pairs"], PAIR)
     else:

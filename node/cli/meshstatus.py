@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from node.cli.output import Column, Kind, Record, aligned, printable
 from node.cli.times import local
+from node.model.wire.meshes import Cause, Delivery, MeshPair
 
 _LISTED = 15
+_CAUSES = 20
 _WIDEST = 24
 _LEAST = 2
 _DENSE = 0.5
@@ -43,6 +46,26 @@ PAIR = Kind(
     empty="Nothing was due.",
     key="key",
 )
+
+
+def summed(pairs: Iterable[MeshPair]) -> Delivery:
+    """What all pairs have delivered; of each cause the example of the pair that has most of it.
+
+    Each pair tells its most frequent causes only, as the whole does.
+    """
+    due = delivered = open_ = 0
+    counts: Counter[tuple[str, str]] = Counter()
+    worst: dict[tuple[str, str], Cause] = {}
+    for pair in pairs:
+        due, delivered, open_ = due + pair.due, delivered + pair.delivered, open_ + pair.open
+        for cause in pair.causes:
+            why = cause.state, cause.cause
+            counts[why] += cause.count
+            if why not in worst or cause.count > worst[why].count:
+                worst[why] = cause
+    first = sorted(counts, key=lambda why: (-counts[why], why))[:_CAUSES]
+    causes = tuple(worst[why].model_copy(update={"count": counts[why]}) for why in first)
+    return Delivery(due=due, delivered=delivered, open=open_, causes=causes)
 
 
 def status_view(mesh: Record) -> str:

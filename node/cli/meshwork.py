@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_HOPELESS = (PeerUnreachable, NotAuthenticated, NotAllowed, DatabaseUnavailable)
+_HOPELESS = (NotAuthenticated, NotAllowed)
 """What the next request would meet, too."""
 
+_SILENT = (PeerUnreachable, DatabaseUnavailable)
+"""What may be over a little later. Whether the node has done it is not known."""
+
+_PAUSES_S = (1, 2, 4, 8, 16)
 _TOLD_EVERY = times.SECOND // 2
 _TENTHS = 10
 
@@ -45,6 +49,7 @@ class Work:
     exit_codes: Counter[int] = field(default_factory=Counter)
     left: int = 0
     stopped: bool = False
+    _answers: int = 0
 
     async def each(
         self,
@@ -53,7 +58,12 @@ class Work:
         name: Callable[[T], str],
         act: Callable[[T], Awaitable[Any]],
     ) -> None:
-        """Do this to all; what fails is kept by its cause, and only what is hopeless stops it."""
+        """Do this to all; what fails is kept by its cause, and only what is hopeless stops it.
+
+        ``act`` is done again after growing pauses while the node is silent, so doing it twice has
+        to do it once. It stops all when the node was silent to one item as often as there are
+        pauses, and to all others meanwhile.
+        """
         waiting = iter(items)
         meter = _Meter(self.progress, self.clock, verb, len(items))
 
@@ -63,7 +73,7 @@ class Work:
                     self.left += 1
                     continue
                 try:
-                    await act(item)
+                    await self._insist(act, item)
                     self.done[verb] += 1
                 except ParleyError as error:
                     self._failed(verb, name(item), error)
@@ -71,6 +81,34 @@ class Work:
 
         await asyncio.gather(*(worker() for _ in range(self.at_once)))
         self.progress.clear()
+
+    async def _insist(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
+        """Do it, several times if need be."""
+        answers, pauses = self._answers, iter(_PAUSES_S)
+        while True:
+            try:
+                return await self._heard(act(item))
+            except _SILENT as error:
+                pause_s = next(pauses, None)
+                if pause_s is None:
+                    self.stopped = self.stopped or self._answers == answers
+                elif not self.stopped:
+                    again = f"{error.detail}; asking again in {pause_s} s"
+                    self.progress.status(again, f"again {pause_s}")
+                    await self.clock.sleep(pause_s)
+                if pause_s is None or self.stopped:
+                    raise
+
+    async def _heard(self, request: Awaitable[Any]) -> None:
+        """Count an answer, be it a refusal."""
+        try:
+            await request
+        except _SILENT:
+            raise
+        except ParleyError:
+            self._answers += 1
+            raise
+        self._answers += 1
 
     def _failed(self, verb: str, name: str, error: ParleyError) -> None:
         cause = (verb, error.code, error.detail)

@@ -24,9 +24,12 @@ class Meshing(Sharing):
         query = {"limit": limit, "cursor": cursor}
         return page(Mesh, await self._ask("GET", "/meshes", query=query))
 
-    async def mesh(self, name: str, since: int | None = None) -> MeshDelivery:
-        """One mesh, and what it has delivered since then; in the last 24 hours unless said."""
-        query = {"from": None if since is None else format_instant(since)}
+    async def mesh(self, name: str, since: int, until: int) -> MeshDelivery:
+        """One mesh, and what it has delivered in ``[since, until)``, up to now at most.
+
+        Of a large mesh that takes long: :meth:`mesh_pairs` counts the same page by page.
+        """
+        query = {"from": format_instant(since), "to": format_instant(until)}
         return read(MeshDelivery, await self._ask("GET", _path(name), query=query))
 
     async def mesh_pairs(self, name: str, since: int, until: int) -> AsyncIterator[MeshPair]:

@@ -8,7 +8,7 @@ Notifications tell of new and cancelled runs; a look at the table now and then i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -121,9 +121,12 @@ class Launcher:
         """
         now = self._clock.now()
         async with self._database.connection() as connection:
-            for run in await runs.due_runs(connection, now + LOOKAHEAD):
-                if run.id not in self._tasks:
-                    self._launch(run)
+            due = await runs.due_runs(connection, now + LOOKAHEAD)
+            new = [run for run in due if run.id not in self._tasks]
+            # So early that the others, too, hear of it before they begin.
+            dropped = await runs.unconfirmed(connection, [it.id for it in new], now) if new else {}
+            for run in new:
+                self._launch(run, dropped.get(run.id, []))
             taken_back = await runs.taken_back(connection, list(self._tasks))
             overrun = await runs.overrun(connection, now - LOST_AFTER)
             following = await runs.next_start(connection, now + LOOKAHEAD)
@@ -136,9 +139,14 @@ class Launcher:
             return self._poll_s
         return min(self._poll_s, (following - LOOKAHEAD + 1 - now) / times.SECOND)
 
-    def _launch(self, run: DueRun) -> None:
+    def _launch(self, run: DueRun, dropped_by: Sequence[str]) -> None:
         self._cancelled[run.id] = Bell()
-        work = self._execute(run) if run.participant is not None else self._await_parts(run)
+        if dropped_by:
+            work = self._lose(run, dropped_by)
+        elif run.participant is not None:
+            work = self._execute(run)
+        else:
+            work = self._await_parts(run)
         task = asyncio.create_task(work, name=f"run {run.id}")
         self._tasks[run.id] = task
         task.add_done_callback(lambda done: self._forget(run.id, done))
@@ -161,11 +169,9 @@ class Launcher:
     async def _await_parts(self, run: DueRun) -> None:
         """A run led here without a part of this node: from its start on, others' parts may come."""
         cancelled = self._cancelled[run.id]
-        if await self._lost(run, self._clock.now()):
-            return
         if not await self._until(run.starts_at - PREPARE, cancelled):
             return
-        if await self._lost(run, run.starts_at):
+        if await self._lost(run):
             return
         if await self._until(run.starts_at, cancelled):
             async with self._database.transaction() as connection:
@@ -175,14 +181,12 @@ class Launcher:
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
-        if await self._lost(run, self._clock.now()):
-            return  # so early that the others, too, hear of it before they begin
         if not await self._until(run.starts_at - PREPARE, cancelled):
             return
         if self._clock.now() > run.starts_at + LATE_MAX:
             await self._keep(run, _missed(run, self._clock.now()))
             return
-        if await self._lost(run, run.starts_at):
+        if await self._lost(run):
             return
         async with self._database.transaction() as connection:
             if not await runs.begin(connection, run.id, self._clock.now()):
@@ -197,18 +201,21 @@ class Launcher:
             outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
 
-    async def _lost(self, run: DueRun, instant: int) -> bool:
-        """Whether somebody has dropped a run led here by then, not having heard of its commit.
+    async def _lost(self, run: DueRun) -> bool:
+        """Whether somebody drops a run led here before its start, not having heard of its commit.
 
         The lead may be unable to say so in time: its process may be the one that is gone. Nobody
         begins alone, then, and the slot is placed again.
         """
         async with self._database.connection() as connection:
-            names = await runs.unconfirmed(connection, run.id, instant)
-        if names:
-            reason = f"{' and '.join(names)} did not confirm in time that it has this run"
-            await self._lose_run(run.id, reason)
-        return bool(names)
+            dropped = await runs.unconfirmed(connection, [run.id], run.starts_at)
+        if dropped:
+            await self._lose(run, dropped[run.id])
+        return bool(dropped)
+
+    async def _lose(self, run: DueRun, dropped_by: Sequence[str]) -> None:
+        reason = f"{' and '.join(dropped_by)} did not confirm in time that it has this run"
+        await self._lose_run(run.id, reason)
 
     async def _until(self, instant: int, cancelled: Bell) -> bool:
         """Wait for an instant; False if the run was cancelled before."""

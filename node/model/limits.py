@@ -7,7 +7,7 @@ so that whoever applies it need not translate. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from node.model import times
 
@@ -62,8 +62,3 @@ def worded(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
             name: None if amount is None else amount // unit for name, amount in bounds.items()
         }
     return found
-
-
-def every_word() -> tuple[str, ...]:
-    """All of them, in order."""
-    return get_args(Limited)

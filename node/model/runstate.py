@@ -76,11 +76,6 @@ NOT_COUNTED = frozenset(
 """States that do not use up a task's ``max_runs``."""
 
 
-def may_follow(state: RunState, following: RunState) -> bool:
-    """Whether a run may go from one state to the other."""
-    return following in _NEXT[state]
-
-
 def predecessors(state: RunState) -> list[str]:
     """The states from which a run may enter this one, for ``WHERE state = ANY(…)``."""
     return sorted(before for before, after in _NEXT.items() if state in after)

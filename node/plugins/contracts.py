@@ -106,10 +106,11 @@ class Merged:
 
 
 class Test(Protocol):
-    """What is measured."""
+    """What is measured. ``resources`` are those that runs may need, whatever the spec."""
 
     name: str
     title: str
+    resources: tuple[str, ...]
     spec_model: type[Document]
     result_model: type[Document]
 
@@ -135,8 +136,9 @@ class Test(Protocol):
     def needs(self, spec: Any) -> Mapping[str, int | None]:
         """What a run takes of counted resources, at once and on each of its nodes.
 
-        A resource is what nodes say of themselves in a number (``mbps``: whole Mb/s). None is all
-        that a node has of it; what is not named is not counted.
+        A resource is what nodes say of themselves in a number (``mbps``: whole Mb/s); only those
+        in ``resources`` are named. None is all that a node has of it; what is not named is not
+        counted.
         """
         ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -77,11 +76,11 @@ async def outcomes(connection: Connection, mesh: str, since: int, until: int) ->
 
 
 async def outcomes_of(
-    connection: Connection, mesh: str, since: int, until: int, keys: Sequence[str]
+    connection: Connection, mesh: str, since: int, until: int, first: str, last: str
 ) -> dict[str, list[Outcome]]:
-    """The same of these keys, by key."""
-    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, list(keys))
-    found: dict[str, list[Outcome]] = {key: [] for key in keys}
+    """The same of the keys from ``first`` to ``last``; a key without any is not there."""
+    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, first, last)
+    found: dict[str, list[Outcome]] = {}
     for key, *row in rows:
-        found[key].append(Outcome(*row))
+        found.setdefault(key, []).append(Outcome(*row))
     return found

@@ -115,9 +115,17 @@ async def begin(connection: Connection, run: UUID, now: int) -> bool:
     return await connection.fetchval(_SQL["begin"], run, now) is not None
 
 
-async def unconfirmed(connection: Connection, run: UUID, now: int) -> list[str]:
-    """Names of those who did not confirm a run led here, and must have dropped it by then."""
-    return [row[0] for row in await connection.fetch(_SQL["unconfirmed"], run, now)]
+async def unconfirmed(
+    connection: Connection, asked: Sequence[UUID], now: int
+) -> dict[UUID, list[str]]:
+    """Names of those who did not confirm a run led here, and must have dropped it by then, by run.
+
+    Runs that nobody must have dropped are not in it.
+    """
+    names: dict[UUID, list[str]] = {}
+    for run, name in await connection.fetch(_SQL["unconfirmed"], asked, now):
+        names.setdefault(run, []).append(name)
+    return names
 
 
 async def keep_process(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import product
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +14,8 @@ from node.model.classes import SchedulingClass
 from node.model.errors import PeerUnreachable
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
+from node.store import runs
+from node.store.database import Connection
 from tests.clocks import START
 from tests.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World, introduction
 
@@ -148,3 +152,31 @@ async def test_nobody_begins_alone(world: World, before: int) -> None:
     await world.pass_time(2 * times.MINUTE, 12 * times.SECOND)
     assert sorted((await a.states()).values()) == ["displaced", "scheduled"]
     assert list((await b.states()).values()) == ["scheduled"]
+
+
+async def test_what_comes_due_together_is_looked_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has not confirmed is asked once, of all runs that start soon; then each goes its way."""
+    a, b = await world.two()
+    once = Schedule(start=HOUR, slip=0)
+    for _ in range(RUNS):
+        task = introduction([a, b], scheduling_class=SchedulingClass.BACKGROUND, schedule=once)
+        for site in (a, b):
+            await site.keep(task, a)
+    await a.plan()
+    asked: list[list[UUID]] = []
+    unconfirmed = runs.unconfirmed
+
+    async def listen(
+        connection: Connection, some: Sequence[UUID], now: int
+    ) -> dict[UUID, list[str]]:
+        asked.append(list(some))
+        return await unconfirmed(connection, some, now)
+
+    monkeypatch.setattr(runs, "unconfirmed", listen)
+    world.clock.move_to(HOUR - 3 * times.SECOND)
+    for _ in range(2):
+        await a.node.launcher.run_once()
+    assert [sorted(some) for some in asked] == [sorted(await a.states())]
+    assert len(asked[0]) == RUNS

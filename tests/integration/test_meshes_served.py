@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,6 +28,28 @@ VALUES (
     gen_random_uuid(), $1, $2, $3::integer, 'background', 0, $2,
     $2::timestamptz + interval '1 second', $4::run_state, $5, $6, $7, $7
 )
+"""
+_MANY = """
+WITH made AS (
+    INSERT INTO task (
+        id, lead, test, spec, scheduling_class, duration, participants, reference, created_at
+    )
+    SELECT
+        gen_random_uuid(), node.identity, 'idle', '{}', 'background', interval '1 s', '[]',
+        jsonb_build_object('mesh', 'lab', 'key', 'x/a/n' || number), $2::timestamptz
+    FROM node, generate_series(1, $1::integer) AS number
+    WHERE node.is_self
+    RETURNING id
+)
+INSERT INTO run (
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state, created_at,
+    changed_at
+)
+SELECT
+    gen_random_uuid(), made.id, due.slot, 1, 'background', 0, due.slot,
+    due.slot + interval '1 s', 'finished', due.slot, due.slot
+FROM made, generate_series(1, 10) AS hour,
+    LATERAL (SELECT $2::timestamptz + hour * interval '1 hour') AS due (slot)
 """
 OPEN = ("waiting", "booked", "running")
 MISSING = ("failed", "missed", "unplaced", "displaced", "cancelled")
@@ -98,6 +121,19 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
     ]
     assert page["items"][0]["campaigns"] == ["default"]
     assert (await a.ask("GET", "/v1/meshes/none/tasks"))[1]["items"] == []
+
+
+async def test_an_edit_that_is_done_would_change_nothing(a: Asker) -> None:
+    """So who lost the answer to an edit learns from a dry run that it was taken."""
+    task = await _task(a, "x/a/b")
+    patch = {"schedule": {"repeat": "PT2H"}, "priority": 4}
+    assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 200
+    assert (await a.ask("PATCH", f"/v1/tasks/{task}", {**patch, "revision": 1}))[0] == 409
+    _, found = await a.ask("GET", f"/v1/tasks/{task}")
+    again = {**patch, "revision": found["revision"]}
+    _, edited = await a.ask("PATCH", f"/v1/tasks/{task}?dry_run=true", again)
+    for name in ("test", "schedule", "tools", "priority", "campaign", "reference"):
+        assert edited[name] == found[name]
 
 
 async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> None:
@@ -193,6 +229,47 @@ async def test_a_page_of_pairs_does_not_count_the_mesh(
     assert [pair["key"] for pair in await _every(a, "/v1/meshes/lab/pairs", 1)] == ["x/a/b"]
     for name in ("la", "No", "none"):
         assert (await a.ask("GET", f"/v1/meshes/{name}/pairs"))[0] == 404
+
+
+async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
+    """By the indexes, whatever there is beside it: so all pages together read the mesh once."""
+    await a.rows(_MANY, 2000, START)
+    await a.rows("ANALYZE task, run")
+    until = START + times.DAY
+    queries: dict[str, tuple[Any, ...]] = {
+        "mesh_keys": ("lab", "x/a/n15", 50),
+        "mesh_tasks": ("lab", "x/a/n15", START, UUID(int=0), 50),
+        "mesh_outcomes_of": ("lab", START, until, "x/a/n1100", "x/a/n1149"),
+    }
+    for name, arguments in queries.items():
+        explained = await a.rows(f"EXPLAIN (ANALYZE, FORMAT JSON) {meshes._SQL[name]}", *arguments)
+        reads = list(_reads(json.loads(explained[0][0])[0]["Plan"]))
+        assert {table for table, _ in reads} <= {"task_mesh", "task_pkey", "run_slot_once"}
+        assert max(rows for _, rows in reads) <= 600
+
+
+def _reads(plan: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The indexes that a plan reads tasks and runs by, or the table, and how many rows come."""
+    if plan.get("Relation Name") in {"task", "run"} or "Bitmap Index" in plan["Node Type"]:
+        loops = plan["Actual Loops"]
+        if plan["Node Type"] != "Bitmap Heap Scan":
+            rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+            yield plan.get("Index Name", plan.get("Relation Name", "")), rows * loops
+    for part in plan.get("Plans", ()):
+        yield from _reads(part)
+
+
+async def test_of_no_time_nothing_is_counted(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what a mesh is can be asked without reading all its runs."""
+    await _task(a, "x/a/b")
+
+    async def counted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(meshes, "outcomes", counted)
+    now = format_instant(a.node.clock.now())
+    status, mesh = await a.ask("GET", f"/v1/meshes/lab?from={now}&to={now}")
+    assert (status, mesh["tasks"], mesh["delivery"]["due"]) == (200, {"active": 1}, 0)
 
 
 @pytest.mark.parametrize(

@@ -227,3 +227,21 @@ async def test_runs_that_are_not_seen_are_told(
     assert not any(note in sentence for _, sentence in await pool.told(first))
     assert all(note in sentence for _, sentence in await pool.told(second))
     assert await pool.told(second)
+
+
+async def test_runs_to_come_that_are_not_seen_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a seat that was just given has more than an episode looks at, the next ones say so."""
+    monkeypatch.setattr("lead.caseload.TO_COME_MAX", 5)
+    pool = await pooled(world, ALIKE)
+    tasks = []
+    for _ in range(2):
+        tasks.append(await pool.create(1, seat=False))
+        while not await pool.episodes.run_once():
+            pass
+    first, second = [[sentence for _, sentence in await pool.told(task)] for task in tasks]
+    note = "; of the runs of a seat that are still to be booked the policies saw the first 5, none"
+    assert not any(note in sentence for sentence in first)
+    assert second
+    assert all(note in sentence for sentence in second)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from lead.planning.hosts import Busy, busy_nodes, node_of
-from lead.policy.view import PostedRun
+from lead.planning.hosts import Busy, Seen, busy_nodes, node_of
+from lead.policy.axes.select import ByFunction, Poorest
+from lead.policy.board import Board
+from lead.policy.select import linear_function
+from lead.policy.view import Campaign, PostedRun
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
 from node.plugins import registry
 from tests.clocks import START
+from tests.pools import due, view_of
 from tests.rounds import Host
 
 
@@ -35,6 +40,7 @@ def test_a_test_says_what_it_needs(test: str, spec: dict[str, Any], needs: Any) 
     """Whole Mb/s, rounded up; less than one is nothing, and TCP without a rate takes everything."""
     known = registry.tests()[test]
     assert known.needs(known.spec_model.model_validate(spec)) == needs
+    assert set(needs) <= set(known.resources)
 
 
 def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
@@ -59,13 +65,35 @@ def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
 def test_what_a_node_says_of_itself_comes_first() -> None:
     """Its free time, its speed, and until when it is busy; else what this lead has booked."""
     horizon = 4 * times.HOUR
-    facts: Attributes = {"mbps": 100, "speed": 2.5, "nat": True, "site": "x"}
+    facts: Attributes = {"mbps": 100, "speed": 2.5, "nat": True, "site": "x", "longitude": 13.5}
     host = Host("a", facts=facts)
     busy = Busy(running_to=START + times.MINUTE)
-    seen = node_of(host, busy, 7, START, horizon)
+    when = Seen(START, horizon, {"mbps", "slots"})
+    seen = node_of(host, busy, 7, when)
     assert (seen.load, seen.busy_until, seen.used_at) == (0.0, START + times.MINUTE, 7)
-    assert (seen.resources, float(seen.speed)) == ({"mbps": 100, "speed": 2}, 2.5)
+    assert (seen.resources, float(seen.speed)) == ({"mbps": 100}, 2.5)
+    assert seen.figures == {"mbps": 100, "speed": Fraction(5, 2), "longitude": Fraction(27, 2)}
     assert seen.attributes["nat"] == "true"
     host.shortfall, host.busy_until = times.HOUR, START + times.HOUR
-    seen = node_of(host, busy, 7, START, horizon)
+    seen = node_of(host, busy, 7, when)
     assert (seen.load, seen.busy_until) == (0.75, START + times.HOUR)
+
+
+def test_what_is_no_resource_makes_no_node_richer() -> None:
+    """A number that nothing counts says nothing about who is poorest; a function may name it."""
+    when = Seen(START, times.HOUR, {"mbps"})
+    said: dict[str, Attributes] = {
+        "thin": {"mbps": 100, "longitude": 179.5},
+        "fat": {"mbps": 1000, "longitude": 1},
+    }
+    nodes = {name: node_of(Host(name, facts=it), Busy(), 0, when) for name, it in said.items()}
+    wanting = due("t", "ops", nodes)
+    board = Board(view_of(nodes, [Campaign("ops")], [wanting]))
+    functions = [linear_function.parse(text) for text in ("longitude", "1 - longitude")]
+    for select, best in (
+        (Poorest(), "thin"),
+        (ByFunction(functions[0]), "thin"),
+        (ByFunction(functions[1]), "fat"),
+    ):
+        ranked = select.begin(board).rank(wanting, list(nodes.values()))
+        assert ranked[0].name == best

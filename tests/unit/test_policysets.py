@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from lead.policy import sets
 from lead.policy.axes import share, throttle
 from lead.policy.throttle import active_limits
@@ -45,7 +47,9 @@ def test_limits_are_kept_as_policies_know_them() -> None:
     }
     known = kinds | {f"{throttle.DUE}{kind}" for kind in kinds}
     known |= {throttle.DELIVERED, throttle.DELIVERED_PERCENT}
-    said = {word: {"soft": None, "hard": number} for number, word in enumerate(limits.every_word())}
+    said = {
+        word: {"soft": None, "hard": number} for number, word in enumerate(get_args(limits.Limited))
+    }
     kept = limits.kept(said)
     assert kept.keys() == known
     assert limits.worded(kept) == said

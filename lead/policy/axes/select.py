@@ -134,7 +134,7 @@ class ByFunction:
     """By a linear function of a node's figures.
 
     ``speed`` (1 where it does not say), ``load``, ``lanes``, ``booked`` (minutes in the hour of the
-    run), ``affinity``, and each counted resource by its name.
+    run), ``affinity``, and each attribute that is a number by its name.
     """
 
     function: linear_function.Linear = field(default_factory=_clean)
@@ -148,6 +148,7 @@ class ByFunction:
             figures: dict[str, Mapping[str, Fraction | float]] = {
                 node.name: {
                     **node.resources,
+                    **node.figures,
                     "speed": Fraction(node.speed),
                     "load": node.load,
                     "lanes": node.lanes,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import accumulate
 
 from lead.policy.asking import Round
 from lead.policy.board import Board
@@ -19,7 +20,7 @@ from node.model.spans import Span
 SEATS_MAX = Rule(
     Axis.THROTTLE,
     "seats",
-    "{campaign} would hold {wanted} seats on average over an hour, of at most {most}",
+    "{campaign} would hold {wanted} seats at once, of at most {most}",
 )
 
 DUE = "due_"
@@ -58,9 +59,11 @@ class Throttle:
         """Those that no campaign has cost nothing."""
         campaigns = board.view.campaigns.values()
         self._checks: list[Check] = []
+        self._seats: _SeatsMax | None = None
         self._limits: _Limits | None = None
         if rules.seats and any(it.seats_max is not None for it in campaigns):
-            self._checks.append(_SeatsMax(board).admit)
+            self._seats = _SeatsMax(board)
+            self._checks.append(self._seats.admit)
         if rules.quotas and any(it.quotas for it in campaigns):
             self._checks.append(_Quotas(board).admit)
         if rules.limits and any(it.limits for it in campaigns):
@@ -78,10 +81,12 @@ class Throttle:
                 return no
         return None
 
-    def placed(self, run: PostedRun) -> None:
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """It counts from now on."""
+        if self._seats is not None:
+            self._seats.placed(run)
         if self._limits is not None:
-            self._limits.placed(run)
+            self._limits.placed(candidate, run)
 
     def remember(self, state: State) -> State:
         """Since when each considered task ages."""
@@ -89,23 +94,64 @@ class Throttle:
 
 
 class _SeatsMax:
+    """What campaigns hold at once; counted in lanes, of which so many are a seat.
+
+    What is booked is known by campaign and hour: only that of the hours of a run is looked at.
+    """
+
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._held: dict[tuple[str, int], list[tuple[Span, int]]] = {}
+        for run in board.view.runs:
+            self.placed(run)
+
+    def placed(self, run: PostedRun) -> None:
+        """It counts from now on."""
+        lanes = self._board.weighed(run.scheduling_class, self._board.lanes * len(run.nodes))
+        if lanes and self._most(run.campaign) is not None:
+            for hour in range(run.start // BUCKET * BUCKET, run.end, BUCKET):
+                held = self._held.setdefault((run.campaign, hour), [])
+                held.append(((run.start, run.end), lanes))
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
-        """What is held in the hour, this run included, within the limit."""
+        """The most that is held at any instant of the ideal time of each run, that included."""
         del turn
-        most = self._board.view.campaigns[candidate.campaign].seats_max
-        if most is None:
+        most, lanes = self._most(candidate.campaign), self._board.lanes
+        own = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
+        if most is None or not own:
             return None
-        hour = self._board.bucket(candidate)
-        wanted = self._board.held(candidate.campaign, hour)
-        wanted += self._board.seats_taken(candidate, candidate.k)
-        if wanted <= most * BUCKET and candidate.k <= most:
-            return None
-        return SEATS_MAX.says_no(
-            campaign=candidate.campaign, wanted=max(wanted / BUCKET, candidate.k), most=most
-        )
+        for span in candidate.spans:
+            wanted = self._peak(candidate.campaign, span) + own
+            if wanted > most * lanes:
+                return SEATS_MAX.says_no(
+                    campaign=candidate.campaign, wanted=wanted / lanes, most=most
+                )
+        return None
+
+    def _most(self, campaign: str) -> int | None:
+        known = self._board.view.campaigns.get(campaign)
+        return None if known is None else known.seats_max
+
+    def _peak(self, campaign: str, span: Span) -> int:
+        """The most lanes that a campaign holds at some instant of a span."""
+        changes = []
+        for (start, end), lanes in self._beside(campaign, span):
+            if start < span[1] and span[0] < end:
+                changes += [(max(start, span[0]), lanes), (end, -lanes)]
+        # What ends at an instant is over when something else begins.
+        return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+    def _beside(self, campaign: str, span: Span) -> Iterator[tuple[Span, int]]:
+        """What is booked or asked for in the hours of a span, each once."""
+        first = span[0] // BUCKET * BUCKET
+        for hour in range(first, span[1], BUCKET):
+            for held in self._held.get((campaign, hour), ()):
+                if hour == first or held[0][0] >= hour:
+                    yield held
+        for asked in self._board.asked.values():
+            if asked.campaign == campaign:
+                lanes = self._board.weighed(asked.scheduling_class, self._board.lanes * asked.k)
+                yield from ((each, lanes) for each in asked.spans)
 
 
 class _Quotas:
@@ -253,9 +299,9 @@ class _Limits:
                 return delivered_cap.within_amount(name, used, request, Fraction(cap))
         return None
 
-    def placed(self, run: PostedRun) -> None:
+    def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """It counts from now on."""
-        self._under_way.add(run)
+        self._under_way.add(run, apart=candidate.apart)
 
     def remember(self, state: State) -> State:
         """Since when each considered task ages."""

@@ -161,17 +161,6 @@ def waited_minutes(candidate: Candidate, standing: Standing) -> float:
     return max(0, standing.now - since) / times.MINUTE
 
 
-def values_of(
-    candidate: Candidate, weights: Weights, standing: Standing, waited: float
-) -> dict[str, dict[str, float]]:
-    """What speaks for a candidate, term by term, of those components that weigh anything."""
-    return {
-        name: {term: _TERMS[name][term](candidate, standing, waited) for term in terms}
-        for name, terms in weights.terms.items()
-        if weights.components.get(name, 1.0)
-    }
-
-
 def _campaign(candidate: Candidate, standing: Standing, _: float) -> float:
     return standing.campaigns[candidate.campaign].priority
 

@@ -11,7 +11,6 @@ It suits runs that cost about the same; where one costs a hundred times another,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 
 from lead.policy.view import Exact, Queue
 
@@ -27,25 +26,6 @@ def after_start(
     raised[started] -= queues[started].price
     down = min(priority - queues[name].floor for name, priority in raised.items())
     return {name: min(priority - down, queues[name].ceiling) for name, priority in raised.items()}
-
-
-def frequencies(queues: Mapping[str, Queue]) -> dict[str, Fraction]:
-    """The part of all starts that each gets while all contend and all fit.
-
-    Exact where floors are equal, gaps and ceilings are far above the prices, and no part comes out
-    negative.
-    """
-    inverse = {name: Fraction(1) / queue.price for name, queue in queues.items()}
-    total = sum(inverse.values(), Fraction(0))
-    gained = sum((queues[name].gain * each for name, each in inverse.items()), Fraction(0))
-    constant = (1 - gained) / total
-    return {name: (constant + queues[name].gain) * each for name, each in inverse.items()}
-
-
-def prices(wanted: Mapping[str, Fraction], scale: Fraction = Fraction(1)) -> dict[str, Fraction]:
-    """Prices that give these parts when all gain the same: the largest part pays ``scale``."""
-    most = max(wanted.values())
-    return {name: scale * most / part for name, part in wanted.items()}
 
 
 def starting(queues: Iterable[tuple[str, Queue]]) -> dict[str, Exact]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -85,12 +85,13 @@ def outstanding(runs: Sequence[tuple[int, int]], after: int = 0) -> int:
 
 
 def request_of(candidate: Candidate) -> dict[str, int]:
-    """What one run of a candidate takes, by kind."""
-    return _taken(candidate.k, candidate.duration)
+    """What will be booked for a candidate, by kind: runs, nodes and seats at once, all its time.
 
-
-def _taken(nodes: int, time: int) -> dict[str, int]:
-    return {RUNS: 1, NODES: nodes, SEATS: nodes, SEAT_TIME: nodes * time, TIME: time}
+    Nodes that do not act together have runs of their own.
+    """
+    nodes, time = candidate.k, sum(end - start for start, end in candidate.spans)
+    runs = nodes if candidate.apart else 1
+    return {RUNS: runs, NODES: nodes, SEATS: nodes, SEAT_TIME: nodes * time, TIME: runs * time}
 
 
 class UnderWay:
@@ -116,10 +117,11 @@ class UnderWay:
         for booked in self._runs.values():
             booked.sort()
 
-    def add(self, run: PostedRun) -> None:
-        """One more run is booked."""
-        for name in self._count(run):
-            insort(self._runs.setdefault(name, []), (run.start, run.end, len(run.nodes)))
+    def add(self, run: PostedRun, *, apart: bool = False) -> None:
+        """One more run is booked; ``apart``: one for each of its nodes."""
+        for each in [replace(run, nodes=(it,)) for it in run.nodes] if apart else [run]:
+            for name in self._count(each):
+                insort(self._runs.setdefault(name, []), (run.start, run.end, len(each.nodes)))
 
     def _count(self, run: PostedRun) -> list[str]:
         """Add up its time; those with limits for whom it counts."""

@@ -72,9 +72,13 @@ def begin(tables: Tables, run: UUID, now: int) -> Answer:
     return [(run,)]
 
 
-@TWINS.of("coalesce")
-def unconfirmed(tables: Tables, run: UUID, now: int) -> Answer:
-    """Who has not said that it has the commit, and must have dropped it by then."""
+@TWINS.of("id", "name")
+def unconfirmed(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
+    """Who has not said that it has the commit of these runs, and must have dropped them by then."""
+    return [(run, name) for run in sorted(set(runs)) for name in _silent(tables, run, now)]
+
+
+def _silent(tables: Tables, run: UUID, now: int) -> Sequence[str]:
     row = tables.runs.rows.get(run)
     made = None if row is None else tables.negotiations.rows.get(row.exchange_id)  # type: ignore[arg-type]
     if made is None or made.decided_at is None:
@@ -83,7 +87,7 @@ def unconfirmed(tables: Tables, run: UUID, now: int) -> Answer:
         return ()
     letters = sorted(tables.letters.commits.of(str(made.id)), key=lambda letter: letter.id)
     known = tables.nodes.rows
-    return [(known[it.node].name if it.node in known else it.node,) for it in letters]
+    return [known[it.node].name if it.node in known else it.node for it in letters]
 
 
 @TWINS.of()

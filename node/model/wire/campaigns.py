@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from node.model.limits import Limited
-from node.model.wire.fields import Count, Document, Instant, Name
+from node.model.wire.fields import Count, Document, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
@@ -176,16 +176,9 @@ class CampaignDocument(Document):
     )
 
 
-class CampaignPatch(Document):
+class CampaignPatch(Patch):
     """Changes of a campaign, as a JSON merge patch (RFC 7396): null gives back the default."""
 
-    revision: int | None = Field(
-        None,
-        ge=1,
-        strict=True,
-        description="The revision that was read. If the campaign has been changed since, nothing "
-        "is changed and the answer is 409; without it the newest is changed.",
-    )
     name: Name | None = Field(None, description="Cannot be changed.")
     parent: Name | None = None
     weight: Exact | None = None
@@ -203,10 +196,6 @@ class CampaignPatch(Document):
     contact: Text | None = None
     description: Text | None = None
     state: Literal["active", "closed"] | None = None
-
-    def changes(self) -> dict[str, Any]:
-        """The patch itself, as it was sent."""
-        return self.model_dump(mode="json", exclude_unset=True, exclude={"revision"})
 
 
 class Waiting(Document):

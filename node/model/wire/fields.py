@@ -30,6 +30,22 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Patch(Document):
+    """Changes of a resource, as a JSON merge patch (RFC 7396): what is absent stays."""
+
+    revision: int | None = Field(
+        None,
+        ge=1,
+        strict=True,
+        description="The revision that was read. If it has been changed since, nothing is "
+        "changed and the answer is 409; without it the newest is changed.",
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """The patch itself, as it was sent."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude={"revision"})
+
+
 FROM_OUTSIDE = {"from_outside": True}
 """Validation context of what users and other programs send: there, times are strings only."""
 
@@ -130,8 +146,5 @@ Host = Annotated[
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 """The name of a test, tool, archiver or campaign."""
-
-Json = Any
-"""Any JSON value."""
 
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.policysets import DEFAULT
-from node.model.wire.fields import Document, Duration, Instant, Name
+from node.model.wire.fields import Document, Duration, Instant, Name, Patch
 from node.model.wire.nodes import NodeName
 
 Match = Annotated[
@@ -70,16 +70,9 @@ class PoolDocument(Document):
     description: Text | None = None
 
 
-class PoolPatch(Document):
+class PoolPatch(Patch):
     """Changes of a pool, as a JSON merge patch (RFC 7396); a match is replaced as a whole."""
 
-    revision: int | None = Field(
-        None,
-        ge=1,
-        strict=True,
-        description="The revision that was read. If the pool has been changed since, nothing is "
-        "changed and the answer is 409; without it the newest is changed.",
-    )
     name: Name | None = Field(None, description="Cannot be changed.")
     match: Match | None = None
     policy: dict[str, Any] | None = None
@@ -88,10 +81,6 @@ class PoolPatch(Document):
     patience: Length | None = None
     lead: NodeName | None = Field(None, description="Cannot be changed.")
     description: Text | None = None
-
-    def changes(self) -> dict[str, Any]:
-        """The patch itself, as it was sent."""
-        return self.model_dump(mode="json", exclude_unset=True, exclude={"revision"})
 
 
 class Outside(Document):

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.wire.fields import Document, Duration, Instant, Moment, Name
+from node.model.wire.fields import Document, Duration, Instant, Moment, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
 CRITERIA_MAX = 100
@@ -111,19 +111,12 @@ class ReservationDocument(Document):
     )
 
 
-class ReservationPatch(Document):
+class ReservationPatch(Patch):
     """Changes of a reservation, as a JSON merge patch (RFC 7396): null removes, absent stays.
 
     The whole of it is then checked like a new one.
     """
 
-    revision: int | None = Field(
-        None,
-        ge=1,
-        strict=True,
-        description="The revision that was read. If it has been changed since, nothing is "
-        "changed and the answer is 409; without it the newest is changed.",
-    )
     kind: Purpose | None = None
     name: Line | None = None
     owner: Line | None = None
@@ -134,10 +127,6 @@ class ReservationPatch(Document):
     displace: bool = Field(
         default=False, strict=True, description="As in a new reservation, for this time only."
     )
-
-    def changes(self) -> dict[str, Any]:
-        """The patch itself, as it was sent."""
-        return self.model_dump(exclude_unset=True, exclude={"revision"}, mode="json")
 
 
 class RunInside(Document):

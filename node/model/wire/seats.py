@@ -42,7 +42,6 @@ _Preferred = Annotated[
     WithJsonSchema({"examples": ["DE", ["DE", "FR"]]}),
 ]
 _Alike = Annotated[int, Field(ge=1, le=SEATS_MAX, strict=True)]
-_Worth = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 Choice = Literal["sticky", "rotating"]
 

@@ -9,7 +9,17 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, field_validat
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.wire.fields import KIND, Count, Document, Duration, Host, Instant, Moment, Name
+from node.model.wire.fields import (
+    KIND,
+    Count,
+    Document,
+    Duration,
+    Host,
+    Instant,
+    Moment,
+    Name,
+    Patch,
+)
 from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
@@ -138,20 +148,13 @@ class TaskDocument(Document):
         return value
 
 
-class TaskPatch(Document):
+class TaskPatch(Patch):
     """Changes of a task, as a JSON merge patch (RFC 7396): null removes, what is absent stays.
 
     The whole of it is then checked like a new task. Not even null can change what is measured by
     whom: the test's type and the participants; that would be another task.
     """
 
-    revision: int | None = Field(
-        None,
-        ge=1,
-        strict=True,
-        description="The revision that was read. If the task has been changed since, nothing is "
-        "changed and the answer is 409; without it the newest is changed.",
-    )
     test: dict[str, Any] | None = Field(None, description="Fields of the test, that is its spec.")
     tools: tuple[Name, ...] | None = Field(None, max_length=16)
     schedule: dict[str, Any] | None = Field(None, description="Fields of the schedule.")
@@ -163,10 +166,6 @@ class TaskPatch(Document):
         description="Refused if others would take part. Of a pool task: fields of what it asks "
         "of its pool.",
     )
-
-    def changes(self) -> dict[str, Any]:
-        """The patch itself, as it was sent."""
-        return self.model_dump(exclude_unset=True, exclude={"revision"})
 
 
 class Participant(Document):

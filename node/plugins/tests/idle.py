@@ -58,6 +58,7 @@ class IdleTest:
 
     name = "idle"
     title = "Nothing, for trying and testing"
+    resources: tuple[str, ...] = ()
     spec_model: type[Document] = IdleSpec
     result_model: type[Document] = IdleResult
 

@@ -194,6 +194,7 @@ class LatencyTest:
 
     name = "latency"
     title = "One-way and round-trip delay, loss and jitter"
+    resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = LatencySpec
     result_model: type[Document] = LatencyResult
 

@@ -89,6 +89,7 @@ class RttTest:
 
     name = "rtt"
     title = "Round-trip time and loss"
+    resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = RttSpec
     result_model: type[Document] = RttResult
 

@@ -183,6 +183,7 @@ class ThroughputTest:
 
     name = "throughput"
     title = "Throughput by TCP or UDP"
+    resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = ThroughputSpec
     result_model: type[Document] = ThroughputResult
 

@@ -70,7 +70,8 @@ GROUP BY 1, 2, 3
 ORDER BY slots DESC, outcome, state, cause;
 
 -- mesh_outcomes_of --
--- The same of these keys, one by one. No others are read: page after page a large mesh is read once.
+-- The same of the keys from one to another, one by one. No others are read, whatever is known of how many there are: page
+-- after page a large mesh is read once.
 SELECT
     key,
     outcome,
@@ -79,6 +80,6 @@ SELECT
     count(*) AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
 FROM mesh_delivery
-WHERE mesh = $1 AND key = ANY($4::text []) AND slot >= $2 AND slot < $3
+WHERE mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
 GROUP BY 1, 2, 3, 4
 ORDER BY slots DESC, outcome, state, cause;

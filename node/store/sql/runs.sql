@@ -25,15 +25,17 @@ WHERE
 RETURNING id;
 
 -- unconfirmed --
--- Who has not said that it has the commit of a run led here, and by that instant must have dropped it: a hold is kept
--- for twice its life.
-SELECT coalesce(node.name, outbox.node)
+-- Who has not said that it has the commit of one of these runs, led here, and by that instant must have dropped it: a
+-- hold is kept for twice its life.
+SELECT run.id, coalesce(node.name, outbox.node) AS name
 FROM run
 INNER JOIN negotiation ON run.exchange_id = negotiation.id
 INNER JOIN outbox ON negotiation.id::text = outbox.message ->> 'exchange' AND outbox.kind = 'commit'
 LEFT JOIN node ON outbox.node = node.identity
-WHERE run.id = $1 AND $2 > negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at)
-ORDER BY outbox.id;
+WHERE
+    run.id = ANY($1::uuid [])
+    AND $2 > negotiation.decided_at + 2 * (negotiation.expires_at - negotiation.opened_at)
+ORDER BY run.id, outbox.id;
 
 -- process --
 UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $1 AND state = 'running';

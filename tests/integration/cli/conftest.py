@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
-from node.model.errors import NotAuthenticated, NotFound, ParleyError
+from node.model.errors import Conflict, NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 from tests.clocks import ManualClock
 from tests.conftest import NewDatabase
@@ -249,6 +249,8 @@ async def _edit(request: web.Request) -> web.Response:
     patch = await request.json()
     node.patched.append((patch, request.query.get("dry_run", "")))
     found = _by_id(node.tasks, request)
+    if patch.get("revision", 1) != found.get("revision", 1):
+        raise Conflict("the task has been changed since")
     schedule = found["schedule"] | patch.get("schedule", {})
     return web.json_response({**found, "schedule": schedule, "revision": 5})
 

@@ -144,6 +144,25 @@ async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Pa
     assert meshed.posted[-1] == (document, key)
 
 
+@pytest.mark.parametrize(("repeat", "code"), [("PT1H", 0), ("PT7M", 3)])
+async def test_an_edit_whose_answer_was_lost_is_done(
+    parley: Any, meshed: Any, file: Path, repeat: str, code: int
+) -> None:
+    """A task that is at a later revision counts if it is what the edit makes; else that is told."""
+    tasks = _existing()
+    tasks[0]["schedule"]["repeat"] = "PT2H"
+    meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
+    meshed.add_task(tasks[0]["id"], schedule={"repeat": repeat}, revision=2)
+    ended = await parley("mesh", "apply", str(file))
+    done = json.loads(ended.out)
+    assert (ended.code, done["edited"]) == (code, 1 if code == 0 else 0)
+    assert [failure["code"] for failure in done["failed"]] == ["conflict"] * (code != 0)
+    assert meshed.patched == [
+        ({"schedule": {"repeat": "PT1H"}, "revision": 1}, ""),
+        ({"schedule": {"repeat": "PT1H"}, "revision": 2}, "true"),
+    ]
+
+
 async def test_failures_are_told_by_cause(parley: Any, meshed: Any, file: Path) -> None:
     """All others are tried; the exit code is that of the failures, and it can be done again."""
     meshed.created = RefusedByParticipant("b: iperf3 is not installed on b")
@@ -212,6 +231,8 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
     assert ended.code == 0
     assert "mesh lab: 80 % of 60 due delivered, 6 under way" in ended.out
     assert "  12  20.0 %  unplaced  b: busy" in ended.out
+    [query] = [query for _, path, query in meshed.asked if path.startswith("/v1/meshes/lab?")]
+    assert query["from"] == query["to"]
     assert "fill     a       c     active  10   40 %       6 unplaced: b: busy" in ended.out
     matrix = ended.out.split("fill: delivered in %, from row to column\n")[1]
     assert [line.split() for line in matrix.splitlines()] == [

@@ -9,8 +9,27 @@ import pytest
 from node.cli.meshwork import Work
 from node.cli.progress import Progress
 from node.model import times
-from node.model.errors import Conflict, ParleyError, PeerUnreachable, RefusedByParticipant
+from node.model.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    NotAllowed,
+    ParleyError,
+    PeerUnreachable,
+    RefusedByParticipant,
+)
 from tests.clocks import ManualClock
+
+
+class _Hasty(ManualClock):
+    """Whoever sleeps moves it on."""
+
+    slept: list[float]
+
+    async def sleep(self, seconds: float) -> None:
+        """Not a moment."""
+        self.slept = [*getattr(self, "slept", ()), seconds]
+        self.advance(round(seconds * times.SECOND))
+        await super().sleep(0)
 
 
 def _work(clock: ManualClock, at_once: int) -> tuple[Work, io.StringIO]:
@@ -47,7 +66,7 @@ async def test_all_are_tried_and_few_at_once(clock: ManualClock, at_once: int) -
     assert "created: 5 of 10, 1.0/s, 5 s left" in told.getvalue()
 
 
-@pytest.mark.parametrize("error", [PeerUnreachable("nobody answers"), Conflict("twice")])
+@pytest.mark.parametrize("error", [NotAllowed("not you"), Conflict("twice")])
 async def test_what_is_hopeless_stops_all(clock: ManualClock, error: ParleyError) -> None:
     """What is left is counted, also of what would have come behind it."""
     work, _ = _work(clock, 1)
@@ -58,6 +77,63 @@ async def test_what_is_hopeless_stops_all(clock: ManualClock, error: ParleyError
 
     await work.each("edited", range(5), str, act)
     await work.each("created", range(5), str, act)
-    hopeless = isinstance(error, PeerUnreachable)
+    hopeless = isinstance(error, NotAllowed)
     assert (work.done["edited"], work.left) == ((2, 7) if hopeless else (4, 0))
     assert work.done["created"] == (0 if hopeless else 4)
+
+
+@pytest.mark.parametrize("error", [PeerUnreachable("no answer"), DatabaseUnavailable("away")])
+@pytest.mark.parametrize("silences", range(7))
+async def test_a_silence_is_sat_out(silences: int, error: ParleyError) -> None:
+    """After growing pauses it is asked again; a silence that lasts stops all."""
+    clock, tries = _Hasty(), 0
+    work, told = _work(clock, 1)
+
+    async def act(number: int) -> None:
+        nonlocal tries
+        tries += number == 2
+        if number == 2 and tries <= silences:
+            raise error
+
+    await work.each("created", range(5), str, act)
+    assert getattr(clock, "slept", []) == [1, 2, 4, 8, 16][:silences]
+    assert (f"{error.detail}; asking again in 1 s" in told.getvalue()) == (silences > 0)
+    over = silences > 5
+    assert (tries, work.done["created"]) == (min(silences + 1, 6), 2 if over else 5)
+    assert (sum(work.failed.values()), work.left, work.stopped) == (
+        (1, 2, True) if over else (0, 0, False)
+    )
+
+
+async def test_who_is_silent_to_one_only_is_asked_for_the_others() -> None:
+    """One request that never gets an answer fails alone; a refusal is an answer, too."""
+    work, _ = _work(_Hasty(), 2)
+    tried: list[int] = []
+
+    async def act(number: int) -> None:
+        tried.append(number)
+        if number == 0:
+            raise PeerUnreachable("no answer")
+        if number % 2:
+            raise Conflict("twice")
+
+    await work.each("created", range(40), str, act)
+    assert (work.done["created"], work.left, work.stopped) == (19, 0, False)
+    assert [failure["count"] for failure in work.failures()] == [20, 1]
+    assert tried.count(0) == 6
+
+
+async def test_all_stop_once_one_gives_up() -> None:
+    """Nobody begins another pause or another item behind a node that is gone."""
+    clock, tries = _Hasty(), 0
+    work, _ = _work(clock, 8)
+
+    async def act(_: int) -> None:
+        nonlocal tries
+        tries += 1
+        raise PeerUnreachable("no answer")
+
+    await work.each("created", range(100), str, act)
+    assert tries <= 8 * 6
+    assert sum(work.failed.values()) + work.left == 100
+    assert (work.exit_code, len(work.failures())) == (5, 1)

@@ -121,10 +121,26 @@ def test_what_is_under_way_is_what_looking_at_every_run_finds(
     }
 
 
-def test_a_candidate_asks_for_one_run_of_all_its_nodes() -> None:
-    """What a candidate takes is counted by kind."""
-    candidate = Candidate("t", "ops", 0, 7, ("a", "b", "c"), k=3)
-    assert request_of(candidate) == {RUNS: 1, NODES: 3, SEATS: 3, SEAT_TIME: 21, TIME: 7}
+@pytest.mark.parametrize(
+    ("together", "named", "runs"),
+    [(True, False, 1), (False, True, 1), (False, False, 3)],
+)
+def test_a_candidate_asks_for_what_will_be_booked(
+    *, together: bool, named: bool, runs: int
+) -> None:
+    """Nodes together have one run, others one each; time is that of all runs it stands for."""
+    spans = [(0, 7), (10, 17)]
+    candidate = Candidate(
+        "t", "probe", 0, 14, ("a", "b", "c"), k=3, together=together, named=named, runs=spans
+    )
+    request = request_of(candidate)
+    assert request == {RUNS: runs, NODES: 3, SEATS: 3, SEAT_TIME: 42, TIME: 14 * runs}
+    under_way = UnderWay([], CAMPAIGNS, 0)
+    for start, end in spans:
+        run = PostedRun("r", "t", "probe", candidate.nodes, start, end)
+        under_way.add(run, apart=candidate.apart)
+    for span in spans:
+        assert [it.in_use for it in under_way.holders("probe", span)] == [request] * 2
 
 
 def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:

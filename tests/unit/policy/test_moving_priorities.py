@@ -37,6 +37,19 @@ def _starts(rules: dict[str, Queue], count: int) -> dict[str, int]:
     return counts
 
 
+def _frequencies(rules: dict[str, Queue]) -> dict[str, Fraction]:
+    """The part of all starts that each gets while all contend and all fit.
+
+    Exact where floors are equal, gaps and ceilings are far above the prices, and no part comes out
+    negative.
+    """
+    inverse = {name: Fraction(1) / rule.price for name, rule in rules.items()}
+    total = sum(inverse.values(), Fraction(0))
+    gained = sum((rules[name].gain * each for name, each in inverse.items()), Fraction(0))
+    constant = (1 - gained) / total
+    return {name: (constant + rules[name].gain) * each for name, each in inverse.items()}
+
+
 @given(PRICES, st.integers(1, 4))
 def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: int) -> None:
     """The counts follow the solution of ``f · price - gain = const``, whatever the prices."""
@@ -44,30 +57,11 @@ def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: in
         str(n): Queue(gap=10**9, ceiling=10**9, price=price, gain=gain)
         for n, price in enumerate(prices)
     }
-    frequencies = start_counts.frequencies(rules)
+    frequencies = _frequencies(rules)
     assert sum(frequencies.values()) == 1
     count = 400
     for name, found in _starts(rules, count).items():
         assert abs(found - float(frequencies[name]) * count) <= 2 * len(prices)
-
-
-@given(PRICES)
-def test_unequal_gains_move_the_frequencies(prices: list[int]) -> None:
-    """Differences of gain shift the constant, and the parts still add up to one."""
-    rules = {str(n): Queue(price=price, gain=Fraction(n, 100)) for n, price in enumerate(prices)}
-    found = start_counts.frequencies(rules)
-    constants = {found[name] * rule.price - rule.gain for name, rule in rules.items()}
-    assert len(constants) == 1
-    assert sum(found.values()) == 1
-
-
-def test_prices_for_wanted_parts() -> None:
-    """The largest part pays the scale, and the parts come out as wanted."""
-    wanted = {"a": Fraction(1, 2), "b": Fraction(3, 10), "c": Fraction(1, 5)}
-    prices = start_counts.prices(wanted, Fraction(6))
-    assert prices == {"a": 6, "b": 10, "c": 15}
-    rules = {name: Queue(price=price) for name, price in prices.items()}
-    assert start_counts.frequencies(rules) == wanted
 
 
 @given(
