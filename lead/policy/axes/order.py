@@ -142,15 +142,20 @@ class ByRecentWork:
             supply = _supply(board, self.half_life)
             return _by_name(board, deadline_first.order(board.candidates, supply))
         recent, shares = _recent(board, self.half_life)
-        waiting: dict[str, list[recent_work.Work]] = {}
+        # Hour by hour: what of an hour that is full is chosen in vain would count against its
+        # campaign in the next one, and most against those who had least.
+        hours: dict[int, dict[str, list[recent_work.Work]]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
-            waiting.setdefault(it.campaign, []).append(work)
+            hours.setdefault(board.bucket(it), {}).setdefault(it.campaign, []).append(work)
         # How long runs take is known, so what is chosen counts as that and not as an hour.
         seats = max(1, len(board.usable(board.view.pool.nodes)))
-        turns = recent_work.Turns(recent, shares, seats, self.half_life)
         wanted = sum(it.k for it in board.candidates)
-        return _by_name(board, [it.task for it in recent_work.choose(waiting, turns, wanted)])
+        chosen: list[str] = []
+        for hour in sorted(hours):
+            turns = recent_work.Turns(recent, shares, seats, self.half_life)
+            chosen += [it.task for it in recent_work.choose(hours[hour], turns, wanted)]
+        return _by_name(board, chosen)
 
 
 def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, float]]:

@@ -32,8 +32,27 @@ def _targets(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: i
     return {name: Fraction(min(demand[name], most)) for name, most in seats.items()}
 
 
-def _fairshare(campaign: Campaign) -> Exact:
-    return 0 if campaign.fairshare is None else campaign.fairshare.part
+def _fairshares(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """What points pull to: all equally far above their targets, who wants less what it wants.
+
+    A fairshare counts percent of the whole, and not of the target.
+    """
+    aimed = {
+        it.name: Fraction(0) if it.fairshare is None else amount * it.fairshare.part
+        for it in campaigns
+    }
+    found: dict[str, Fraction] = {}
+    left = Fraction(amount)
+    while aimed:
+        more = (left - sum(aimed.values())) / len(aimed)
+        met = [name for name, target in aimed.items() if demand[name] <= target + more]
+        if not met:
+            return found | {name: target + more for name, target in aimed.items()}
+        for name in met:
+            del aimed[name]
+            found[name] = Fraction(demand[name])
+            left -= demand[name]
+    return found
 
 
 def _levels(campaigns: Iterable[Campaign]) -> dict[int, list[Campaign]]:
@@ -95,7 +114,7 @@ SHARES: Final[Mapping[str, Sharing]] = {
     "fbsng-quota": _BY_PRICE,
     "fbsng-partition": _BY_PRICE,
     "fbsng-placement": _BY_PRICE,
-    "maui-fairshare": _by(_fairshare),
+    "maui-fairshare": _fairshares,
     "boinc-wrr": BY_WEIGHT,
     "boinc-backoff": BY_WEIGHT,
 }
@@ -113,7 +132,7 @@ in line gets what is left of an hour, which may be in pieces that are too short 
 AT_LEAST: Final = frozenset({"gridserver-sla", "gridserver-sla-preempt"})
 """These promise so much or more."""
 PULLED: Final = frozenset({"maui-fairshare"})
-"""In these a share is one wish of several in a sum: it pulls, and promises nothing."""
+"""In these a share is one wish of several in a sum: it pulls (see ``pulls.py``), no more."""
 NEWCOMERS: Final = (
     "campaign-default",
     "gridserver-usage",

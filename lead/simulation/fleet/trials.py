@@ -15,8 +15,9 @@ from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
 from lead.simulation.fleet.promises import ALIKE, AT_LEAST, BY_WEIGHT, NEWCOMERS, PULLED, SHARES
+from lead.simulation.fleet.pulls import Pulled
 from lead.simulation.fleet.report import Check
-from lead.simulation.fleet.world import Booked, Fleet, Held, Stream
+from lead.simulation.fleet.world import Booked, Fleet, Held, Stream, Watcher
 from node.model import times
 
 Tell = Callable[[], None]
@@ -112,7 +113,8 @@ def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         return
     campaigns = scenario.shared_by()
     streams, demand = _wanting(scenario, name, CROWDED)
-    delivered = _played(scenario, name, streams, campaigns, tell)
+    pulled = Pulled()
+    delivered = _played(scenario, name, streams, campaigns, tell, *[pulled] * (name in PULLED))
     promised = SHARES[name](campaigns, demand, scenario.nodes * times.HOUR)
     whole = scenario.nodes * times.HOUR if name in AT_LEAST else sum(promised.values())
     total = delivered.total()
@@ -120,6 +122,11 @@ def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         part = float(promised[campaign] / whole)
         found = total[campaign] / total.total()
         yield _share("shares", name, campaign, part, found)
+    if name in PULLED:
+        check = partial(Check, trial="shares", policy=name, unit="runs")
+        yield check(who="runs compared", promised=1, least=1, found=pulled.compared)
+        who = "before those further below target"
+        yield check(who=who, promised=0, most=0, found=pulled.too_soon)
 
 
 def _played(
@@ -128,11 +135,18 @@ def _played(
     streams: Sequence[Stream],
     campaigns: Sequence[Campaign],
     tell: Tell,
+    *watchers: Watcher,
 ) -> Delivered:
-    """As long as it takes for so many runs."""
+    """As long as it takes for so many runs; others may watch, too."""
     fleet = fleet_of(scenario, name, streams, campaigns)
     delivered = Delivered(WARM)
-    for _ in fleet.play(times.LONGEST, delivered):
+
+    def watch(held: Held) -> None:
+        delivered(held)
+        for watcher in watchers:
+            watcher(held)
+
+    for _ in fleet.play(times.LONGEST, watch):
         tell()
         if delivered.runs >= scenario.runs:
             break

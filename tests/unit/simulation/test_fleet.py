@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
@@ -11,14 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.overview import charges_of
-from lead.policy.view import Campaign, PostedRun, Queue
+from lead.policy.asking import Outcome
+from lead.policy.view import Campaign, Candidate, Fairshare, Node, Pool, PostedRun, Queue, View
+from lead.policy.view import Charge as Charged
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.drawing import drawn
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from lead.simulation.fleet.play import TRIALS, play
 from lead.simulation.fleet.promises import SHARES
+from lead.simulation.fleet.pulls import Pulled
 from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.world import Booked, Held
 from lead.simulation.memory.journal import Journal
 from lead.simulation.memory.ledgertable import ChargeHours
 from lead.simulation.memory.rows import Charge
@@ -90,12 +95,65 @@ def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -
     assert [shares[it] for it in "abc"] == list(promised)
 
 
+def test_fairshares_pull_to_equal_distances_from_targets() -> None:
+    """Who wants less than its target leaves the rest to the others, to each as much."""
+    parts = {"a": Fraction(1, 10), "b": Fraction(3, 10), "c": Fraction(6, 10)}
+    campaigns = [Campaign(name, fairshare=Fairshare(part)) for name, part in parts.items()]
+    shared = SHARES["maui-fairshare"]
+    assert shared(campaigns, {"a": 6, "b": 6, "c": 4}, 10) == {"a": 2, "b": 4, "c": 4}
+    assert shared(campaigns, {"a": 1, "b": 2, "c": 4}, 10) == {"a": 1, "b": 2, "c": 4}
+
+
+@pytest.mark.parametrize(("order", "too_soon"), [("baba", 1), ("bbaa", 0), ("aabb", 2)])
+def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) -> None:
+    """Counted is each run of b, which used nothing, that comes after one of a, which used all."""
+    now = START + times.DAY
+    half = Fairshare(Fraction(1, 2))
+    runs = [
+        PostedRun(f"r{number}", f"t{number}", campaign, ("n",), now, now + 1)
+        for number, campaign in enumerate(order)
+    ]
+    booked = [
+        Booked(it, Candidate(it.task, it.campaign, now, 1, ("n",), waits_since=START), now)
+        for it in runs
+    ]
+    view = View(
+        now=now,
+        horizon=times.HOUR,
+        pool=Pool("p", ("n",)),
+        nodes={"n": Node("n")},
+        campaigns={name: Campaign(name, fairshare=half) for name in "ab"},
+        candidates=[it.candidate for it in booked],
+        ledger=[Charged("a", START, START + times.HOUR, times.HOUR)],
+    )
+    outcome = Outcome(placed=runs, refused={}, unreached=0, reservations=[], state=view.state)
+    pulled = Pulled()
+    pulled(Held(view, outcome, booked))
+    assert (pulled.compared, pulled.too_soon) == (3, too_soon)
+
+
+@pytest.mark.timeout(60)
+def test_a_fairshare_decides_between_runs_alike() -> None:
+    """Its shares are bounded by nothing; that who is further below comes first is checked."""
+    found = tried("shares", "maui-fairshare", runs=100, nodes=5)
+    assert found["atlas"].least is None
+    assert found["runs compared"].found > 0
+    assert all(check.holds for check in found.values()), found
+
+
 @pytest.mark.parametrize("name", ["campaign-default", "fbsng-dynamic"])
 @pytest.mark.timeout(60)
 def test_overload_is_shared_as_promised(name: str) -> None:
     """Where all want too much, each gets what it was promised and nothing stays unused."""
     found = tried("overload", name, runs=2500)
     assert len(found) == 6
+    assert all(check.holds for check in found.values()), found
+
+
+@pytest.mark.timeout(60)
+def test_turns_are_not_spent_on_hours_that_are_full() -> None:
+    """What is left of the last hour does not count against those who had least of it."""
+    found = tried("shares", "boinc-wrr", runs=3000, nodes=6)
     assert all(check.holds for check in found.values()), found
 
 

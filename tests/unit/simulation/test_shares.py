@@ -8,6 +8,7 @@ import pytest
 
 from lead.simulation.scenario import Scenario, checked, named
 from lead.simulation.shares import shares
+from lead.simulation.world import simulate
 from node.model import times
 from node.model.errors import InvalidDocument
 
@@ -55,6 +56,22 @@ def test_who_wants_less_than_its_part_is_promised_what_it_wants() -> None:
     found = shares(few, {"atlas": 10 * wanted, "belle": 20 * wanted, "cello": 30 * wanted})
     assert found is not None
     assert [check.promised for check in found.checks] == [16.389, 32.778, 49.167, 1.667]
+
+
+@pytest.mark.timeout(120)
+def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
+    """Half of the nodes for five hours: a run is 3 % of what atlas gets, so 10 % may be missed."""
+    few = scenario(
+        days=0.25,
+        nodes={"count": 10, "horizon": "PT2H"},
+        shares={"pool": "all", "after": "PT1H", "within": 0.1},
+    )
+    halved = [it.model_copy(update={"count": it.count // 2}) for it in few.tasks]
+    report = simulate(few.model_copy(update={"tasks": tuple(halved)}))
+    assert report.shares is not None
+    assert [check.who for check in report.shares.checks] == ["atlas", "belle", "cello", "dune"]
+    assert report.violations == ()
+    assert report.delivered > 300
 
 
 def test_worlds_without_promises_have_none() -> None:
