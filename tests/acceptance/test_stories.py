@@ -191,7 +191,7 @@ async def test_measurements(a: Outsider, b: Outsider) -> None:
 async def test_a_lead_that_takes_no_part(a: Outsider, b: Outsider, c: Outsider) -> None:
     """A node can have two others measure, and has their result though it was busy itself."""
     hog = await a.create("idle", a, spec={"duration": "PT10M", "class": "exclusive"})
-    assert (await a.run(hog))["state"] in {"held", "scheduled"}
+    assert (await a.run(hog))["state"] in {"held", "scheduled", "running"}
     task = await a.create("latency", b, c, spec={"count": 10, "interval": "PT0.02S"})
     run = await a.finished(await a.run(task))
     assert (run["participant"], run["participants"], run["lead"]) == (None, ["b", "c"], "a")

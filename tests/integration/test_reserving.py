@@ -229,6 +229,11 @@ async def test_an_admitted_task_is_planned_there(world: World) -> None:
     assert {row[0]: row[1] for row in rows} == {"lab": "waiting", "ops": "booked"}
 
 
+_LISTENING = """
+SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()
+"""
+
+
 @pytest.mark.parametrize("how", ["remove", "shorter", "later", "access"])
 async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
     """However a reservation lets go of its time, who was refused it is told and plans again."""
@@ -243,7 +248,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
             freed.set()
 
     listening = asyncio.create_task(b.database.listen(heard, b.clock))
-    while not (await b.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")):
+    while not (await b.rows(_LISTENING)):
         await world.clock.sleep(0)
     match how:
         case "remove":

@@ -65,12 +65,12 @@ async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
 
 async def test_a_dry_run_says_what_would_change(parley: Any, tasks: Any) -> None:
     """The node is asked not to change anything; options win over the file."""
-    patch = json.dumps({"schedule": {"repeat": "PT1H", "slip": "PT2M"}, "revision": 3})
+    patch = json.dumps({"schedule": {"repeat": "PT1H", "slip": "PT2M"}, "revision": 4})
     ended = await parley(
         "task", "edit", "aaaa", "--file", "-", "--cron", "0 * * * *", "--dry-run", stdin=patch
     )
     schedule = {"repeat": "PT1H", "slip": "PT2M", "cron": "0 * * * *"}
-    assert tasks.patched == [({"schedule": {**schedule, "repeat": None}, "revision": 3}, "true")]
+    assert tasks.patched == [({"schedule": {**schedule, "repeat": None}, "revision": 4}, "true")]
     assert ended.err.startswith("would change: repeat PT5M → none; ")
 
 
