@@ -229,27 +229,21 @@ async def test_an_admitted_task_is_planned_there(world: World) -> None:
     assert {row[0]: row[1] for row in rows} == {"lab": "waiting", "ops": "booked"}
 
 
-_LISTENING = """
-SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()
-"""
-
-
 @pytest.mark.parametrize("how", ["remove", "shorter", "later", "access"])
 async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
     """However a reservation lets go of its time, who was refused it is told and plans again."""
     a, b = await world.two()
     made = await reserve(b)
     run = await _planned(a, b, slip=0)
-    freed = asyncio.Event()
+    told = {"wake": asyncio.Event(), "freed": asyncio.Event()}
 
     def heard(notice: Notice) -> None:
         b.node.interest.heard(notice)
-        if notice.kind == "freed":
-            freed.set()
+        if notice.kind in told:
+            told[notice.kind].set()
 
     listening = asyncio.create_task(b.database.listen(heard, b.clock))
-    while not (await b.rows(_LISTENING)):
-        await world.clock.sleep(0)
+    await asyncio.wait_for(told["wake"].wait(), 10)
     match how:
         case "remove":
             await b.node.reservations.remove(made.id)
@@ -259,7 +253,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
             await edit(b, made, schedule={"start": format_instant(HOUR + HALF)})
         case _:
             await edit(b, made, access={"leads": ["a"]})
-    await asyncio.wait_for(freed.wait(), 10)
+    await asyncio.wait_for(told["freed"].wait(), 10)
     await b.node.interest.run_once()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
