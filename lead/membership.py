@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from lead.planning.hosts import Told
 from node.model.errors import ParleyError
 from node.model.predicates import Attributes, Predicate
 from node.model.seating import Wanted, seats_possible
@@ -21,16 +22,12 @@ _JUDGED_MAX = 500
 _Value = TypeVar("_Value")
 
 
-class Known(Protocol):
+class Known(Told, Protocol):
     """A node that this one knows, or this one itself."""
 
     @property
     def identity(self) -> str:
         """Its key."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
 
     @property
     def url(self) -> str | None:
@@ -39,26 +36,6 @@ class Known(Protocol):
     @property
     def address(self) -> str:
         """Where it is measured."""
-
-    @property
-    def lanes(self) -> int:
-        """So many normal runs side by side count like an exclusive one."""
-
-    @property
-    def unreachable_since(self) -> int | None:
-        """Since when it does not answer, if it does not."""
-
-    @property
-    def busy_until(self) -> int | None:
-        """Before this it can start nothing that must not overlap others, as it says itself."""
-
-    @property
-    def shortfall(self) -> int | None:
-        """How much of the time ahead is not booked, as it says itself (µs)."""
-
-    @property
-    def facts(self) -> Attributes:
-        """What predicates may ask of it."""
 
 
 class Asking(Protocol):
