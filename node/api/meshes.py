@@ -12,13 +12,19 @@ from node.api.routing import NODE, Query, Route
 from node.api.tasks import CURSOR, LIMIT
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
-from node.model.wire.meshes import Cause, Delivery, Mesh, MeshDelivery, MeshPair, MeshTask
+from node.model.wire.meshes import (
+    CAUSES_MAX,
+    Cause,
+    Delivery,
+    Mesh,
+    MeshDelivery,
+    MeshPair,
+    MeshTask,
+)
 from node.model.wire.tasks import Schedule
 from node.service import Node
 from node.store import meshes
 from node.store.meshes import Counted, Outcome
-
-_CAUSES = 20
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -78,7 +84,7 @@ def _delivery(found: Iterable[Outcome]) -> Delivery:
     causes: list[Cause] = []
     for each in found:
         slots[each.outcome] += each.slots
-        if each.outcome == "missing" and len(causes) < _CAUSES:
+        if each.outcome == "missing" and len(causes) < CAUSES_MAX:
             state, cause, said = each.state or "", each.cause or "", each.example or ""
             causes.append(Cause(state=state, cause=cause, count=each.slots, example=said))
     return Delivery(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +15,7 @@ Item = TypeVar("Item")
 
 _PAGE = 200
 _USUAL = 50
+_TOLD = 5000
 
 limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--limit",
@@ -37,6 +38,20 @@ async def collect(
         cursor = part.next
         if cursor is None or len(found) >= limit:
             return found[:limit], cursor is not None or len(found) > limit
+
+
+async def gathered(
+    session: Session, items: AsyncIterator[Item], doing: str, unit: str = ""
+) -> list[Item]:
+    """All of a list; of a long one it is told how far it is."""
+    found: list[Item] = []
+    async for item in items:
+        found.append(item)
+        if not len(found) % _TOLD:
+            told = f"{doing}: {len(found)}{unit} so far"
+            session.progress.status(told, f"{doing.split(maxsplit=1)[0]} {len(found) // _TOLD}")
+    session.progress.clear()
+    return found
 
 
 def shortened(session: Session, *, more: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import say
-from node.cli.listing import collect, limit_option, shortened
+from node.cli.listing import collect, gathered, limit_option, shortened
 from node.cli.meshfile import AT_ONCE, Study, consult, study
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
 from node.cli.meshstatus import PAIR, not_applied_view, status_view, summed
@@ -22,9 +22,8 @@ from node.model.errors import Conflict, InvalidDocument, NotFound
 if TYPE_CHECKING:
     from node.client.answers import Page
     from node.mesh.comparison import Creation, Edit, Ending
-    from node.model.wire.meshes import Mesh, MeshPair, MeshTask
+    from node.model.wire.meshes import Mesh, MeshTask
 
-_TOLD = 5000
 _EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
 
 MESH = Kind(
@@ -188,13 +187,8 @@ async def status(session: Session, mesh: str, since: int) -> int:
         return _nothing_yet(session, found)
     head = await client.mesh(name, now, now)
     from_, until = now - since, head.until
-    pairs: list[MeshPair] = []
-    async for pair in client.mesh_pairs(name, from_, until):
-        pairs.append(pair)
-        if not len(pairs) % _TOLD:
-            told = f"counting what mesh {name} has delivered: {len(pairs)} pairs so far"
-            session.progress.status(told, f"counting {len(pairs) // _TOLD}")
-    session.progress.clear()
+    counting = f"counting what mesh {name} has delivered"
+    pairs = await gathered(session, client.mesh_pairs(name, from_, until), counting, " pairs")
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}

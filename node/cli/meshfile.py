@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.listing import gathered
 from node.mesh import answers as answered
 from node.mesh.answers import Answer, judged, occupied
 from node.mesh.comparison import Comparison, compare
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 _STARTS = 3
 _EVERYTHING = 500
-_TOLD = 5000
 _EXITS = {Cause.INVALID: 2, Cause.REFUSED: 3, Cause.UNREACHABLE: 5, Cause.NO_TIME: 4}
 
 
@@ -118,22 +118,11 @@ async def study(session: Session, path: str) -> Study:
     if begun.stopped:
         return begun
     terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
-    session.progress.status(f"reading the tasks of mesh {document.name}", "reading")
-    existing = await _existing(session, document.name)
-    session.progress.clear()
+    reading = f"reading the tasks of mesh {document.name}"
+    session.progress.status(reading, "reading")
+    existing = tuple(await gathered(session, session.client.mesh_tasks(document.name), reading))
     comparison = compare(expansion.pairs, terms, existing)
     return replace(begun, terms=terms, existing=existing, comparison=comparison)
-
-
-async def _existing(session: Session, name: str) -> tuple[MeshTask, ...]:
-    """The tasks of a mesh; of many it is told how far it is."""
-    found: list[MeshTask] = []
-    async for task in session.client.mesh_tasks(name):
-        found.append(task)
-        if not len(found) % _TOLD:
-            told = f"reading the tasks of mesh {name}: {len(found)} so far"
-            session.progress.status(told, f"reading {len(found) // _TOLD}")
-    return tuple(found)
 
 
 async def _fleet(session: Session, document: MeshDocument) -> tuple[Fleet, list[Finding]]:

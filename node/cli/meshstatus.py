@@ -8,10 +8,9 @@ from typing import Any
 
 from node.cli.output import Column, Kind, Record, aligned, printable
 from node.cli.times import local
-from node.model.wire.meshes import Cause, Delivery, MeshPair
+from node.model.wire.meshes import CAUSES_MAX, Cause, Delivery, MeshPair
 
 _LISTED = 15
-_CAUSES = 20
 _WIDEST = 24
 _LEAST = 2
 _DENSE = 0.5
@@ -63,7 +62,7 @@ def summed(pairs: Iterable[MeshPair]) -> Delivery:
             counts[why] += cause.count
             if why not in worst or cause.count > worst[why].count:
                 worst[why] = cause
-    first = sorted(counts, key=lambda why: (-counts[why], why))[:_CAUSES]
+    first = sorted(counts, key=lambda why: (-counts[why], why))[:CAUSES_MAX]
     causes = tuple(worst[why].model_copy(update={"count": counts[why]}) for why in first)
     return Delivery(due=due, delivered=delivered, open=open_, causes=causes)
 

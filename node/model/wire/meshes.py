@@ -12,6 +12,9 @@ from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.tasks import Schedule
 
+CAUSES_MAX = 20
+"""Most causes that are told, the most frequent ones."""
+
 
 class Cause(Document):
     """Why measurements are missing."""
