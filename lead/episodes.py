@@ -28,6 +28,7 @@ import structlog
 
 from lead.assignment import PAUSE_FIRST, PAUSE_MAX, Assignment, StaleEpisode
 from lead.caseload import Caseload
+from lead.faults import told_of
 from lead.membership import KnownNodes, Membership, NeedsOf, WantedOf
 from lead.model import Asking, Decision, GoingOn, OpenTerm, PoolTask, Sitting
 from lead.participants import Proposing
@@ -35,7 +36,7 @@ from lead.planning.agenda import Limits
 from lead.planning.silence import drawn_pause
 from lead.policy.order.pacing import next_pass
 from lead.policy.settings import configured
-from lead.round import Round, SeatTask, told_of
+from lead.round import Round, SeatTask
 from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
@@ -294,7 +295,7 @@ class Episodes:
         error: Exception,
         later: Callable[[Connection, int], Awaitable[None]],
     ) -> None:
-        why = told_of(error)
+        why = told_of(error, "giving seats failed")
         log.warning("giving seats broke off", what=what, error=why)
         now = self._clock.now()
         pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-import structlog
-
 from lead.assignment import Part, Result, Ruling
 from lead.caseload import Found
+from lead.faults import told_of
 from lead.membership import Membership
 from lead.model import PoolTask, Remembered
 from lead.participants import Proposing
@@ -22,7 +21,6 @@ from lead.policy.settings import configured
 from lead.policy.view import PostedRun
 from lead.scouting import Scout, Scouted
 from node.clock import Clock
-from node.model.errors import ParleyError
 from node.model.seating import schedule_for
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
@@ -30,17 +28,6 @@ from node.store.tasks import StoredTask
 
 SeatTask = Callable[[StoredTask, SeatRequest, Sequence[str], Schedule], StoredTask]
 """``made(pool_task, request, names, schedule)``: the ordinary task in which these have seats."""
-
-
-log = structlog.get_logger()
-
-
-def told_of(error: Exception) -> str:
-    """A fault in giving seats as it is told to people; one that nobody foresaw is logged, too."""
-    if isinstance(error, ParleyError):
-        return error.detail
-    log.error("giving seats failed", exc_info=error)
-    return f"a fault of this program: {error!r}"[:500]
 
 
 class Round:
@@ -105,7 +92,8 @@ class Round:
             scouted = await scout.find(asked, case, fixed)
             parts = self._parts(case, scouted, membership)
         except Exception as error:  # noqa: BLE001 - it stops this case and no other one
-            return Result(case, heard={case.whole.test: told_of(error)}), None, ()
+            why = told_of(error, "giving seats failed")
+            return Result(case, heard={case.whole.test: why}), None, ()
         if len(scouted.seats) < asked.least:
             return Result(case, heard=scouted.heard), None, scouted.refused
         scout.keep()

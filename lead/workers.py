@@ -11,6 +11,7 @@ import contextlib
 
 import structlog
 
+from lead.faults import told_of
 from lead.model import Claim
 from lead.planner import Planner
 from lead.reach import Reach
@@ -152,13 +153,10 @@ class Workers:
         try:
             async with asyncio.timeout(patience / times.SECOND):
                 await self._planner.plan(claimed)
-        except ParleyError as error:
-            why = error.detail
         except TimeoutError:
             why = f"it took longer than {times.format_duration(patience)}"
-        except Exception as error:
-            log.exception("planning failed", task=str(claimed.task))
-            why = f"a fault of this program: {error!r}"[:500]
+        except Exception as error:  # noqa: BLE001 - it is said, and logged
+            why = told_of(error, "planning failed", task=str(claimed.task))
         else:
             return
         log.warning("planning broke off", task=str(claimed.task), error=why)
