@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from node.model.classes import SchedulingClass
 from node.model.times import DAY, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import Counted, NonNegative, between, duration_field
 from node.plugins.participation import joined, part_of, renewed
 
@@ -104,6 +104,10 @@ class IdleTest:
         figures = IdleResult.model_validate(result)
         text = f"idle for {format_duration(round(figures.duration_ms * MILLISECOND))}"
         return text if figures.participants == 1 else f"{text} on {figures.participants} hosts"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """How long the hosts were occupied."""
+        return (Metric("idle_ms", IdleResult.model_validate(result).duration_ms, "ms"),)
 
 
 TEST = IdleTest()

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
     Fraction,
@@ -19,7 +19,14 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import DelayFigures, delay_text, percent_text, traffic
+from node.plugins.figures import (
+    DelayFigures,
+    delay_metrics,
+    delay_text,
+    metric,
+    percent_text,
+    traffic,
+)
 from node.plugins.participation import fill, part_of
 
 _LONGEST = HOUR
@@ -132,6 +139,15 @@ class RttTest:
         if figures.jitter_ms is not None:
             text += f", jitter {delay_text(figures.jitter_ms)}"
         return text
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Round-trip times, loss and jitter."""
+        figures = RttResult.model_validate(result)
+        return (
+            *delay_metrics("rtt", figures.rtt_ms),
+            *metric("loss", figures.loss, "1"),
+            *metric("jitter_ms", figures.jitter_ms, "ms"),
+        )
 
 
 TEST = RttTest()

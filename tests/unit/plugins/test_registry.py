@@ -154,6 +154,18 @@ def test_tools_keep_the_contract(name: str) -> None:
     assert tool.requirement is None or isinstance(tool.requirement, Requirement)
 
 
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_says_with_which_versions_it_was_tried(name: str) -> None:
+    """A foreign program can be asked for its version, and was tried with at least one."""
+    tool = registry.tools()[name]
+    if tool.requirement is None:
+        assert tool.tried == ()
+    else:
+        assert tool.requirement.version_argv[0] == tool.requirement.program
+        assert re.compile(tool.requirement.version_pattern).groups == 1
+        assert tool.tried
+
+
 def test_types_fulfil_the_protocols() -> None:
     """The type checker sees tests as tests and tools as tools."""
     tests: dict[str, Test] = dict(registry.tests())
