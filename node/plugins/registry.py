@@ -9,11 +9,41 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from node.plugins.contracts import Test, Tool
-from node.plugins.tests import idle, latency, rtt, throughput
-from node.plugins.tools import iperf3, ping, sleep, stamp
+from node.plugins.tests import clock, dns, http, idle, latency, rtt, tcp, throughput, tls
+from node.plugins.tools import (
+    connect,
+    curl,
+    dnspython,
+    fetch,
+    handshake,
+    iperf3,
+    ping,
+    sleep,
+    stamp,
+)
 
-_TESTS: tuple[Test, ...] = (idle.TEST, latency.TEST, rtt.TEST, throughput.TEST)
-_TOOLS: tuple[Tool, ...] = (iperf3.TOOL, ping.TOOL, sleep.TOOL, stamp.TOOL)
+_TESTS: tuple[Test, ...] = (
+    clock.TEST,
+    dns.TEST,
+    http.TEST,
+    idle.TEST,
+    latency.TEST,
+    rtt.TEST,
+    tcp.TEST,
+    throughput.TEST,
+    tls.TEST,
+)
+_TOOLS: tuple[Tool, ...] = (
+    connect.TOOL,
+    curl.TOOL,
+    dnspython.TOOL,
+    fetch.TOOL,
+    handshake.TOOL,
+    iperf3.TOOL,
+    ping.TOOL,
+    sleep.TOOL,
+    stamp.TOOL,
+)
 
 _TESTS_BY_NAME = MappingProxyType({test.name: test for test in _TESTS})
 _TOOLS_BY_NAME = MappingProxyType({tool.name: tool for tool in _TOOLS})

@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
+from node.plugins.clocks import Clock, combined_error_ms
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
-    Finite,
     Fraction,
     IpVersion,
     NonNegative,
@@ -83,23 +83,6 @@ class LatencySpec(Document):
             took = format_duration(self.count * self.interval)
             raise ValueError(f"count times interval is {took}, longer than PT1H")
         return self
-
-
-class Clock(Document):
-    """What a host's kernel says of its clock."""
-
-    synchronised: bool | None = Field(
-        description="Whether the kernel holds its clock for synchronised; null if it does not tell."
-    )
-    error_bound_ms: NonNegative | None = Field(
-        description="The kernel's bound of the clock's error in milliseconds, if synchronised."
-    )
-    stepped_ms: Finite = Field(
-        description="By how much the clock moved against steady time during the run, milliseconds."
-    )
-    identity: str = Field(
-        max_length=64, description="Equal on two participants that share one and the same clock."
-    )
 
 
 class DelaysBothWays(Document):
@@ -278,7 +261,7 @@ def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
 
 def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
     arrived = dest.received if dest else None
-    error_ms = _clock_error_ms(source.clock, dest.clock) if dest else None
+    error_ms = combined_error_ms(source.clock, dest.clock) if dest else None
     return LatencyResult(
         sent=source.sent,
         received_at_dest=arrived,
@@ -310,16 +293,6 @@ def _loss(sent: int, arrived: int | None, back: int) -> LossBothWays:
         backward=None if arrived is None else share(arrived - back, arrived),
         round_trip=share(sent - back, sent),
     )
-
-
-def _clock_error_ms(source: Clock, dest: Clock) -> float | None:
-    """The sum of both bounds; 0 on one and the same clock; ``None`` if one is not synchronised."""
-    if source.identity and source.identity == dest.identity:
-        return 0.0
-    if source.synchronised and dest.synchronised:
-        bounds = (source.error_bound_ms, dest.error_bound_ms)
-        return round(sum(bound for bound in bounds if bound is not None), 3)
-    return None
 
 
 def _loss_text(loss: LossBothWays) -> str:

@@ -12,9 +12,18 @@ STARTS = 1_800_000_000_000_000
 PORT = 5301
 
 
+LEAST: dict[str, dict[str, Any]] = {
+    "dns": {"name": "www.example"},
+    "http": {"url": "https://b.example/"},
+    "idle": {},
+    "tcp": {"dest": "b.example", "port": 22},
+}
+"""The fields without which a spec is none, where that is not dest alone."""
+
+
 def spec(test: str, **fields: Any) -> Any:
-    """A spec of a test, with dest where it needs one."""
-    given = fields if test == "idle" else {"dest": "b.example"} | fields
+    """A spec of a test, with what it needs."""
+    given = LEAST.get(test, {"dest": "b.example"}) | fields
     return registry.tests()[test].spec_model.model_validate(given)
 
 

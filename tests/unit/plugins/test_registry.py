@@ -21,18 +21,27 @@ TOOLS = sorted(registry.tools())
 
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
-    assert TESTS == ["idle", "latency", "rtt", "throughput"]
-    assert TOOLS == ["iperf3", "ping", "sleep", "stamp"]
+    assert TESTS == [
+        "clock", "dns", "http", "idle", "latency", "rtt", "tcp", "throughput", "tls",
+    ]  # fmt: skip
+    assert TOOLS == [
+        "connect", "curl", "dnspython", "fetch", "handshake", "iperf3", "ping", "sleep", "stamp",
+    ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
 
 @pytest.mark.parametrize(
     ("name", "scheduling_class"),
     [
+        ("clock", "background"),
+        ("dns", "background"),
+        ("http", "background"),
         ("idle", "background"),
         ("latency", "normal"),
         ("rtt", "background"),
+        ("tcp", "background"),
         ("throughput", "exclusive"),
+        ("tls", "background"),
     ],
 )
 def test_scheduling_classes(name: str, scheduling_class: str) -> None:
@@ -64,7 +73,9 @@ def test_the_best_tool_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_program_takes_its_tool_away() -> None:
     """A tool is available if its program is found, or if it needs none."""
     found = {"ping": "/bin/ping", "sleep": "/bin/sleep"}
-    assert sorted(registry.available(found.get)) == ["ping", "sleep", "stamp"]
+    assert sorted(registry.available(found.get)) == [
+        "connect", "dnspython", "fetch", "handshake", "ping", "sleep", "stamp",
+    ]  # fmt: skip
 
 
 def test_a_missing_tool_is_named_with_its_package() -> None:
