@@ -9,6 +9,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
+from node.capabilities import Capabilities
 from node.plugins import registry
 from node.plugins.contracts import Part, Requirement, Test, Tool
 from node.plugins.tools.sleep import SleepTool
@@ -164,6 +165,15 @@ def test_a_tool_says_with_which_versions_it_was_tried(name: str) -> None:
         assert tool.requirement.version_argv[0] == tool.requirement.program
         assert re.compile(tool.requirement.version_pattern).groups == 1
         assert tool.tried
+
+
+def test_a_result_of_another_version_has_no_figures() -> None:
+    """What this version cannot read, or knows no test for, is no fault of the list it stands in."""
+    known = Capabilities()
+    idled = {"participants": 1, "duration_ms": 250.0}
+    assert [metric.value for metric in known.metrics("idle", idled)] == [250.0]
+    assert known.metrics("idle", {"slept": "well"}) == ()
+    assert known.metrics("astrology", idled) == ()
 
 
 def test_types_fulfil_the_protocols() -> None:
