@@ -23,6 +23,11 @@ class Capabilities:
         self._which = which
         self.tests: Mapping[str, Test] = registry.tests()
         self.tools: Mapping[str, Tool] = registry.tools()
+        self.unusable: tuple[tuple[str, str, str], ...] = tuple(
+            (each.group, each.name, f"{each.distribution} {each.version}: {each.fault}")
+            for each in registry.foreign()
+            if each.fault is not None
+        )
 
     def test(self, name: str, pointer: str = "/test/type") -> Test:
         """The test of this name.
