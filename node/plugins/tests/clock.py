@@ -7,7 +7,8 @@ and arrival at both ends; the one with the shortest round trip tells most.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -118,6 +119,7 @@ class ClockTest:
 
     name = "clock"
     title = "Offset between two clocks"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = ClockSpec
     result_model: type[Document] = ClockResult

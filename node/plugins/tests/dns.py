@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -148,6 +149,7 @@ class DnsTest(LoneTest):
 
     name = "dns"
     title = "DNS answer and its time"
+    example: Mapping[str, Any] = MappingProxyType({"name": "www.example"})
     spec_model: type[Document] = DnsSpec
     result_model: type[Document] = DnsResult
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
@@ -186,6 +187,7 @@ class HttpTest(LoneTest):
 
     name = "http"
     title = "HTTP answer and its phases"
+    example: Mapping[str, Any] = MappingProxyType({"url": "https://b.example/"})
     spec_model: type[Document] = HttpSpec
     result_model: type[Document] = HttpResult
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -104,6 +105,7 @@ class TcpTest(LoneTest):
 
     name = "tcp"
     title = "TCP connection time"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7", "port": 22})
     spec_model: type[Document] = TcpSpec
     result_model: type[Document] = TcpResult
 

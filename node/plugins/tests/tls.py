@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -118,6 +119,7 @@ class TlsTest(LoneTest):
 
     name = "tls"
     title = "TLS handshake and certificate"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     spec_model: type[Document] = TlsSpec
     result_model: type[Document] = TlsResult
 

@@ -12,19 +12,13 @@ STARTS = 1_800_000_000_000_000
 PORT = 5301
 
 
-LEAST: dict[str, dict[str, Any]] = {
-    "dns": {"name": "www.example"},
-    "http": {"url": "https://b.example/"},
-    "idle": {},
-    "tcp": {"dest": "b.example", "port": 22},
-}
-"""The fields without which a spec is none, where that is not dest alone."""
-
-
 def spec(test: str, **fields: Any) -> Any:
-    """A spec of a test, with what it needs."""
-    given = LEAST.get(test, {"dest": "b.example"}) | fields
-    return registry.tests()[test].spec_model.model_validate(given)
+    """A spec of a test, with what it needs, from the lead to b.example where it has a dest."""
+    known = registry.tests()[test]
+    least = {} if test == "idle" else dict(known.example)
+    if "dest" in least:
+        least["dest"] = "b.example"
+    return known.spec_model.model_validate(least | fields)
 
 
 def context(test: str, participant: int = 0, **fields: Any) -> PartContext:
