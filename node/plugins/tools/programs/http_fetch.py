@@ -61,10 +61,16 @@ class _Wire(io.RawIOBase):
 class Fetch:
     """A request and those that it is redirected to: what was measured of them so far."""
 
-    def __init__(self, arguments: stamp_endpoint.Arguments, headers: dict[str, str]) -> None:
-        """``headers`` go with each request."""
+    def __init__(
+        self,
+        arguments: stamp_endpoint.Arguments,
+        headers: dict[str, str],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        """``headers`` go with each request; ``context`` is what TLS wants, if it is known."""
         self._arguments = arguments
         self._headers = headers
+        self._context = context
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self._text = arguments["text"].encode() if arguments["text"] is not None else None
         self._phases: dict[str, int] = {}
@@ -95,6 +101,8 @@ class Fetch:
         """
         parts, port = _split(url)
         host = parts.hostname or ""
+        if parts.scheme == "https" and self._context is None:
+            self._context = _context(verify=self._arguments["verify"])
         asked_ns = time.monotonic_ns()
         at = self._arguments["address"] if url == self._arguments["url"] else host
         found = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
@@ -102,14 +110,9 @@ class Fetch:
         with target.connect(found, self._deadline) as plain:
             connected_ns = self._add("connect", found_ns)
             self._told["address"] = plain.getpeername()[0]
-            if parts.scheme == "http":
+            if parts.scheme == "http" or self._context is None:
                 return self._exchange(plain, parts, url)
-            context = ssl.create_default_context()
-            context.set_alpn_protocols(["http/1.1"])
-            if not self._arguments["verify"]:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            with target.secure(context, plain, host, self._deadline) as endpoint:
+            with target.secure(self._context, plain, host, self._deadline) as endpoint:
                 self._add("tls", connected_ns)
                 return self._exchange(endpoint, parts, url)
 
@@ -182,6 +185,16 @@ class Fetch:
         self._told["complete"] = answer.isclosed() or not answer.read1(1)
 
 
+def _context(*, verify: bool) -> ssl.SSLContext:
+    """What we want of TLS. It takes its time: the system's trust store is read."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _split(url: str) -> tuple[SplitResult, int]:
     """A URL's parts and port.
 
@@ -224,8 +237,10 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     until the last request; ``failure`` if there is no more to tell.
     """
     headers = json.load(sys.stdin) if arguments["headers"] else {}
+    is_secure = arguments["url"].startswith("https:")
+    context = _context(verify=arguments["verify"]) if is_secure else None
     stamp_endpoint.wait_until(arguments["first_ns"])
-    return Fetch(arguments, headers).run()
+    return Fetch(arguments, headers, context).run()
 
 
 if __name__ == "__main__":

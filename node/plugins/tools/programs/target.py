@@ -5,6 +5,7 @@ What a target does or fails to do is a result of its own: :class:`Unreached` has
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -69,11 +70,12 @@ def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) ->
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(host, port, _FAMILIES[ip_version], socket.SOCK_STREAM)
-            told.append([(entry[0], entry[4]) for entry in found])
+            told.append(_asked(host, port, ip_version, 0))
         except OSError as fault:
             told.append(fault)
 
+    with contextlib.suppress(socket.gaierror):
+        return _asked(host, port, ip_version, socket.AI_NUMERICHOST)  # nobody need be asked
     # The library's own patience is half a minute and cannot be changed: a thread can be left.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
@@ -83,6 +85,13 @@ def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) ->
     if isinstance(told[0], OSError):
         raise Unreached(f"{host}: {said(told[0])}")
     return told[0]
+
+
+def _asked(host: str, port: int, ip_version: int | None, flags: int) -> list[Address]:
+    # Octets: text would first load what translates names of other alphabets.
+    octets, family = host.encode("ascii"), _FAMILIES[ip_version]
+    found = socket.getaddrinfo(octets, port, family, socket.SOCK_STREAM, flags=flags)
+    return [(entry[0], entry[4]) for entry in found]
 
 
 def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:

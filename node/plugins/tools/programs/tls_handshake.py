@@ -31,9 +31,10 @@ _NAMES_MAX = 100
 class Handshake:
     """One connection: what was measured of it so far."""
 
-    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
-        """Nothing is opened yet."""
+    def __init__(self, arguments: stamp_endpoint.Arguments, judging: ssl.SSLContext) -> None:
+        """``judging`` is what trusts or not. Nothing is opened yet; the time begins."""
         self._arguments = arguments
+        self._judging = judging
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self.told: dict[str, Any] = {}
 
@@ -51,21 +52,20 @@ class Handshake:
         found = target.look_up(wanted["host"], wanted["port"], wanted["ip_version"], self._deadline)
         self.told["name_ns"] = time.monotonic_ns() - began_ns
         try:
-            self._shake(found, ssl.CERT_REQUIRED)
+            self._shake(found, self._judging)
         except target.Distrusted as reason:
             self.told |= {"verified": False, "distrust": str(reason)}
             # Broken off by us, and so before we could see all: look again without judging.
-            self._shake(found, ssl.CERT_NONE)
+            self._shake(found, _context(ssl.CERT_NONE, self._arguments["alpn"]))
         else:
             self.told["verified"] = True
 
-    def _shake(self, found: list[target.Address], judging: ssl.VerifyMode) -> None:
+    def _shake(self, found: list[target.Address], context: ssl.SSLContext) -> None:
         """One handshake.
 
-        :raises target.Distrusted: the certificate is not trusted, if we are to judge.
+        :raises target.Distrusted: the certificate is not what the context wants.
         :raises target.Unreached: there was none.
         """
-        context = _context(judging, self._arguments["alpn"])
         began_ns = time.monotonic_ns()
         with target.connect(found, self._deadline) as endpoint:
             connected_ns = time.monotonic_ns()
@@ -179,8 +179,9 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     whether the system's trust store trusts the certificate, and why not; the chain; and ``failure``
     if there is no more to tell.
     """
+    judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store: in advance
     stamp_endpoint.wait_until(arguments["first_ns"])
-    told = Handshake(arguments).run()
+    told = Handshake(arguments, judging).run()
     if "chain" in told:
         own = told["chain"][0] if told["chain"] else {}
         matches = names_match(arguments["server_name"], own.get("names", []))
