@@ -134,7 +134,7 @@ def _source_option(command: AnyCommand) -> AnyCommand:
 @click.argument("name")
 @click.option("--type", "type", metavar="TYPE", help="A, AAAA, MX, TXT, PTR and others [A].")
 @_source_option
-@click.option("--ask", "server", metavar="HOST", help="The server to ask [the node's resolvers].")
+@click.option("--ask", metavar="HOST", help="The server to ask [the node's resolvers].")
 @click.option("--port", type=_PORT, help="The server's port [53].")
 @click.option("--tcp", "protocol", flag_value="tcp", help="Over TCP instead of UDP.")
 @click.option("--dnssec", is_flag=True, default=None, help="Ask for signatures.")
@@ -149,8 +149,10 @@ def _source_option(command: AnyCommand) -> AnyCommand:
 @asks_node
 async def dns(session: Session, /, **given: Any) -> int:
     """Ask a DNS server for NAME, and measure how long the answer takes."""
-    kind = given["type"]
-    return await _measure(session, "dns", {**given, "type": kind and kind.upper()})
+    # --server is every command's and names the node that is to do it.
+    kind, server = given["type"], given["ask"]
+    spec = {**given, "server": server, "type": kind and kind.upper()}
+    return await _measure(session, "dns", spec)
 
 
 @click.command("http")

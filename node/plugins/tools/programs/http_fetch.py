@@ -104,7 +104,8 @@ class Fetch:
         if parts.scheme == "https" and self._context is None:
             self._context = _context(verify=self._arguments["verify"])
         asked_ns = time.monotonic_ns()
-        at = self._arguments["address"] if url == self._arguments["url"] else host
+        own = urlsplit(self._arguments["url"]).hostname
+        at = self._arguments["address"] if host == own else host
         found = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
         found_ns = self._add("name", asked_ns)
         with target.connect(found, self._deadline) as plain:
