@@ -126,7 +126,8 @@ class DnsResult(Document):
     server: Told | None = Field(description="The address that was asked last.")
     rcode: Told | None = Field(description="The answer's code; null if there was no answer.")
     time_ms: NonNegative | None = Field(
-        description="From the question that was answered until its answer, in milliseconds."
+        description="From the question that was answered until its answer, in milliseconds; over"
+        " tcp, connecting included."
     )
     total_ms: NonNegative = Field(description="With all tries, in milliseconds.")
     tries: Counted = Field(description="How often was asked.")

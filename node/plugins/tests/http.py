@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
@@ -27,7 +27,7 @@ from node.plugins.lone import LoneTest
 from node.plugins.participation import joined, part_of
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
-_PORTS = {"http": 80, "https": 443}
+_SCHEMES = frozenset({"http", "https"})
 _HOST: TypeAdapter[str] = TypeAdapter(Host)
 _REDIRECTS = 5
 _BAD = 400
@@ -41,7 +41,7 @@ _KEPT_BY_US = frozenset(
 
 def _is_url(value: str) -> str:
     parts = urlsplit(value)  # raises ValueError itself for an address that is none
-    if parts.scheme not in _PORTS or not parts.hostname or not _PLAIN.fullmatch(value):
+    if parts.scheme not in _SCHEMES or not parts.hostname or not _PLAIN.fullmatch(value):
         raise ValueError("not a URL; write http://HOST/PATH or https://HOST/PATH")
     if "@" in parts.netloc:
         raise ValueError("a user or password in a URL is not accepted: tasks are shown to others")
@@ -130,19 +130,9 @@ class HttpSpec(Document):
         return self.redirects
 
     @property
-    def parts(self) -> SplitResult:
-        """The parts of the URL."""
-        return urlsplit(self.url)
-
-    @property
     def host(self) -> str:
         """The host that is asked first."""
-        return self.parts.hostname or ""
-
-    @property
-    def port(self) -> int:
-        """The port that is asked first."""
-        return self.parts.port or _PORTS[self.parts.scheme]
+        return urlsplit(self.url).hostname or ""
 
 
 class HttpPhases(Document):

@@ -26,7 +26,6 @@ from node.plugins.figures import (
     delay_metrics,
     delay_text,
     metric,
-    percent_text,
 )
 from node.plugins.lone import LoneTest
 from node.plugins.participation import joined, part_of
@@ -147,9 +146,9 @@ def _shortfall(spec: TcpSpec, result: TcpResult) -> str | None:
         return result.failure
     where = f"{result.address} port {spec.port}"
     if not result.connected:
-        often = f" ({percent_text(result.loss)} of {result.attempts} attempts)"
         told = "; ".join(failure.reason for failure in result.failures)
-        return f"no connection to {where}: {told}{often if result.attempts > 1 else ''}"
+        often = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
+        return f"no connection to {where}: {told}{often}"
     if spec.banner and result.banner_ms is None:
         return f"{where} took the connection and sent nothing by itself"
     return None

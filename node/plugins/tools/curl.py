@@ -133,10 +133,8 @@ def _elsewhere(spec: HttpSpec, address: str) -> list[str]:
     """The option to ask another address than the URL's host: a node is known by name."""
     if address == spec.host:
         return []
-    return [
-        "--connect-to",
-        f"{_bracketed(spec.host)}:{spec.port}:{_bracketed(address)}:{spec.port}",
-    ]
+    # Without ports: whatever port a redirect on that host goes to.
+    return ["--connect-to", f"{_bracketed(spec.host)}::{_bracketed(address)}:"]
 
 
 def _bracketed(host: str) -> str:

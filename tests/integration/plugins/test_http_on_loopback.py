@@ -117,9 +117,10 @@ def test_certificates_are_judged(tool: str, tmp_path: Path) -> None:
 def test_a_node_is_found_under_its_own_address(tool: str) -> None:
     """The host of a URL may be a node's name, which no name server knows."""
     with pages() as port:
-        url = f"http://b.invalid:{port}/page"
+        url = f"http://b.invalid:{port}/again0"
         run = measured("http", tool, url=url, addresses={"b.invalid": "127.0.0.1"})
     assert run.reason is None
+    assert (run.result or {})["redirects"] == 1
     assert (run.result or {})["address"] == "127.0.0.1"
 
 

@@ -116,7 +116,7 @@ def test_connections() -> None:
         (
             {},
             CONNECTED | NO_CONNECTION,
-            "no connection to 192.0.2.2 port 22: Connection refused (100 % of 3 attempts)",
+            "no connection to 192.0.2.2 port 22: Connection refused (3 attempts)",
         ),
         ({}, {"failure": "b.example: unknown"}, "b.example: unknown"),
         (

@@ -124,7 +124,7 @@ def test_the_argv_of_curl() -> None:
     assert argv[:3] == ("curl", "-q", "--silent")
     assert argv[-2:] == ("--url", "https://b.example:8443/[x]?a=$(id)")
     assert {"--globoff", "--insecure", "--ipv6", "--location"} <= set(argv)
-    assert argv[argv.index("--connect-to") + 1] == "b.example:8443:192.0.2.2:8443"
+    assert argv[argv.index("--connect-to") + 1] == "b.example::192.0.2.2:"
     assert argv[argv.index("--max-time") + 1] == "10.000"
     assert argv[argv.index("--output") + 1] == "/dev/null"
 
