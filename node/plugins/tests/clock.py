@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
-from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.clocks import Clock, combined_error_ms
 from node.plugins.contracts import Merged, Metric, Part, Result
@@ -57,6 +57,9 @@ class ClockSpec(Document):
     def _is_sound(self) -> ClockSpec:
         if self.source is not None and self.source == self.dest:
             raise ValueError(f"source and dest are the same host, {self.source}")
+        if self.count * self.interval > HOUR:
+            took = format_duration(self.count * self.interval)
+            raise ValueError(f"count times interval is {took}, longer than PT1H")
         return self
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from node.model.times import MILLISECOND, MINUTE, SECOND, format_instant
-from node.model.wire.fields import Document, Duration, Host, Instant
+from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
@@ -74,8 +74,9 @@ class Certificate(Document):
     names: tuple[Told, ...] = Field(
         default=(), max_length=100, description="Alternative names: hosts and addresses."
     )
-    not_before: Instant | None = Field(default=None, description="From when on it holds.")
-    not_after: Instant | None = Field(default=None, description="Until when it holds.")
+    # Text and no instants: a certificate may hold from 1998 on, or until 9999.
+    not_before: Told | None = Field(default=None, description="From when on it holds (RFC 3339).")
+    not_after: Told | None = Field(default=None, description="Until when it holds (RFC 3339).")
     serial: Told | None = Field(default=None, description="Its issuer's number for it, in hex.")
     key: Told | None = Field(default=None, description="The kind and size of its public key.")
     sha256: Told = Field(description="Its fingerprint: SHA-256 of its DER, in hex.")
@@ -161,7 +162,7 @@ def _shortfall(spec: TlsSpec, result: TlsResult) -> str | None:
     if spec.verify and result.verified is False:
         reason = f"the certificate is not trusted: {result.distrust}"
         if own is not None and result.days_left is not None and result.days_left < 0:
-            reason += f" (it ended {format_instant(own.not_after or 0)})"
+            reason += f" (it ended {own.not_after})"
         return joined(reason, result.failure)
     if result.failure is not None or result.phases_ms.handshake is None:
         return result.failure or "there was no handshake"

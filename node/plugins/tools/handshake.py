@@ -35,6 +35,7 @@ class _HandshakeOutput(Document):
     distrust: Told | None = None
     name_matches: bool | None = None
     chain: Annotated[tuple[Certificate, ...], Field(max_length=10)] = ()
+    ends_s: Annotated[int, Field(ge=-(10**12), le=10**12)] | None = None
     failure: Told | None = None
 
 
@@ -77,7 +78,7 @@ class HandshakeTool:
         told = document_of(output, "handshake", _HandshakeOutput)
         if told.failure is None and (told.handshake_ns is None or told.verified is None):
             raise ToolOutputError("handshake tells neither of a handshake nor of a failure")
-        ends = told.chain[0].not_after if told.chain else None
+        left = None if told.ends_s is None else told.ends_s * SECOND - part.starts
         phases = (told.name_ns, told.connect_ns, told.handshake_ns)
         name_ms, connect_ms, handshake_ms = (
             None if phase_ns is None else milliseconds(phase_ns) for phase_ns in phases
@@ -92,7 +93,7 @@ class HandshakeTool:
             verified=told.verified,
             distrust=told.distrust,
             name_matches=told.name_matches,
-            days_left=None if ends is None else round((ends - part.starts) / DAY, 2),
+            days_left=None if left is None else round(left / DAY, 2),
             chain=told.chain,
             failure=told.failure,
         )

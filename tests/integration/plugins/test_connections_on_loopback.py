@@ -129,6 +129,16 @@ def test_certificates_that_are_not_good_enough(
     assert result["days_left"] == pytest.approx(days_left, abs=0.02)
 
 
+def test_a_certificate_that_never_ends(tmp_path: Path) -> None:
+    """Far years are no fault."""
+    authority = Authority(tmp_path)
+    with pages(authority.context("b.example", days_left=2_900_000)) as port:
+        run = shaken(port, "b.example", trusting=authority.file)
+    assert run.reason is None
+    assert (run.result or {})["days_left"] == pytest.approx(2_900_000, abs=0.02)
+    assert (run.result or {})["chain"][0]["not_after"].startswith("996")
+
+
 def test_any_certificate_if_nobody_asks(tmp_path: Path) -> None:
     """Without judging, distrust is told and fails nothing."""
     with pages(Authority(tmp_path).context("b.example", days_left=-2)) as port:

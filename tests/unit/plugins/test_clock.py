@@ -111,7 +111,14 @@ def test_a_missing_part() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"source": "b"}, {"count": 0}, {"count": 1001}, {"interval": "PT0.001S"}, {"port": 80}],
+    [
+        {"source": "b"},
+        {"count": 0},
+        {"count": 1001},
+        {"count": 1000, "interval": "PT4S"},
+        {"interval": "PT0.001S"},
+        {"port": 80},
+    ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
     """What cannot be compared is refused beforehand."""

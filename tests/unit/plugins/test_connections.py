@@ -48,6 +48,7 @@ SHAKEN = {
     "verified": True,
     "name_matches": True,
     "chain": [CERTIFICATE],
+    "ends_s": (STARTS + 30 * DAY) // SECOND,
 }
 NO_CONNECTION = {"connected": [], "failures": [["Connection refused", 3]]}
 
@@ -160,7 +161,7 @@ DISTRUST = {"verified": False, "distrust": "self-signed certificate"}
         ({}, DISTRUST, "the certificate is not trusted: self-signed certificate"),
         (
             {},
-            DISTRUST | {"chain": [ENDED]},
+            DISTRUST | {"chain": [ENDED], "ends_s": 1_798_761_600},
             (
                 "the certificate is not trusted: self-signed certificate"
                 " (it ended 2027-01-01T00:00:00Z)"
@@ -171,7 +172,7 @@ DISTRUST = {"verified": False, "distrust": "self-signed certificate"}
         ({"days_min": 30}, {}, None),
         (
             {"days_min": 1},
-            {"chain": [{"sha256": "00"}]},
+            {"chain": [{"sha256": "00"}], "ends_s": None},
             "the certificate does not tell whether it has 1 days left",
         ),
         ({}, {"handshake_ns": None, "verified": None, "failure": "no TLS"}, "no TLS"),
@@ -198,7 +199,8 @@ def test_reasons_of_tls(fields: dict[str, Any], told: dict[str, Any], reason: st
         ("tcp", CONNECTED | {"failure": "and more"}),
         ("tcp", CONNECTED | {"name_ns": float("nan")}),
         ("tls", SHAKEN | {"handshake_ns": None}),
-        ("tls", SHAKEN | {"chain": [CERTIFICATE | {"not_after": "soon"}]}),
+        ("tls", SHAKEN | {"chain": [CERTIFICATE | {"names": "b.example"}]}),
+        ("tls", SHAKEN | {"ends_s": 10**13}),
         ("tls", SHAKEN | {"chain": [CERTIFICATE] * 11}),
         ("tls", SHAKEN | {"connect_ns": -1}),
     ],

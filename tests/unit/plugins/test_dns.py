@@ -33,20 +33,17 @@ ANSWER = {
 
 @pytest.mark.parametrize(
     "name",
-    ["-oX.", "a..b", "", "a b", "$(id)", "größe.example", "a" * 64, "a." * 127, "a\n", 5, "::1"],
+    ["a..b", "", "a b", "$(id)", "größe.example", "a" * 64, "a." * 127, "a\n", 5, "::1"],
 )
 def test_what_is_no_name(name: object) -> None:
-    """Only what can be asked for is a name; one that looks like an option is only a name."""
-    if name == "-oX.":
-        assert DnsSpec.model_validate({"name": name}).name == name
-        return
+    """Only what can be asked for is a name."""
     with pytest.raises(ValidationError):
         DnsSpec.model_validate({"name": name})
 
 
-@pytest.mark.parametrize("name", ["example", "example.", ".", "_sip._tcp.example", "0/25.example"])
+@pytest.mark.parametrize("name", ["-oX", "example.", ".", "_sip._tcp.example", "0/25.example"])
 def test_what_is_a_name(name: str) -> None:
-    """Names of services and of parts of networks are names, too, and so is the root."""
+    """Services, parts of networks and the root have names; one like an option is just a name."""
     assert DnsSpec.model_validate({"name": name}).name == name
 
 

@@ -102,18 +102,25 @@ def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:
     reason = Unreached("there is no address")
     for at, (family, address) in enumerate(addresses):
         waited_for = f"{place(address)} did not answer"
-        endpoint = socket.socket(family, socket.SOCK_STREAM)
+        share_s = deadline.left(waited_for) / (len(addresses) - at)
         try:
-            endpoint.settimeout(deadline.left(waited_for) / (len(addresses) - at))
-            endpoint.connect(address)
+            return _connected(family, address, share_s)
         except TimeoutError:
             reason = deadline.over(waited_for)
         except OSError as fault:
             reason = Unreached(f"{place(address)}: {said(fault)}")
-        else:
-            return endpoint
-        endpoint.close()
     raise reason
+
+
+def _connected(family: int, address: SocketAddress, timeout_s: float) -> socket.socket:
+    endpoint = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        endpoint.settimeout(timeout_s)
+        endpoint.connect(address)
+    except OSError:
+        endpoint.close()
+        raise
+    return endpoint
 
 
 def secure(

@@ -89,22 +89,25 @@ def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
 
 def _seen(secured: ssl.SSLSocket) -> dict[str, Any]:
     cipher, _, bits = secured.cipher() or ("", "", 0)
+    chain = _chain(secured)[:_CERTIFICATES_MAX]
     return {
         "version": secured.version(),
         "cipher": cipher,
         "cipher_bits": bits,
         "alpn": secured.selected_alpn_protocol(),
-        "chain": [_certificate(octets) for octets in _chain(secured)[:_CERTIFICATES_MAX]],
+        "chain": [_certificate(octets) for octets in chain],
+        "ends_s": _ends_s(chain[0]) if chain else None,
     }
 
 
 def _chain(secured: ssl.SSLSocket) -> list[bytes]:
     """The certificates as the server sent them, its own first, in DER."""
     if sys.version_info >= (3, 13):
-        return list(secured.get_unverified_chain())
+        return list(secured.get_unverified_chain() or [])
     # Before Python 3.13 only the object below knows more than the first.
     below: Any = secured._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
-    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in below.get_unverified_chain()]
+    found = below.get_unverified_chain() or []
+    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in found]
 
 
 def _certificate(octets: bytes) -> dict[str, Any]:
@@ -133,6 +136,14 @@ def _certificate(octets: bytes) -> dict[str, Any]:
         except Exception as fault:  # noqa: BLE001 - a stranger's bytes in a library of many kinds
             print(f"{field}: {fault!r}", file=sys.stderr)
     return told
+
+
+def _ends_s(octets: bytes) -> int | None:
+    """Until when a certificate holds, in seconds since 1970."""
+    try:
+        return int(x509.load_der_x509_certificate(octets).not_valid_after_utc.timestamp())
+    except ValueError:
+        return None
 
 
 def _instant(moment: datetime) -> str:
@@ -176,7 +187,8 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``server_name``, ``alpn`` (names
     of protocols), ``timeout_ns`` (for all), ``first_ns`` (the instant to begin).
     Result: nanoseconds for the name, the connection and the handshake; version, cipher, protocol;
-    whether the system's trust store trusts the certificate, and why not; the chain; and ``failure``
+    whether the system's trust store trusts the certificate, and why not; the chain, the first one's
+    end in seconds since 1970; and ``failure``
     if there is no more to tell.
     """
     judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store: in advance
