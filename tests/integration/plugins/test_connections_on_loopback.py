@@ -19,7 +19,8 @@ BRISK = {"interval": "PT0.02S", "timeout": "PT0.3S"}
 
 def connected(port: int, **fields: Any) -> Merged:
     """Connections to a port on loopback."""
-    return measured("tcp", "connect", **{"dest": "127.0.0.1", "port": port} | BRISK | fields)
+    given: dict[str, Any] = {"dest": "127.0.0.1", "port": port} | BRISK | fields
+    return measured("tcp", "connect", **given)
 
 
 def shaken(port: int, dest: str = "127.0.0.1", **fields: Any) -> Merged:

@@ -33,7 +33,7 @@ def free_port(address: str) -> int:
 
 def session(source: str, dest: str, test: str = "latency", **fields: Any) -> list[PartContext]:
     """Both parts of a session that starts now."""
-    spec = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
+    spec: Any = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
     starts = time.time_ns() // 1000
     parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
     first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
