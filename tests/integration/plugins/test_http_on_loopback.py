@@ -160,8 +160,10 @@ def _says(octets: bytes, connection: socket.socket) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ftp://127.0.0.1/\r\n\r\n",
         b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://:x/\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://[::x/\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n",
     ],
-    ids=["nothing", "mail", "cut", "short", "chunk", "elsewhere", "nowhere"],
+    ids=["nothing", "mail", "cut", "short", "chunk", "elsewhere", "nowhere", "bracket", "below 0"],
 )
 def test_what_is_no_answer_is_said(tool: str, octets: bytes) -> None:
     """Whatever a server sends, the run fails with a reason and times."""

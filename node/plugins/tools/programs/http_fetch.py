@@ -88,7 +88,7 @@ class Fetch:
             self._told["failure"] = f"the certificate is not trusted: {reason}"
         except target.Unreached as reason:
             self._told["failure"] = str(reason)
-        except (OSError, http.client.HTTPException) as fault:
+        except (OSError, ValueError, http.client.HTTPException) as fault:
             self._told["failure"] = _fault_said(fault)
         self._told["total_ns"] = time.monotonic_ns() - began_ns
         return self._told | {"url": url, "phases_ns": self._phases}
@@ -148,8 +148,7 @@ class Fetch:
             if self._told["redirects"] == self._arguments["redirects"]:
                 raise target.Unreached(f"more than {self._told['redirects']} redirects")
             self._told["redirects"] += 1
-            # Headers are read as Latin-1, whatever they are; what is no URL in them is quoted.
-            return urljoin(url, quote(further[:_URL_MAX].encode("latin-1"), safe=_URL_CHARACTERS))
+            return _joined(url, further[:_URL_MAX])
 
     def _request(self, parts: SplitResult) -> bytes:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -194,6 +193,17 @@ def _context(*, verify: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _joined(url: str, location: str) -> str:
+    """Where a redirect leads: headers are read as Latin-1, and what is no URL in them is quoted.
+
+    :raises target.Unreached: nowhere.
+    """
+    try:
+        return urljoin(url, quote(location.encode("latin-1"), safe=_URL_CHARACTERS))
+    except ValueError:
+        raise target.Unreached(f"redirected to what is no URL for us: {location[:200]}") from None
 
 
 def _split(url: str) -> tuple[SplitResult, int]:

@@ -44,6 +44,8 @@ class Handshake:
             self._measure()
         except target.Unreached as reason:
             self.told["failure"] = str(reason)
+        except OSError as fault:
+            self.told["failure"] = f"the connection broke: {target.said(fault)}"
         return self.told
 
     def _measure(self) -> None:
