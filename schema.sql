@@ -274,6 +274,7 @@ CREATE TABLE task (
     ended_at timestamptz,
     parent uuid REFERENCES task ON DELETE CASCADE,
     yielding uuid [],
+    starts timestamptz [],
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -291,6 +292,8 @@ COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
+COMMENT ON COLUMN task.starts IS
+'(At the lead) when runs of a seat start if that time is still free: it was found when the seat was given.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)

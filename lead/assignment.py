@@ -37,12 +37,14 @@ class StaleEpisode(Exception):
 class Part:
     """An ordinary task that is to be made for some seats; by number who has them (identities).
 
-    ``yielding`` are the runs that may give way to its own; None is any of lower priority.
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority. They
+    start at ``starts`` if that time is still free.
     """
 
     task: StoredTask
     seats: Mapping[int, str]
     yielding: Sequence[UUID] | None
+    starts: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Assignment:
             plan_at = max(now, first - self._horizon + part.task.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
             given += [
-                GivenSeat(number, node, part.task.id, part.yielding)
+                GivenSeat(number, node, part.task.id, part.yielding, part.starts)
                 for number, node in part.seats.items()
             ]
         if given:

@@ -69,6 +69,8 @@ class Found:
     remembered: Remembered
     view: View
     booked: Mapping[str, PostedRun]
+    coming: Sequence[PostedRun] = ()
+    """Those of seats that are given: when they are to start was found out then."""
     cases: Mapping[str, Case] = field(default_factory=dict)
     over: Sequence[Over] = ()
     closed: Sequence[Case] = ()
@@ -171,6 +173,7 @@ class Caseload:
             remembered,
             view,
             booked,
+            runs.to_come,
             named,
             found.over,
             closed,

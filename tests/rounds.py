@@ -162,7 +162,7 @@ async def hold(
     )
     known = {run.run: run for run in runs}
     named = {case.name: case for case in cases}
-    found = Found(stored, Remembered({}, 0), view, known, named)
+    found = Found(stored, Remembered({}, 0), view, known, cases=named)
     membership = Membership({"europe": stored}, hosts, _nothing_wanted)
     by_key = {host.identity: host for host in hosts}
     held = Round(ManualClock(), times.SECOND, by_key.__getitem__, _seat_task, random.Random(1))
