@@ -27,6 +27,9 @@ from node.store.tasks import StoredTask
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
+_OF_WHAT_IS_LEFT = 64
+"""A seat that is not needed before long is not looked for every few seconds: the first pause is at
+least this part of the time until then."""
 
 
 class StaleEpisode(Exception):
@@ -131,7 +134,9 @@ class Assignment:
         """When the seats that are still empty are tried again, and why they are empty."""
         opened, full = result.case.open, account.outcome == "seated"
         tries = 0 if account.taken else opened.tries + 1
-        pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, tries, self._rng)
+        left = result.case.slots[0] - now
+        first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, PAUSE_MAX))
+        pause = drawn_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         again = max(together(now, pause), min(no_sooner, opened.over_at))
         if full:

@@ -57,7 +57,9 @@ class Round:
             return self._participant_of(nodes[name].identity)
 
         facts = {name: node.facts for name, node in nodes.items()}
-        foreknown = Foreknown(found.booked, found.cases.values())
+        now = self._clock.now()
+        near = now, now + found.view.horizon
+        foreknown = Foreknown(found.booked, found.cases.values(), near)
         scout = Scout(self._clock, self._clock_limit, participant, facts, foreknown, found.coming)
         pool = found.pool
         policy = configured(pool.policy_set, pool.overrides)

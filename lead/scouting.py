@@ -177,7 +177,7 @@ class Scout:
         """Whether a node has no time for it, as is known before it is asked."""
         told = self._foreknown.answer(name, search.request)
         if told is None:
-            offer, horizon = self._foreknown.at_most(name, search.request), None
+            offer, horizon = self._foreknown.at_most(name, search.request), self._foreknown.near[1]
         else:
             offer, horizon = offer_of(name, told), told.horizon
         left = search.before_kept(self._promises.left(offer, search.kind))
@@ -452,9 +452,8 @@ class _Search:
             return False
         return len({run.run for runs in (more, *already) for run in runs}) > displacing.most
 
-    def placeable(self, name: str, offers: Sequence[Offer], horizon: int | None) -> int:
+    def placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""
         if self.slip([name, *self.fixed]) < 0:
             return 0
-        beyond = 0 if horizon is None else self.beyond(horizon)
-        return min(len(self.slots), len(self.choices(offers)) + beyond)
+        return min(len(self.slots), len(self.choices(offers)) + self.beyond(horizon))

@@ -61,9 +61,13 @@ class _Heard:
 class Foreknown:
     """Bookings and answers, node by node (by name)."""
 
-    def __init__(self, runs: Mapping[str, PostedRun], cases: Iterable[Case]) -> None:
-        """``runs`` are booked by this lead, by id; for ``cases`` time is looked for."""
+    def __init__(self, runs: Mapping[str, PostedRun], cases: Iterable[Case], near: Span) -> None:
+        """``runs`` are booked by this lead, by id; for ``cases`` time is looked for.
+
+        ``near`` is the time that this lead plans by now; what is later is not known of anybody.
+        """
         self.runs = runs
+        self.near = near
         self._booked: defaultdict[str, list[PostedRun]] = defaultdict(list)
         for run in runs.values():
             for name in run.nodes:
@@ -106,15 +110,15 @@ class Foreknown:
         return None
 
     def at_most(self, name: str, request: ProposalRequest) -> Offer:
-        """What this lead's own runs leave of a node's time: it cannot offer more."""
+        """What this lead's own runs leave of a node's time that is near: it cannot offer more."""
         named = None if request.yielding is None else frozenset(request.yielding)
         question = Question(
             windows=request.windows,
             scheduling_class=request.scheduling_class,
             duration=request.duration,
             priority=request.priority,
-            earliest=min(window[0] for window in request.windows),
-            latest=max(window[1] for window in request.windows),
+            earliest=self.near[0],
+            latest=self.near[1],
             yielding=named,
         )
         if named:
@@ -155,10 +159,8 @@ class Foreknown:
 def _in_words(run: PostedRun) -> str:
     article = "an" if run.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
     start, end = to_the_second(run.start), to_the_second(run.end)
-    return (
-        f"busy with {article} {run.scheduling_class} run of campaign {run.campaign}, "
-        f"{start} to {end}"
-    )
+    kind = f"{article} {run.scheduling_class} run of priority {run.priority}"
+    return f"busy with {kind} of campaign {run.campaign}, {start} to {end}"
 
 
 def _whole(cases: Iterable[Case]) -> dict[SchedulingClass, Span]:
