@@ -28,8 +28,9 @@ from node.store.tasks import StoredTask
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
 _OF_WHAT_IS_LEFT = 64
-"""A seat that is not needed before long is not looked for every few seconds: the first pause is at
-least this part of the time until then."""
+_UNHURRIED = 30 * times.SECOND
+"""A seat that is not needed before long is not looked for every few seconds: the first pause is a
+part of the time until then, up to half a minute."""
 
 
 class StaleEpisode(Exception):
@@ -135,7 +136,7 @@ class Assignment:
         opened, full = result.case.open, account.outcome == "seated"
         tries = 0 if account.taken else opened.tries + 1
         left = result.case.slots[0] - now
-        first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, PAUSE_MAX))
+        first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
         pause = drawn_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         again = max(together(now, pause), min(no_sooner, opened.over_at))
