@@ -31,6 +31,7 @@ from lead.planning.seating import Spread, by_time, numbered, take_together
 from lead.policy.asking import Ask
 from lead.policy.view import PostedRun
 from node.clock import Clock
+from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.predicates import Attributes
 from node.model.spans import Span, intersect, normalise, subtract
@@ -44,6 +45,10 @@ _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
 _TOLD_MAX = 8
 """Of so many nodes that were not asked, because it is known that they have no time, it is said."""
+
+
+_BOOKED_WITHIN = 10 * times.SECOND
+"""So long it may take until the runs of a seat are booked that is given now."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +77,20 @@ class Promises:
     What was given last is taken as long as its case is looked at; who keeps it makes that last.
     """
 
-    def __init__(self, coming: Iterable[PostedRun]) -> None:
+    def __init__(self, coming: Iterable[PostedRun], now: int) -> None:
         """Nothing so far but these, which were found in earlier episodes."""
+        self._soon = now + _BOOKED_WITHIN
         self._taken: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
         for run in coming:
             for name in run.nodes:
-                self._taken[name].append((run.scheduling_class, (run.start, run.end)))
+                self._taken[name].append((run.scheduling_class, self._span(run.start, run.end)))
         self._given: list[tuple[str, SchedulingClass, Span]] = []
 
     def give(
         self, names: Iterable[str], kind: SchedulingClass, choices: Sequence[Choice], duration: int
     ) -> None:
         """These nodes are taken for runs that start so."""
-        spans = [(it.starts_at, it.starts_at + duration) for it in choices]
+        spans = [self._span(it.starts_at, it.starts_at + duration) for it in choices]
         self._given += [(name, kind, span) for name in names for span in spans]
 
     def keep(self) -> None:
@@ -96,6 +102,10 @@ class Promises:
     def drop(self) -> None:
         """What was given and not kept is free again."""
         self._given = []
+
+    def _span(self, start: int, end: int) -> Span:
+        """What is begun at once begins a little later, since it is still to be booked."""
+        return start, end + _BOOKED_WITHIN if start < self._soon else end
 
     def left(self, offer: Offer, kind: SchedulingClass) -> Offer:
         """What is left of an offer."""
@@ -135,7 +145,7 @@ class Scout:
         self._participant_of = participant_of
         self._facts = facts
         self._foreknown = foreknown
-        self._promises = Promises(coming)
+        self._promises = Promises(coming, clock.now())
         self._silent: dict[str, str] = {}
 
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:

@@ -110,15 +110,21 @@ async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
 
 
 async def test_seats_that_are_given_have_their_time() -> None:
-    """One after the other on the only node, beside what was promised before and is not booked."""
-    ten = 10 * times.MINUTE
-    coming = [booked("r1", "ops", ["n1"], start=START, end=START + ten)]
+    """One after the other on the only node, beside what was promised before and is not booked.
+
+    What begins at once may begin a little later: it is still to be booked.
+    """
+    coming = [booked("r1", "ops", ["n1"], start=START, end=START + 10 * times.MINUTE)]
+    after = START + 10 * times.MINUTE + 10 * times.SECOND
     cases = [case_of(name, "ops", ["n1"]) for name in ("a", "b")]
+    cases = [
+        replace(case, recurrence=replace(case.recurrence, slip=11 * times.MINUTE)) for case in cases
+    ]
     host, pool = Host("n1"), {"policy_set": "pscheduler"}
     ruling = await hold([host], [Campaign("ops")], cases, pool, coming=coming)
-    assert [part.starts for part in _parts(ruling)] == [[START + ten]]
+    assert [part.starts for part in _parts(ruling)] == [[after]]
     ruling = await hold([host], [Campaign("ops")], cases, pool)
-    assert [part.starts for part in _parts(ruling)] == [[START], [START + ten]]
+    assert [part.starts for part in _parts(ruling)] == [[START], [after]]
 
 
 async def test_where_the_slip_is_random_what_is_promised_is_drawn() -> None:
