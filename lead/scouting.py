@@ -1,9 +1,13 @@
 """Finds nodes for the seats of one term: asks those that policies put first when they have time.
 
 What may give way to the seats is what the policies say, and no more runs than they say: each seat
-has those that its runs need. Nothing is booked by it. The ordinary tasks of the seats are planned
-like all others; that others book the same time meanwhile costs them a retry inside the slip. What
-was found in one episode, and is of use, counts as taken for the rest of it.
+has those that its runs need. Nothing is booked by it. What was found, and is of use, counts as
+taken for the rest of the episode, and in the following ones until it is booked. The ordinary tasks
+of the seats are planned like all others, but keep the starts that were found, so that none takes
+the time of another one; that other leads book the same time meanwhile costs them a retry inside the
+slip.
+
+Nodes of which it is known that they have no time (``planning/foreknown.py``) are not asked.
 
 What policies keep for somebody who is blocked is nobody else's when the runs are booked, either:
 nodes have a seat only if its runs can end before that, and these may slip no further.
@@ -43,9 +47,9 @@ _TOO_MANY = "more runs would have to give way to it than may"
 _KEPT = "its time then is kept for another task, which is blocked"
 _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
+
 _TOLD_MAX = 8
 """Of so many nodes that were not asked, because it is known that they have no time, it is said."""
-
 
 _BOOKED_WITHIN = 10 * times.SECOND
 """So long it may take until the runs of a seat are booked that is given now."""

@@ -110,10 +110,7 @@ async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
 
 
 async def test_seats_that_are_given_have_their_time() -> None:
-    """One after the other on the only node, beside what was promised before and is not booked.
-
-    What begins at once may begin a little later: it is still to be booked.
-    """
+    """One after the other, beside what was promised before; what begins at once may begin late."""
     coming = [booked("r1", "ops", ["n1"], start=START, end=START + 10 * times.MINUTE)]
     after = START + 10 * times.MINUTE + 10 * times.SECOND
     cases = [case_of(name, "ops", ["n1"]) for name in ("a", "b")]
