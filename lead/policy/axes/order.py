@@ -92,7 +92,8 @@ def by_campaign(
 class Weighted:
     """By one number per task; fairshare only where it weighs anything.
 
-    ``relative``: how far below its fairshare counts as a part of that.
+    ``relative``: how far below its fairshare counts as a part of that. With ``served``, of equals
+    those come first whose campaign the share axis serves first, and then the older task.
     """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
@@ -101,10 +102,10 @@ class Weighted:
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     relative: bool = False
+    served: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
-        del serving
         view = board.view
         fairshare: dict[str, float] = {}
         if "fairshare" in self.weights.terms:
@@ -120,6 +121,7 @@ class Weighted:
             self.classes,
             self.duration_min,
             self.targets,
+            {name: number for number, name in enumerate(serving)} if self.served else {},
         )
         return _by_name(board, weighted.order(board.candidates, self.weights, standing))
 

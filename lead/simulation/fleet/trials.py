@@ -14,7 +14,15 @@ from lead.policy.view import BUCKET, Campaign, Node
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
-from lead.simulation.fleet.promises import ALIKE, AT_LEAST, BY_WEIGHT, NEWCOMERS, PULLED, SHARES
+from lead.simulation.fleet.promises import (
+    ALIKE,
+    AT_LEAST,
+    BY_WEIGHT,
+    EQUAL,
+    NEWCOMERS,
+    PULLED,
+    SHARES,
+)
 from lead.simulation.fleet.pulls import Pulled
 from lead.simulation.fleet.report import Check
 from lead.simulation.fleet.world import Booked, Fleet, Held, Stream, Watcher
@@ -31,7 +39,6 @@ CROWDED = 0.5
 """The part of the fleet that each campaign wants in the trial of shares."""
 OVERLOAD = 1.5
 """The part of the fleet that all of them together want in the trial of overload."""
-_EQUAL = 10 * times.MINUTE
 _JOINS = 18
 _LOOKED_AT = 24
 _FIRST = 6
@@ -51,14 +58,18 @@ def hourly(campaign: str, count: int, length: int) -> list[Stream]:
 
 
 def _wanting(scenario: FleetScenario, name: str, part: float) -> tuple[list[Stream], Counter[str]]:
-    """Streams of every campaign for so large a part of the fleet, and what they come to an hour."""
+    """Streams of every campaign for so large a part of the fleet, and what they come to an hour.
+
+    Which of them was there first is drawn from the seed.
+    """
     streams: list[Stream] = []
     demand: Counter[str] = Counter()
     for it in scenario.campaigns:
-        length = _EQUAL if name in ALIKE else it.length
+        length = EQUAL if name in ALIKE else it.length
         count = round(part * scenario.nodes * times.HOUR / length)
         streams += hourly(it.name, count, length)
         demand[it.name] = count * length
+    random.Random(f"{scenario.seed} streams").shuffle(streams)
     return streams, demand
 
 

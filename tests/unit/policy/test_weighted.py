@@ -162,3 +162,17 @@ def test_time_that_did_not_count_makes_nobody_older() -> None:
     kept_out = replace(STANDING, state=State(eligible_since={"old": NOW - times.MINUTE}))
     assert order([old, young], WAITING_ONLY, STANDING) == ["old", "young"]
     assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
+
+
+def test_of_equals_the_campaign_that_is_served_first_is_first() -> None:
+    """Places decide where nothing else does: not between campaigns of which one weighs more."""
+    tasks = [
+        replace(DUE, task=f"{name}{n}", campaign=name, added_at=n)
+        for n in (1, 2)
+        for name in CAMPAIGNS
+    ]
+    places = {"net": 0, "ops": 1}
+    served = Standing(NOW, CAMPAIGNS, {}, places=places)
+    assert order(tasks, WAITING_ONLY, served) == ["net1", "net2", "ops1", "ops2"]
+    by_campaign = Weights({"credential": {"campaign": 1.0}})
+    assert order(tasks, by_campaign, served) == ["ops1", "ops2", "net1", "net2"]
