@@ -5,8 +5,8 @@ are as the inverse prices. Whoever has nothing left to start in an hour keeps it
 of the others move, so its next hour begins with a difference that nobody has paid for: up to the
 greatest price, that is some starts. Whoever wants just less than its part is then at times a start
 short at the end of an hour. What it wanted there is over, and having all it wants in the next hours
-does not make up for it. So it loses part of a start an hour, however large the fleet: of 11 starts
-an hour 3 %, of 36 nothing that counts, and those who always want more have it, by their prices.
+does not make up for it. So it loses part of a start an hour, which counts where an hour has few:
+3 % of 11 starts, nothing of 36. Those who always want more have it, by their prices.
 
 How much is no formula, as it hangs on which number meets which. But a rule that is played by
 starts alone, without tasks, nodes, times and episodes, comes round, and says it exactly.
