@@ -109,8 +109,8 @@ class Standing:
     """What weighs for all tasks of an episode: as of when, for whom, and what is remembered.
 
     ``fairshare`` is by campaign (percent below its share). ``targets`` are of waiting (minutes) and
-    expansion; without one, waiting aims at the last instant at which the run may start. ``places``
-    are of campaigns, and decide between tasks that are equal in all else.
+    expansion; without one, waiting aims at the last instant at which the run may start. With
+    ``longest``, of tasks that are equal in all else the longest comes first.
     """
 
     now: int
@@ -120,17 +120,16 @@ class Standing:
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     targets: Mapping[str, float] = field(default_factory=dict)
-    places: Mapping[str, int] = field(default_factory=dict)
+    longest: bool = False
 
 
 def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
-    """The tasks, highest priority first; of equals who waited longer, by place, by age."""
+    """The tasks, highest priority first; of equals who waited longer, then the older."""
     sums = _compiled(weights)
     ranked = []
-    places = standing.places
 
     def place(candidate: Candidate) -> tuple[int, int]:
-        return places.get(candidate.campaign, len(places)), candidate.added_at
+        return -candidate.duration if standing.longest else 0, candidate.added_at
 
     for candidate in sorted(candidates, key=place):
         waited = waited_minutes(candidate, standing)

@@ -164,15 +164,15 @@ def test_time_that_did_not_count_makes_nobody_older() -> None:
     assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
 
 
-def test_of_equals_the_campaign_that_is_served_first_is_first() -> None:
-    """Places decide where nothing else does: not between campaigns of which one weighs more."""
-    tasks = [
-        replace(DUE, task=f"{name}{n}", campaign=name, added_at=n)
-        for n in (1, 2)
-        for name in CAMPAIGNS
+def test_of_equals_the_longest_is_first_where_wanted() -> None:
+    """Length decides where nothing else does: not between campaigns of which one weighs more."""
+    short = [replace(DUE, task=name, campaign=name, added_at=1) for name in CAMPAIGNS]
+    long = [
+        replace(it, task=f"long {it.task}", duration=2 * it.duration, added_at=2) for it in short
     ]
-    places = {"net": 0, "ops": 1}
-    served = Standing(NOW, CAMPAIGNS, {}, places=places)
-    assert order(tasks, WAITING_ONLY, served) == ["net1", "net2", "ops1", "ops2"]
+    tasks = [*short, *long]
+    longest = Standing(NOW, CAMPAIGNS, {}, longest=True)
+    assert order(tasks, WAITING_ONLY, longest) == ["long ops", "long net", "ops", "net"]
+    assert order(tasks, WAITING_ONLY, replace(longest, longest=False))[:2] == ["ops", "net"]
     by_campaign = Weights({"credential": {"campaign": 1.0}})
-    assert order(tasks, by_campaign, served) == ["ops1", "ops2", "net1", "net2"]
+    assert order(tasks, by_campaign, longest) == ["long ops", "ops", "long net", "net"]
