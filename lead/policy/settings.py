@@ -185,6 +185,7 @@ _PRIORITY: Final = {
     "classes": _numbers,
     "duration_min": _duration,
     "relative": _flag,
+    "longest": _flag,
 }
 RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     "order": {
@@ -195,7 +196,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "late-first": _Rule(
             order.LateFirst,
             {
-                "others": lambda value: order.Weighted(_weights(value)),
+                "others": lambda value: order.Weighted(_weights(value), longest=True),
                 "half_life": _duration,
                 "ahead": _duration,
             },
