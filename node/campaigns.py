@@ -26,7 +26,7 @@ from node.model.wire.campaigns import (
     CampaignPatch,
 )
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.store import campaigns, pools
 from node.store.campaigns import Settings, StoredCampaign, Uses
 from node.store.database import Connection, Database
@@ -189,7 +189,7 @@ def _edited(known: Settings, patch: CampaignPatch) -> CampaignDocument:
     try:
         return CampaignDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, CampaignDocument)) from None
 
 
 async def _check(connection: Connection, new: Settings, there: Sequence[StoredCampaign]) -> None:

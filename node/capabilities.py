@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.plugins import registry
 from node.plugins.contracts import Test, Tool
 
@@ -43,7 +43,7 @@ class Capabilities:
         try:
             return test.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
-            raise InvalidDocument(faults_of(error, pointer)) from None
+            raise InvalidDocument(faults_of(error, test.spec_model, pointer)) from None
 
     def missing(self, tool: Tool) -> str | None:
         """What the tool lacks on this host, and the package that brings it; None if nothing."""

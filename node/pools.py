@@ -20,7 +20,7 @@ from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.peers import Directory
 from node.store import campaigns, pools
 from node.store.database import Connection, Database
@@ -216,7 +216,7 @@ def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     try:
         return PoolDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, PoolDocument)) from None
 
 
 def _named(there: list[StoredPool], name: str) -> StoredPool:
