@@ -24,6 +24,11 @@ class Capabilities:
         self.tests: Mapping[str, Test] = registry.tests()
         self.tools: Mapping[str, Tool] = registry.tools()
 
+    @property
+    def resources(self) -> frozenset[str]:
+        """What runs of some test may need of nodes."""
+        return frozenset(name for test in self.tests.values() for name in test.resources)
+
     def test(self, name: str, pointer: str = "/test/type") -> Test:
         """The test of this name.
 

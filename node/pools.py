@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from pydantic import ValidationError
 
 from node.campaigns import weights_fault
 from node.clock import Clock
-from node.model import policysets, predicates, times
+from node.model import policysets, predicates, promises, times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
+from node.model.promises import Promised, Sized
+from node.model.wire.campaigns import SUSPENDED
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.validation import faults_of
 from node.peers import Directory
 from node.store import campaigns, pools
+from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
@@ -46,6 +50,14 @@ class Membership:
 
     nodes: tuple[str, ...]
     others: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Warnings:
+    """By name of campaigns and of pools, what is to be told of them; nothing of most."""
+
+    campaigns: Mapping[str, tuple[str, ...]]
+    pools: Mapping[str, tuple[str, ...]]
 
 
 class Pools:
@@ -84,6 +96,25 @@ class Pools:
             else:
                 nodes.append(name)
         return Membership(tuple(nodes), others)
+
+    async def warnings(self) -> Warnings:
+        """What is allowed as it stands, and yet hardly meant."""
+        async with self._database.connection() as connection:
+            there = await pools.listed(connection)
+            listed = await campaigns.listed(connection)
+        sized = [
+            Sized(
+                pool.name,
+                len(self.membership(pool.match).nodes),
+                promises.keeps_promises(pool.policy_set, pool.overrides),
+            )
+            for pool in there
+        ]
+        promised = [each for each in map(_promised, listed) if each is not None]
+        return Warnings(
+            {own.campaign: promises.of_campaign(own, promised, sized) for own in promised},
+            {pool.name: promises.of_pool(pool, promised) for pool in sized},
+        )
 
     async def create(self, document: PoolDocument) -> bool:
         """Make a pool; False if the very same one was made before.
@@ -199,6 +230,15 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
         "patience": times.format_duration(pool.patience),
         "description": pool.description,
     }
+
+
+def _promised(campaign: StoredCampaign) -> Promised | None:
+    """What a campaign is promised, unless it is suspended."""
+    own = campaign.settings
+    share = None if own.target_share is None else Fraction(own.target_share)
+    if own.level == SUSPENDED or (own.target_seats is None and share is None):
+        return None
+    return Promised(own.name, own.target_seats, share)
 
 
 def _settings(pool: StoredPool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def episodes_of(site: Site) -> Episodes:
             known=node.directory.known,
             wanted_of=node.seating.wanted,
             needs_of=node.seating.needs,
-            resources=node.seating.resources,
+            resources=node.capabilities.resources,
             participant_of=site._participant,
             seat_task=node.admission.seat_task,
             take_back=node.ending.take_back,

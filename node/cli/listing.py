@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from node.cli.output import Record
     from node.cli.session import Session
     from node.client.users import Page
 
@@ -52,6 +53,13 @@ async def gathered(
             session.progress.status(told, f"{doing.split(maxsplit=1)[0]} {len(found) // _TOLD}")
     session.progress.clear()
     return found
+
+
+def warned(session: Session, records: Iterable[Record]) -> None:
+    """Say what is to be told of these."""
+    for record in records:
+        for warning in record["warnings"]:
+            session.progress.note(f"! {record['name']}: {warning}")
 
 
 def shortened(session: Session, *, more: bool) -> None:

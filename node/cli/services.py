@@ -275,7 +275,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
                 known=node.directory.known,
                 wanted_of=node.seating.wanted,
                 needs_of=node.seating.needs,
-                resources=node.seating.resources,
+                resources=node.capabilities.resources,
                 participant_of=node.participant,
                 seat_task=node.admission.seat_task,
                 take_back=node.ending.take_back,

@@ -233,6 +233,11 @@ class Campaign(CampaignDocument):
     tasks: dict[str, int] = Field(description="How many tasks it has, by state.")
     waiting: Waiting
     used: Used
+    warnings: tuple[str, ...] = Field(
+        (),
+        description="What is allowed as it stands and hardly meant: a promise that no pool can "
+        "keep.",
+    )
 
 
 class UsageHour(Document):

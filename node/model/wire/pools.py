@@ -99,3 +99,8 @@ class Pool(PoolDocument):
     changed_at: Instant
     nodes: tuple[str, ...] = Field(description="Who belongs to it now, by name.")
     others: tuple[Outside, ...] = Field(description="Who does not, and why.")
+    warnings: tuple[str, ...] = Field(
+        (),
+        description="What is allowed as it stands and hardly meant: nobody belongs to it, or "
+        "more of its seats are promised than there are.",
+    )
