@@ -6,10 +6,11 @@ here. A pool that nobody meets is refused when it is made, with what there is in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -29,6 +30,8 @@ from node.store import campaigns, pools
 from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
+
+_NAMED = 5
 
 Judge = Callable[[PolicyChoice], list[FieldFault]]
 """What is wrong with the choice of a policy, by its fields."""
@@ -160,12 +163,12 @@ class Pools:
         """Forget a pool.
 
         :raises NotFound: there is none of that name.
-        :raises Conflict: tasks ask for nodes of it.
+        :raises Conflict: tasks ask for nodes of it that are not over; names them.
         """
         async with self._database.transaction() as connection:
-            if tasks := await pools.asking(connection, name):
-                count = f"{tasks} task{'' if tasks == 1 else 's'}"
-                raise Conflict(f"{count} ask for nodes of {name}, ended ones among them; keep it")
+            asking, count = await pools.asking(connection, name, _NAMED)
+            if asking:
+                raise Conflict(_why_kept(name, asking, count))
             if not await pools.remove(connection, name):
                 _named(await pools.listed(connection), name)
             await pools.notify(connection, name, "removed")
@@ -266,6 +269,16 @@ def _named(there: list[StoredPool], name: str) -> StoredPool:
         msg = f"there is no pool {name} on this node; there are: {known}"
         raise NotFound(msg)
     return found
+
+
+def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
+    """Who keeps a pool from being removed, and what to do about it."""
+    named = ", ".join(str(task) for task in asking)
+    more = f" and {count - len(asking)} more" if count > len(asking) else ""
+    which = (
+        f"1 task wants nodes of {name}: " if count == 1 else f"{count} tasks want nodes of {name}: "
+    )
+    return f"{which}{named}{more}; end what is not wanted first: parley task cancel {asking[0]}"
 
 
 def _taken(name: str) -> str:

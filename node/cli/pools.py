@@ -163,7 +163,7 @@ async def set_policy(
 @click.argument("name")
 @asks_node
 async def remove(session: Session, name: str) -> None:
-    """Remove a pool; its nodes stay."""
+    """Remove a pool that no task wants nodes of any more; its nodes stay."""
     await session.client.remove_pool(name)
     session.progress.note(f"{name} is removed.")
 
