@@ -118,6 +118,7 @@ async def tools(request: web.Request) -> web.StreamResponse:
         ToolDescription(
             name=name,
             tests=tool.tests,
+            tried=tool.tried,
             available=node.capabilities.missing(tool) is None,
             reason=node.capabilities.missing(tool),
         )

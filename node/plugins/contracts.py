@@ -25,10 +25,32 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Requirement:
-    """A program that must be on the PATH, and the Debian package that brings it."""
+    """A program that must be on the PATH, and the Debian package that brings it.
+
+    ``version_argv`` makes it print its version, of which the first group of ``version_pattern`` is
+    what we call it; both streams are searched, for some print it as an error.
+    """
 
     program: str
     package: str
+    version_argv: tuple[str, ...] = ()
+    version_pattern: str = r"(\d+(?:\.\d+)+)"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a result: what charts, metrics and databases make series of.
+
+    ``name`` is the same in every result of a test and ends in its unit where that is no fraction or
+    count (``rtt_median_ms``); ``unit`` is ``ms``, ``bit/s``, ``1`` (a fraction or plain number) or
+    what is counted (``packets``). ``labels`` tell apart figures of one name, such as
+    ``{"direction": "forward"}``.
+    """
+
+    name: str
+    value: float
+    unit: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,10 +128,15 @@ class Merged:
 
 
 class Test(Protocol):
-    """What is measured. ``resources`` are those that runs may need, whatever the spec."""
+    """What is measured.
+
+    ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
+    start from; hosts in it are ``b.example`` or documentation addresses.
+    """
 
     name: str
     title: str
+    example: Mapping[str, Any]
     resources: tuple[str, ...]
     spec_model: type[Document]
     result_model: type[Document]
@@ -150,14 +177,26 @@ class Test(Protocol):
         """The result in one short line, units included, for lists."""
         ...
 
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The figures of which series are made; the one that a chart shows first comes first.
+
+        A figure that this result lacks (no packet came back) is left out.
+        """
+        ...
+
 
 class Tool(Protocol):
-    """The program that measures."""
+    """The program that measures.
+
+    ``requirement`` is None for our own programs. ``tried`` are the versions it was tried with,
+    oldest first; each has recorded outputs.
+    """
 
     name: str
     tests: tuple[str, ...]
     preference: int
     requirement: Requirement | None
+    tried: tuple[str, ...]
 
     def duration(self, spec: Any) -> int:
         """How long a run occupies its participants, in microseconds, set-up included."""

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.contracts import Metric
 from node.plugins.fields import Finite, NonNegative
 
 _DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
@@ -114,3 +115,22 @@ def rate_text(rate_bps: float) -> str:
 def _three_digits(value: float) -> str:
     whole_digits = len(str(int(value)))
     return f"{value:.{max(0, 3 - whole_digits)}f}"
+
+
+def delay_metrics(
+    name: str, delays: DelayFigures | None, labels: Mapping[str, str] | None = None
+) -> tuple[Metric, ...]:
+    """Median, least and 95th percentile as ``NAME_median_ms`` …; nothing without delays."""
+    if delays is None:
+        return ()
+    figures = {"median": delays.median, "min": delays.min, "p95": delays.p95}
+    return tuple(
+        Metric(f"{name}_{which}_ms", value, "ms", labels or {}) for which, value in figures.items()
+    )
+
+
+def metric(
+    name: str, value: float | None, unit: str, labels: Mapping[str, str] | None = None
+) -> tuple[Metric, ...]:
+    """One metric, or none where there is no value: made to be joined with others."""
+    return () if value is None else (Metric(name, value, unit, labels or {}),)

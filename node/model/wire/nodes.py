@@ -163,4 +163,7 @@ class ToolDescription(Document):
     name: Name
     tests: tuple[Name, ...]
     available: bool
+    tried: tuple[str, ...] = Field(
+        description="The versions it was tried with, oldest first; none for Parley's own programs."
+    )
     reason: str | None = Field(description="What is missing, and the package that brings it.")

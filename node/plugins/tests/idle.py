@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import DAY, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import Counted, NonNegative, between, duration_field
 from node.plugins.participation import joined, part_of, renewed
 
@@ -58,6 +59,7 @@ class IdleTest:
 
     name = "idle"
     title = "Nothing, for trying and testing"
+    example: Mapping[str, Any] = MappingProxyType({"duration": "PT2S"})
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = IdleSpec
     result_model: type[Document] = IdleResult
@@ -104,6 +106,10 @@ class IdleTest:
         figures = IdleResult.model_validate(result)
         text = f"idle for {format_duration(round(figures.duration_ms * MILLISECOND))}"
         return text if figures.participants == 1 else f"{text} on {figures.participants} hosts"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """How long the hosts were occupied."""
+        return (Metric("idle_ms", IdleResult.model_validate(result).duration_ms, "ms"),)
 
 
 TEST = IdleTest()

@@ -7,14 +7,15 @@ What was lost on the way there and what on the way back is told apart by the cou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
     Finite,
@@ -25,7 +26,15 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import DelayFigures, delay_text, percent_text, share, traffic
+from node.plugins.figures import (
+    DelayFigures,
+    delay_metrics,
+    delay_text,
+    metric,
+    percent_text,
+    share,
+    traffic,
+)
 from node.plugins.participation import fill, joined, part_of
 
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
@@ -194,6 +203,7 @@ class LatencyTest:
 
     name = "latency"
     title = "One-way and round-trip delay, loss and jitter"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = LatencySpec
     result_model: type[Document] = LatencyResult
@@ -243,6 +253,17 @@ class LatencyTest:
         if figures.jitter_ms.forward is not None:
             text += f", jitter {delay_text(figures.jitter_ms.forward)}"
         return text if figures.clocks_synchronised else f"{text} (clocks not synchronised)"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Delay, loss and jitter of each direction, and of the round trip."""
+        figures = LatencyResult.model_validate(result)
+        found: tuple[Metric, ...] = ()
+        for direction in ("forward", "backward", "round_trip"):
+            labels = {"direction": direction}
+            found += delay_metrics("delay", getattr(figures.delay_ms, direction), labels)
+            found += metric("loss", getattr(figures.loss, direction), "1", labels)
+            found += metric("jitter_ms", getattr(figures.jitter_ms, direction), "ms", labels)
+        return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
 
 
 def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:

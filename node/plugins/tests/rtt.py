@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
     Fraction,
@@ -19,7 +20,14 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import DelayFigures, delay_text, percent_text, traffic
+from node.plugins.figures import (
+    DelayFigures,
+    delay_metrics,
+    delay_text,
+    metric,
+    percent_text,
+    traffic,
+)
 from node.plugins.participation import fill, part_of
 
 _LONGEST = HOUR
@@ -89,6 +97,7 @@ class RttTest:
 
     name = "rtt"
     title = "Round-trip time and loss"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = RttSpec
     result_model: type[Document] = RttResult
@@ -132,6 +141,15 @@ class RttTest:
         if figures.jitter_ms is not None:
             text += f", jitter {delay_text(figures.jitter_ms)}"
         return text
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Round-trip times, loss and jitter."""
+        figures = RttResult.model_validate(result)
+        return (
+            *delay_metrics("rtt", figures.rtt_ms),
+            *metric("loss", figures.loss, "1"),
+            *metric("jitter_ms", figures.jitter_ms, "ms"),
+        )
 
 
 TEST = RttTest()

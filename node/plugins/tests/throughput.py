@@ -7,14 +7,15 @@ source to dest, with ``reverse`` from dest to source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import Merged, Part, Result
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
     Fraction,
@@ -24,7 +25,7 @@ from node.plugins.fields import (
     between,
     duration_field,
 )
-from node.plugins.figures import delay_text, percent_text, rate_text, traffic
+from node.plugins.figures import delay_text, metric, percent_text, rate_text, traffic
 from node.plugins.participation import fill, joined, part_of
 
 UDP_RATE_BPS = 1_000_000
@@ -183,6 +184,7 @@ class ThroughputTest:
 
     name = "throughput"
     title = "Throughput by TCP or UDP"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = ThroughputSpec
     result_model: type[Document] = ThroughputResult
@@ -237,6 +239,19 @@ class ThroughputTest:
         if figures.sent and figures.sent.retransmits is not None:
             text += f", {figures.sent.retransmits} retransmits"
         return f"{text} ({figures.congestion})" if figures.congestion else text
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Rate; retransmits and TCP's round trip, or loss and jitter of UDP."""
+        figures = ThroughputResult.model_validate(result)
+        found = metric("throughput_bps", figures.rate_bps, "bit/s")
+        if figures.sent:
+            found += metric("retransmits", figures.sent.retransmits, "segments")
+        if figures.rtt_ms:
+            found += metric("tcp_rtt_mean_ms", figures.rtt_ms.mean, "ms")
+        if figures.datagrams:
+            found += metric("loss", figures.datagrams.loss, "1")
+            found += metric("jitter_ms", figures.datagrams.jitter_ms, "ms")
+        return found
 
 
 def _result(

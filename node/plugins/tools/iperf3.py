@@ -118,7 +118,8 @@ class Iperf3Tool:
     name = "iperf3"
     tests: tuple[str, ...] = ("throughput",)
     preference = 0
-    requirement: Requirement | None = Requirement(program="iperf3", package="iperf3")
+    requirement: Requirement | None = Requirement("iperf3", "iperf3", ("iperf3", "--version"))
+    tried: tuple[str, ...] = ("3.12",)
 
     def duration(self, spec: ThroughputSpec) -> int:
         """The client's delay, its exchange with the server and all it sends, in microseconds."""

@@ -71,7 +71,10 @@ class PingTool:
     name = "ping"
     tests: tuple[str, ...] = ("rtt",)
     preference = 0
-    requirement: Requirement | None = Requirement(program="ping", package="iputils-ping")
+    requirement: Requirement | None = Requirement(
+        "ping", "iputils-ping", ("ping", "-V"), r"iputils[ -](?:s?)(\d+)"
+    )
+    tried: tuple[str, ...] = ("20221126",)
 
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""

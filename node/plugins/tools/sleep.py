@@ -18,7 +18,8 @@ class SleepTool:
     name = "sleep"
     tests: tuple[str, ...] = ("idle",)
     preference = 0
-    requirement: Requirement | None = Requirement(program="sleep", package="coreutils")
+    requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
+    tried: tuple[str, ...] = ("9.1",)
 
     def duration(self, spec: IdleSpec) -> int:
         """Exactly the time asked for, in microseconds."""

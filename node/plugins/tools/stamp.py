@@ -82,6 +82,7 @@ class StampTool:
     tests: tuple[str, ...] = ("latency",)
     preference = 0
     requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
 
     def duration(self, spec: LatencySpec) -> int:
         """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.plugins.figures import delay_figures, delay_text, jitter, percent_text, rate_text, share
+from node.plugins.figures import (
+    delay_figures,
+    delay_metrics,
+    delay_text,
+    jitter,
+    metric,
+    percent_text,
+    rate_text,
+    share,
+)
 
 delays = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200)
 
@@ -97,3 +106,21 @@ def test_loss_never_reads_as_none(fraction: float, text: str) -> None:
 def test_delays_have_two_decimals() -> None:
     """A delay reads in milliseconds with two decimals."""
     assert delay_text(20.4149) == "20.41 ms"
+
+
+def test_metrics_of_delays() -> None:
+    """Three figures of a distribution become series; without delays there are none."""
+    found = delay_metrics("rtt", delay_figures([1.0, 2.0, 9.0]), {"to": "b"})
+    assert [(it.name, it.value, it.unit) for it in found] == [
+        ("rtt_median_ms", 2.0, "ms"),
+        ("rtt_min_ms", 1.0, "ms"),
+        ("rtt_p95_ms", 9.0, "ms"),
+    ]
+    assert all(it.labels == {"to": "b"} for it in found)
+    assert delay_metrics("rtt", None) == ()
+
+
+def test_a_metric_without_a_value_is_none() -> None:
+    """What a result lacks is left out, a nought is not."""
+    assert metric("loss", None, "1") == ()
+    assert [it.value for it in metric("loss", 0.0, "1")] == [0.0]

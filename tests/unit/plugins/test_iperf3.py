@@ -118,6 +118,11 @@ def test_tcp() -> None:
     assert result["rtt_ms"] == {"min": 20.203, "mean": 20.937, "max": 22.292}
     assert [interval["omitted"] for interval in result["intervals"]] == [True, False, False]
     assert TEST.summary(result) == "4.83 Mb/s, 11 retransmits (cubic)"
+    assert [(it.name, it.value, it.unit) for it in TEST.metrics(result)] == [
+        ("throughput_bps", 4_833_406, "bit/s"),
+        ("retransmits", 11, "segments"),
+        ("tcp_rtt_mean_ms", 20.937, "ms"),
+    ]
 
 
 def test_tcp_in_reverse() -> None:

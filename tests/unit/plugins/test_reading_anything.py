@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from node.plugins.reading import BYTES_MAX
 from tests.golden.recorded import cases, output
 from tests.unit.plugins.parts import context
 
-TESTS = sorted(registry.tests())
-ends = st.tuples(st.sampled_from(TESTS), st.sampled_from([0, 1]))
+PAIRS = [(test, name) for name, tool in sorted(registry.tools().items()) for test in tool.tests]
+ends = st.builds(
+    lambda pair, place: (*pair, place), st.sampled_from(PAIRS), st.sampled_from([0, 1])
+)
 exits = st.sampled_from([0, 1, 2, -15])
 endings = st.sampled_from(["itself", "end"])
 numbers = st.integers() | st.floats()
@@ -34,26 +37,28 @@ documents = st.recursive(
 )
 
 
-def read_or_refuse(end: tuple[str, int], printed: Output) -> None:
-    """Read an output; a result must be JSON, and fit for merging and summing up."""
-    name, participant = end
+def read_or_refuse(end: tuple[str, str, int], printed: Output) -> None:
+    """Read an output; a result must be JSON, and fit for merging, summing up and series."""
+    name, tool_name, participant = end
     part = context(name, participant)
-    test, tool = registry.tests()[name], registry.tools_for(name)[0]
+    test, tool = registry.tests()[name], registry.tools()[tool_name]
     try:
         result = tool.read(part, printed)
     except ToolOutputError:
         return
     json.dumps(result, allow_nan=False)
     merged = test.merge(part.spec, [Part(0, "a", result), Part(1, "b", result)])
-    assert merged.result is None or test.summary(merged.result)
+    if merged.result is not None:
+        assert test.summary(merged.result)
+        assert all(math.isfinite(metric.value) for metric in test.metrics(merged.result))
 
 
 @given(ends, st.binary(max_size=300), st.binary(max_size=50), exits, endings)
-@example(("throughput", 0), b"[" * 100_000, b"", 0, "itself")
-@example(("latency", 0), b'{"sent":' + b"9" * 5000 + b"}", b"", 0, "itself")
-@example(("throughput", 0), b'{"end":{"sum_sent":{"bytes":NaN}}}', b"", 0, "itself")
+@example(("throughput", "iperf3", 0), b"[" * 100_000, b"", 0, "itself")
+@example(("latency", "stamp", 0), b'{"sent":' + b"9" * 5000 + b"}", b"", 0, "itself")
+@example(("throughput", "iperf3", 0), b'{"end":{"sum_sent":{"bytes":NaN}}}', b"", 0, "itself")
 def test_any_bytes(
-    end: tuple[str, int], stdout: bytes, stderr: bytes, exit_code: int, ended_by: str
+    end: tuple[str, str, int], stdout: bytes, stderr: bytes, exit_code: int, ended_by: str
 ) -> None:
     """Arbitrary bytes are refused with a sentence or read, never anything else."""
     read_or_refuse(end, Output(exit_code, stdout, stderr, ended_by))
@@ -61,7 +66,7 @@ def test_any_bytes(
 
 @given(ends, documents, exits, endings)
 def test_any_document(
-    end: tuple[str, int], document: object, exit_code: int, ended_by: str
+    end: tuple[str, str, int], document: object, exit_code: int, ended_by: str
 ) -> None:
     """Arbitrary JSON is refused with a sentence or read, never anything else."""
     read_or_refuse(end, Output(exit_code, json.dumps(document).encode(), b"", ended_by))
@@ -75,7 +80,9 @@ def test_any_change_of_a_real_ping(data: st.DataObject) -> None:
     kept = data.draw(st.lists(st.sampled_from(lines or [""]), max_size=40))
     digit = data.draw(st.sampled_from("0123456789-.n"))
     text = "\n".join(kept).replace(data.draw(st.sampled_from("0123456789")), digit)
-    read_or_refuse(("rtt", 0), Output(real.exit_code, text.encode(), real.stderr, real.ended_by))
+    read_or_refuse(
+        ("rtt", "ping", 0), Output(real.exit_code, text.encode(), real.stderr, real.ended_by)
+    )
 
 
 @given(st.data())
@@ -84,7 +91,7 @@ def test_any_change_of_a_real_iperf3(data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(["tcp-client", "udp-server", "tcp-streams-reverse-server"]))
     document = json.loads(output("iperf3", case).stdout)
     change(data, document)
-    end = ("throughput", data.draw(st.sampled_from([0, 1])))
+    end = ("throughput", "iperf3", data.draw(st.sampled_from([0, 1])))
     read_or_refuse(end, Output(0, json.dumps(document).encode(), b""))
 
 
@@ -98,9 +105,9 @@ def change(data: st.DataObject, document: Any) -> None:
         document[key] = data.draw(scalars)
 
 
-@pytest.mark.parametrize("name", TESTS)
-def test_floods_are_refused(name: str) -> None:
+@pytest.mark.parametrize(("test", "tool"), PAIRS)
+def test_floods_are_refused(test: str, tool: str) -> None:
     """More output than any tool has is not even parsed."""
-    flood = Output(1 if name == "idle" else 0, b" " * (BYTES_MAX + 1), b"")
+    flood = Output(1 if test == "idle" else 0, b" " * (BYTES_MAX + 1), b"")
     with pytest.raises(ToolOutputError, match=r"too many to read|did not sleep"):
-        registry.tools_for(name)[0].read(context(name), flood)
+        registry.tools()[tool].read(context(test), flood)

@@ -119,6 +119,10 @@ def test_a_clean_run() -> None:
     assert result["jitter_ms"] == {"forward": 1, "backward": 0, "round_trip": 1}
     assert result["hops"] == {"forward": 5, "backward": 3}
     assert TEST.summary(result) == "22.00 ms there, 1.00 ms back, loss 0 % / 0 %, jitter 1.00 ms"
+    series = {(it.name, it.labels.get("direction")): it.value for it in TEST.metrics(result)}
+    assert series["delay_median_ms", "forward"] == 22
+    assert series["delay_median_ms", "backward"] == 1
+    assert series["loss", "round_trip"] == 0
 
 
 def test_loss_is_told_apart() -> None:
