@@ -17,7 +17,7 @@ from lead.assignment import Part, Result, account_of
 from lead.caseload import Caseload
 from lead.episodes import CASES_MAX, Bounds, SeatPowers, due_terms
 from lead.membership import Membership
-from lead.model import OpenTerm, PoolTask
+from lead.model import Key, OpenTerm, PoolTask
 from lead.planning import forecast
 from lead.planning.seating import Account
 from lead.plans import Beside, Considered, Foresight, answer_of, chosen_on
@@ -78,12 +78,12 @@ class Group:
 class Foreseen:
     """What came of it: term by term, and of the ordinary tasks of the first one.
 
-    ``terms`` are those for which nodes would be chosen now, each with what came of it, if it was
-    looked at. ``nodes`` are the keys of known nodes by their names.
+    ``terms`` are those for which nodes would be chosen now, each with what came of it, or why it
+    was not looked at. ``nodes`` are the keys of known nodes by their names.
     """
 
     introduction: Introduction
-    terms: Sequence[tuple[OpenTerm, Account | None]]
+    terms: Sequence[tuple[OpenTerm, Account | str]]
     groups: Sequence[Group]
     nodes: Mapping[str, str]
     begins: str
@@ -133,12 +133,18 @@ class SeatForesight:
         length = term_length(request.choice or pool.choice, pool.term)
         horizon = self._bounds.limits.horizon
         terms, later = due_terms(whole, request, length, horizon, self._clock.now())
-        results = await self._results(membership, whole, terms) if terms else {}
+        results, over = await self._results(membership, whole, terms) if terms else ({}, set())
         first = results.get(terms[0].key) if terms else None
+
+        def account(term: OpenTerm) -> Account | str:
+            if term.key in results:
+                return results[term.key][1]
+            return _OVER if term.key in over else _NOT_REACHED
+
         due = later.due_at if later.due_at is not None else slot
         return Foreseen(
             introduction,
-            [(term, results[term.key][1] if term.key in results else None) for term in terms],
+            [(term, account(term)) for term in terms],
             [] if first is None else await self._groups(first[0]),
             {name: node.identity for name, node in membership.by_name.items()},
             to_the_second(due),
@@ -146,8 +152,8 @@ class SeatForesight:
 
     async def _results(
         self, membership: Membership, whole: PoolTask, terms: Sequence[OpenTerm]
-    ) -> dict[tuple[UUID, int], tuple[Result, Account]]:
-        """What would come of these terms, by their keys, if an episode were held now."""
+    ) -> tuple[dict[Key, tuple[Result, Account]], set[Key]]:
+        """What would come of these terms if an episode were held now, and which are over."""
         bounds, powers = self._bounds, self._powers
         async with self._database.connection() as connection:
             due = await episodes.due(connection, self._clock.now(), CASES_MAX)
@@ -164,11 +170,12 @@ class SeatForesight:
             self._clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng
         )
         ruling, _ = await episode.hold(found, membership)
-        return {
+        results = {
             result.case.open.key: (result, account_of(ruling, result))
             for result in ruling.results
             if result.case.whole.id == whole.id
         }
+        return results, {over.open.key for over in found.over}
 
     async def _groups(self, result: Result) -> list[Group]:
         """The ordinary tasks of the seats of a term, each asked about beside those before it."""
@@ -272,7 +279,8 @@ def _outcome(foreseen: Foreseen, asked: int, placed: int) -> Outcome:
         return failures[0][0]
     if not placed:
         return Outcome.NO_TIME
-    all_seated = all(it is not None and it.outcome == "seated" for _, it in foreseen.terms)
+    accounts = [account for _, account in foreseen.terms]
+    all_seated = all(isinstance(it, Account) and it.outcome == "seated" for it in accounts)
     return Outcome.FOUND if all_seated and placed == asked else Outcome.PARTLY
 
 
@@ -280,8 +288,8 @@ def _sentence(foreseen: Foreseen, asked: int, starts: Sequence[PlannedStart]) ->
     if not foreseen.terms:
         return f"nobody can say yet: its nodes are chosen from {foreseen.begins} on"
     (_, first), *later = foreseen.terms
-    if first is None:
-        return _NOT_REACHED
+    if isinstance(first, str):
+        return first
     said = [first.sentence()]
     if starts:
         at = to_the_second(starts[0].starts_at)
@@ -290,7 +298,7 @@ def _sentence(foreseen: Foreseen, asked: int, starts: Sequence[PlannedStart]) ->
     reasons = [why for group in foreseen.groups for why in group.considered.placed.reasons.values()]
     said += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
     if later:
-        taken = sum(len(account.taken) for _, account in later if account is not None)
+        taken = sum(len(account.taken) for _, account in later if isinstance(account, Account))
         wanted = sum(term.seats for term, _ in later)
         many = "term" if len(later) == 1 else "terms"
         said.append(f"of {len(later)} {many} more {taken} of {wanted} seats")
@@ -327,9 +335,12 @@ def _seats(foreseen: Foreseen, number: int) -> list[PlannedSeat]:
     empty = PlannedSeat(term=term.term.starts_at, until=term.term.ends_at, number=1, node=None)
     found = []
     for seat in range(1, term.seats + 1):
-        node = None if account is None else account.taken.get(seat)
-        why = _NOT_REACHED if account is None else account.why_not() if node is None else None
-        told = {"number": seat, "node": node, "reason": why}
+        if isinstance(account, str):
+            told = {"number": seat, "reason": account}
+        else:
+            node = account.taken.get(seat)
+            why = account.why_not() if node is None else None
+            told = {"number": seat, "node": node, "reason": why}
         if (group := groups.get(seat)) is not None:
             placed = group.considered.placed
             told |= {"asked": len(placed.windows), "placed": len(placed.choices)}
@@ -347,8 +358,8 @@ def _answers(foreseen: Foreseen) -> list[ParticipantAnswer]:
             answered = answer_of(group.considered, participant)
             told = {"windows_free": None, "reason": answered.reason}
             said.setdefault(participant.name, answered.model_copy(update=told))
-    account = foreseen.terms[0][1] if foreseen.terms else None
-    for name, why in {} if account is None else account.refused.items():
+    account = foreseen.terms[0][1] if foreseen.terms else ""
+    for name, why in () if isinstance(account, str) else account.refused.items():
         if name in foreseen.nodes and name not in said:
             node = foreseen.nodes[name]
             said[name] = ParticipantAnswer(name=name, node=node, answer="not-chosen", reason=why)

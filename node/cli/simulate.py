@@ -164,7 +164,7 @@ def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Si
 class _Watch:
     """Tells who waits how far the simulation is: on a terminal all the time, else now and then.
 
-    How long the rest takes is not said: the beginning of a world costs several times its end, and
+    How long the rest takes is not said: a day costs twice as much in the beginning as later, and
     what else this host does changes it as much.
     """
 

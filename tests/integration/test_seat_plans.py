@@ -163,6 +163,17 @@ async def test_what_is_beyond_the_horizon_and_what_is_refused(world: World) -> N
         await foreseen(pool, idle(4))
 
 
+async def test_what_is_over_before_nodes_can_be_chosen(world: World) -> None:
+    """A slot that begins within the margin and does not slip finds nobody, and says why."""
+    pool = await pooled(world, ALIKE)
+    start = times.format_instant(pool.lead.clock.now() + times.SECOND)
+    soon = {"start": start, "max_runs": 1, "slip": "PT0S"}
+    plan = await foreseen(pool, idle(1, schedule=soon))
+    assert (plan.outcome, plan.asked) == (Outcome.NO_TIME, 0)
+    assert plan.sentence.startswith("its time is over before nodes could be chosen")
+    assert [(seat.node, seat.reason) for seat in plan.seats] == [(None, plan.sentence)]
+
+
 async def test_a_person_reads_who_would_measure(world: World) -> None:
     """Seats with their nodes, the next starts with theirs, later terms in a line each."""
     pool = await pooled(world, ALIKE)
