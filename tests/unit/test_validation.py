@@ -72,7 +72,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             "/target",
             "is either seats or share; give one of them",
         ),
-        (CampaignDocument, CAMPAIGN | {"wieght": 1}, "/wieght", "no such field; near: weight"),
+        (CampaignDocument, CAMPAIGN | {"weights": 1}, "/weights", "no such field; near: weight"),
         (
             CampaignDocument,
             CAMPAIGN | {"target": {"many": 1}},
