@@ -335,7 +335,7 @@ CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 CREATE TABLE pool_task (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
-    pool_id integer NOT NULL REFERENCES pool,
+    pool_id integer REFERENCES pool,
     request jsonb NOT NULL,
     next_slot timestamptz,
     due_at timestamptz,
@@ -344,6 +344,7 @@ CREATE TABLE pool_task (
 );
 COMMENT ON TABLE pool_task IS
 'What a task asks of a pool instead of naming its nodes. It has no runs of its own: they are those of its seats.';
+COMMENT ON COLUMN pool_task.pool_id IS 'Null only of a task that is over, once its pool has been removed; the request says what it was called.';
 COMMENT ON COLUMN pool_task.request IS '{pool, k, min_k, match, prefer, spread, together, choice, field}.';
 COMMENT ON COLUMN pool_task.next_slot IS 'The first slot that is in no term yet; null when there are no more terms.';
 COMMENT ON COLUMN pool_task.due_at IS 'When the term that begins with it is given to nodes.';
