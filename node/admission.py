@@ -209,7 +209,7 @@ class Admission:
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
-        tool = self._tool(document)
+        tool = self._tool(document, spec)
         duration = tool.duration(spec)
         schedule = document.schedule.at(now)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
@@ -271,13 +271,18 @@ class Admission:
             found.append(node)
         return found
 
-    def _tool(self, document: TaskDocument) -> Tool:
+    def _tool(self, document: TaskDocument, spec: Any) -> Tool:
+        """The best tool that can measure the spec, or the first such of those asked for."""
         for index, name in enumerate(document.tools):
             tool = self._capabilities.tools.get(name)
             if tool is None or document.test.type not in tool.tests:
                 sentence = f"there is no tool {name!r} for {document.test.type}"
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
-        return self._capabilities.choose(document.test.type, document.tools, [])
+        try:
+            return self._capabilities.choose(document.test.type, document.tools, [], spec)
+        except ToolUnavailable as error:
+            pointer = "/tools" if document.tools else "/test/spec"
+            raise InvalidDocument([FieldFault(pointer, error.detail)]) from None
 
     async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
         """Ask all at once whether they take part; the task with what they said."""
@@ -312,6 +317,7 @@ class Admission:
                 "accepted": answered.accepted,
                 "reason": answered.reason,
                 "tools": answered.tools,
+                "lacks": answered.lacks,
             }
         )
 
