@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -85,6 +86,7 @@ class MtuTest:
     name = "mtu"
     title = "Largest packet on the path"
     resources: tuple[str, ...] = ()
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = MtuSpec
     result_model: type[Document] = MtuResult
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -138,6 +139,7 @@ class TraceTest:
     name = "trace"
     title = "Path, hop by hop"
     resources: tuple[str, ...] = ()
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = TraceSpec
     result_model: type[Document] = TraceResult
 
