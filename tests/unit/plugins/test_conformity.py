@@ -113,7 +113,7 @@ def test_a_refusal_without_words_is_found() -> None:
         (TestContract, "Idle!", IdleTest(), "other characters"),
         (TestContract, "rest", IdleTest(), "it calls itself 'idle', its entry point 'rest'"),
         (TestContract, "sleep", SleepTool(), "it has no example, hosts, merge"),
-        (ToolContract, "x", object(), "it has no command, duration"),
+        (ToolContract, "x", object(), "it has no can, command, duration"),
     ],
 )
 def test_what_can_be_no_plugin_is_told(
