@@ -47,7 +47,7 @@ def test_the_search_finds_the_largest(links: list[int], talking: list[bool], mos
     found = search(attempt, 68, most)
     assert found is not None
     assert found.fits == min(*links, most) if most >= 68 else 68
-    silent = [size for size in tried if attempt(size).silent]
+    silent = [size for size in list(tried) if attempt(size).silent]
     assert found.vanished == min(silent, default=None)
     assert len(set(tried)) <= 1 + 16 + len(links)
 
