@@ -42,6 +42,7 @@ _SET_UP = 300 * MILLISECOND
 _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
 _START = 50 * MILLISECOND  # of each ping
+_INTERVAL = 200 * MILLISECOND
 _TRIES = 5
 """For each size: where one packet in ten is lost each way, one size in 4,000 is taken for lost."""
 
@@ -82,7 +83,9 @@ class PingDfTool:
     def duration(self, spec: MtuSpec) -> int:
         """Every size vanishing, each tried as often, in microseconds; the least one as well."""
         sizes = 1 + (_most(spec) - MTU_LEAST_BYTES).bit_length()
-        return _SET_UP + _LOOK_UP + sizes * _TRIES * (spec.wait + _START) + _WRAP_UP
+        # One packet, and if it is lost, all others in a row.
+        each = 2 * (_START + spec.wait) + (_TRIES - 2) * _INTERVAL
+        return _SET_UP + _LOOK_UP + sizes * each + _WRAP_UP
 
     def needs_port(self, spec: MtuSpec, participant: int) -> bool:  # noqa: ARG002 - contract
         """Never: ICMP has no ports."""

@@ -193,7 +193,7 @@ def test_the_commands() -> None:
 def test_the_booked_time_holds_a_search_in_the_dark() -> None:
     """Every size tried five times without an answer."""
     assert ping_df.TOOL.duration(spec("mtu", mtu_max_bytes=1500)) == (
-        300_000 + SECOND + 12 * 5 * 1_050_000 + 500_000
+        300_000 + SECOND + 12 * (2 * 1_050_000 + 3 * 200_000) + 500_000
     )
 
 

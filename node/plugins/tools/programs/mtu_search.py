@@ -1,7 +1,7 @@
 """Looks for the largest packet that fits, by pings that no router may cut: a program of its own.
 
 ``mtu_search.py '{"host": "192.0.2.1", "most": 65535, …}'``, see :func:`measure`. It starts the
-system's ``ping``, one packet at a time, because ping is what may send echo requests.
+system's ``ping``, size by size, because ping is what may send echo requests.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _TOLD = re.compile(
 )
 _ANSWERED = re.compile(r"\d+ bytes from .{1,300} time=", re.ASCII)
 _REFUSED = re.compile(r"From (\S{1,100}) icmp_seq=\d+ (.{1,200})")
+_INTERVAL_S = "0.2"  # the shortest that every version allows users other than root
 _CANNOT = 2  # ping's exit code when it could not even ask
 
 
@@ -104,31 +105,31 @@ def outcome_of(printed: str) -> Outcome:
 
 
 class Asking:
-    """Pings of one address; several for a size, because a lost packet says nothing of sizes."""
+    """Pings of one address: one for a size, and some more, for a lost packet says nothing of it."""
 
     def __init__(self, address: str, version: int, wait_s: float, tries: int) -> None:
         """Ask ``address``, and wait so long for each answer."""
         self.said = ""
-        self._argv = ["ping", f"-{version}", "-n", "-M", "do", "-c", "1", "-W", f"{wait_s:g}"]
+        self._argv = ["ping", f"-{version}", "-n", "-M", "do", "-i", _INTERVAL_S]
+        self._argv += ["-W", f"{wait_s:g}"]
         self._address = address
         self._headers = HEADERS[version]
-        self._tries = tries
+        self._again = tries - 1
 
     def __call__(self, size: int) -> Outcome:
         """What became of packets of ``size`` bytes.
 
         :raises stamp_endpoint.Unusable: ping cannot ask.
         """
-        outcome = Outcome()
-        for _ in range(self._tries):
-            outcome = self._once(size)
-            if not outcome.silent:
-                break
+        outcome = self._asked(size, 1)
+        if outcome.silent:
             self.said = outcome.said or self.said
+            outcome = self._asked(size, self._again)
         return outcome
 
-    def _once(self, size: int) -> Outcome:
-        argv = [*self._argv, "-s", str(size - self._headers), "--", self._address]
+    def _asked(self, size: int, count: int) -> Outcome:
+        argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
+        argv += ["--", self._address]
         finished = subprocess.run(  # noqa: S603 - an argv, no shell
             argv, capture_output=True, text=True, errors="replace", check=False
         )
@@ -143,7 +144,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """The search.
 
     Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``most`` (bytes),
-    ``wait_s``, ``tries`` for each size, ``first_ns`` (the instant to begin).
+    ``wait_s``, ``tries`` for each size (2 or more), ``first_ns`` (the instant to begin).
     Result: ``address``, ``mtu``, ``limits`` as [who or null, bytes], ``vanished``: the smallest
     size of which nobody said anything, or null.
     """
