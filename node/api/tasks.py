@@ -75,8 +75,8 @@ async def fetch(node: Node, task: UUID) -> Task:
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    task = task_of(rows[0])
-    return task.model_copy(update={"tool_reason": _tool_reason(node, task)})
+    found = task_of(rows[0])
+    return found.model_copy(update={"tool_reason": _tool_reason(node, found)})
 
 
 def _tool_reason(node: Node, task: Task) -> str | None:
