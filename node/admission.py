@@ -280,9 +280,15 @@ class Admission:
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
         try:
             return self._capabilities.choose(document.test.type, document.tools, [], spec)
-        except ToolUnavailable as error:
+        except ToolUnavailable:
             pointer = "/tools" if document.tools else "/test/spec"
-            raise InvalidDocument([FieldFault(pointer, error.detail)]) from None
+            names = document.tools or tuple(self._capabilities.tools)
+            unable = "; ".join(filter(None, (self._unable(name, document, spec) for name in names)))
+            raise InvalidDocument([FieldFault(pointer, unable)]) from None
+
+    def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
+        tool = self._capabilities.tools[name]
+        return tool.can(spec) if document.test.type in tool.tests else None
 
     async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
         """Ask all at once whether they take part; the task with what they said."""

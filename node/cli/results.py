@@ -45,7 +45,7 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "s": lambda value: f"{_digits(value)} s",
     "seconds": lambda value: f"{_digits(value)} s",
     "bps": _scaled((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")),
-    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
+    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1, "B")),  # of packets each one counts
     "loss": _percent,
     "cpu": _percent,
     "share": _percent,

@@ -59,6 +59,11 @@ class _Trusting(SleepTool):
         return {"slept_ms": float(output.stdout or "nan")}
 
 
+class _Vague(SleepTool):
+    def can(self, spec: IdleSpec) -> str | None:
+        return "cannot"
+
+
 class _Shouting(SleepTool):
     def command(self, part: PartContext) -> Command:
         return Command(argv=("sleep", 5))  # type: ignore[arg-type]
@@ -81,6 +86,7 @@ class _Lost(SleepTool):
 @pytest.mark.parametrize(
     ("tool", "found"),
     [
+        (_Vague(), "which does not begin with its name"),
         (_Trusting(), "refused in words: it raised ValueError"),
         (_Shouting(), "the argv of participant 0 is ('sleep', 5)"),
         (_Endless(), "it books 0 µs"),

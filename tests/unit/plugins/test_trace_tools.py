@@ -197,6 +197,14 @@ def test_failures_say_their_cause(tool: str) -> None:
 
 def test_numbers_of_autonomous_systems() -> None:
     """What registries say of an address is kept with it, and with no other."""
+    asked = {"names": True, "as_numbers": True, "probes": 2}
+    found = read("traceroute", "as-numbers", **asked)
+    assert found["path"] == CHAIN
+    [last] = found["hops"][2]["addresses"]
+    assert (last["name"], last["as_numbers"]) == ("d.example", [64500, 64501])
+    unknown = read("traceroute", "as-numbers-unknown", as_numbers=True, probes=1)
+    assert unknown["path"] == CHAIN
+    assert unknown["hops"][0]["addresses"][0]["as_numbers"] == []
     text = (
         "traceroute to b (192.0.2.9), 30 hops max, 60 byte packets\n"
         " 1  r.example (192.0.2.1) [AS64500/AS64501]  1.5 ms !H 192.0.2.3 [*]  2.5 ms *\n"
