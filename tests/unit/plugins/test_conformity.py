@@ -93,7 +93,7 @@ class _Lost(SleepTool):
         (_Untried(), "does not ask sleep for its version; version_pattern has not"),
         (_Lost(), "there is no test 'nothing'"),
     ],
-    ids=["trusting", "shouting", "endless", "untried", "lost"],
+    ids=["vague", "trusting", "shouting", "endless", "untried", "lost"],
 )
 def test_faults_of_a_tool_are_found(tool: SleepTool, found: str) -> None:
     """A tool that breaks its contract is told what it breaks."""
