@@ -157,9 +157,12 @@ class Admission:
         """
         await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
-        tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
+        before = {p["node"]: Participant.model_validate(p) for p in known.participants}
         listed = tuple(
-            p.model_copy(update={"tools": tools.get(p.node, ())}) for p in introduction.participants
+            p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
+            if (there := before.get(p.node))
+            else p
+            for p in introduction.participants
         )
         asked = introduction.model_copy(update={"participants": listed})
         return self._agreed(await self._ask_all(asked, self._consider))
