@@ -51,6 +51,8 @@ def traced(*probes: Probe, **fields: Any) -> dict[str, Any]:
         {"names": 1},
         {"dest": "-x"},
         {"dest": "$(id)"},
+        {"dest": "b.example\n-oX"},
+        {"dest": "b\u2024example"},
     ],
 )
 def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
