@@ -77,11 +77,11 @@ class Considered:
 class Beside:
     """What else would be planned at the same time.
 
-    ``promises`` is the time that is taken by it; ``yielding`` are the runs that may give way to
-    this task, None is any of lower priority. ``closed`` is what is reserved of its pool.
+    ``promises`` is the time that is taken by it, if any; ``yielding`` are the runs that may give
+    way to this task, None is any of lower priority. ``closed`` is what is reserved of its pool.
     """
 
-    promises: Promises = field(default_factory=Promises)
+    promises: Promises | None = None
     yielding: Sequence[UUID] | None = None
     closed: Closed | None = None
 
@@ -372,7 +372,8 @@ def _chosen(introduction: Introduction, agenda: Agenda, asked: Asked, beside: Be
     schedule = introduction.schedule.model_dump(mode="json")
     rng = drawing(introduction.task, FIRST_EPOCH, schedule)
     kind = introduction.scheduling_class
-    offers = [beside.promises.left(offer, kind) for offer in asked.offers]
+    taken = beside.promises
+    offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
     choices = choose(slots, offers, duration, rng)
     reasons = why_not(slots, choices, duration, offers, asked.proposals)
     return Placed(agenda, choices, over | reasons)

@@ -179,7 +179,7 @@ class SeatForesight:
 
     async def _groups(self, result: Result) -> list[Group]:
         """The ordinary tasks of the seats of a term, each asked about beside those before it."""
-        promises = Promises()
+        promises = Promises((), self._clock.now())
         groups: list[Group] = []
         for part in result.parts:
             group = await self._group(result, part, promises)

@@ -52,6 +52,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.shortcuts:clock",
         "Measure how far the clock of node B is ahead of node A's (this one unless said).",
     ),
+    "trace": ("node.cli.shortcuts:trace", "Find the path to HOST, any host, hop by hop."),
+    "mtu": (
+        "node.cli.shortcuts:mtu",
+        "Find the largest packet that gets to HOST, any host, in one piece.",
+    ),
     "task": (
         "node.cli.tasks:task_group",
         "Create, list, show, pause, resume, edit and cancel tasks.",

@@ -14,17 +14,35 @@ from typing import Any
 
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import Found, found
-from node.plugins.tests import clock, dns, http, idle, latency, rtt, tcp, throughput, tls
+from node.plugins.tests import (
+    clock,
+    dns,
+    http,
+    idle,
+    latency,
+    mtu,
+    rtt,
+    tcp,
+    throughput,
+    tls,
+    trace,
+)
 from node.plugins.tools import (
     connect,
     curl,
     dnspython,
     fetch,
+    fping,
     handshake,
     iperf3,
+    mtr,
     ping,
+    ping_df,
+    scamper,
     sleep,
     stamp,
+    tracepath,
+    traceroute,
 )
 
 _TESTS: tuple[Test, ...] = (
@@ -33,21 +51,29 @@ _TESTS: tuple[Test, ...] = (
     http.TEST,
     idle.TEST,
     latency.TEST,
+    mtu.TEST,
     rtt.TEST,
     tcp.TEST,
     throughput.TEST,
     tls.TEST,
+    trace.TEST,
 )
 _TOOLS: tuple[Tool, ...] = (
     connect.TOOL,
     curl.TOOL,
     dnspython.TOOL,
     fetch.TOOL,
+    fping.TOOL,
     handshake.TOOL,
     iperf3.TOOL,
+    mtr.TOOL,
     ping.TOOL,
+    ping_df.TOOL,
+    scamper.TOOL,
     sleep.TOOL,
     stamp.TOOL,
+    tracepath.TOOL,
+    traceroute.TOOL,
 )
 
 

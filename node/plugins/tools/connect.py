@@ -41,6 +41,10 @@ class ConnectTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: TcpSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: TcpSpec) -> int:
         """Name, all attempts, the last one's timeout, banner and wrap-up, in microseconds."""
         waits = 3 if spec.banner else 2

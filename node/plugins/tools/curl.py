@@ -60,6 +60,10 @@ class CurlTool:
     )
     tried: tuple[str, ...] = ("7.88.1",)
 
+    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP

@@ -47,6 +47,10 @@ class DnspythonTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: DnsSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: DnsSpec) -> int:
         """Set-up, the server's name, all tries and wrap-up, in microseconds."""
         return _SET_UP + _LOOK_UP + spec.tries * spec.timeout + _WRAP_UP

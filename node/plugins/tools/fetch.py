@@ -54,6 +54,10 @@ class FetchTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP

@@ -48,6 +48,10 @@ class HandshakeTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: TlsSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP

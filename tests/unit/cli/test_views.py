@@ -38,6 +38,15 @@ from node.model.times import HOUR, MINUTE
             f"chain:\n  names      key\n  9 entries  {'x' * 59}…",
         ),
         ({"hops": [{"ttl": 1}] * 65, "rtt_ms": None}, "hops  65 entries"),
+        (
+            {
+                "hops": [
+                    {"ttl": 1, "addresses": [{"address": "::1", "rtts_ms": [2.0, 1]}], "lost": 0}
+                ],
+                "path": ["::1", None],
+            },
+            "path  ::1, -\nhops:\n  ttl  addresses       lost\n  1    ::1 2 ms, 1 ms  0",
+        ),
         ({"offset_ms": -0.0}, "offset  0 ms"),
         ({}, ""),
     ],

@@ -23,10 +23,12 @@ TOOLS = sorted(registry.tools())
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
     assert TESTS == [
-        "clock", "dns", "http", "idle", "latency", "rtt", "tcp", "throughput", "tls",
+        "clock", "dns", "http", "idle", "latency", "mtu", "rtt", "tcp", "throughput", "tls",
+        "trace",
     ]  # fmt: skip
     assert TOOLS == [
-        "connect", "curl", "dnspython", "fetch", "handshake", "iperf3", "ping", "sleep", "stamp",
+        "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "mtr", "ping",
+        "ping-df", "scamper", "sleep", "stamp", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -39,10 +41,12 @@ def test_the_first_set() -> None:
         ("http", "background"),
         ("idle", "background"),
         ("latency", "normal"),
+        ("mtu", "background"),
         ("rtt", "background"),
         ("tcp", "background"),
         ("throughput", "exclusive"),
         ("tls", "background"),
+        ("trace", "background"),
     ],
 )
 def test_scheduling_classes(name: str, scheduling_class: str) -> None:
