@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +15,15 @@ from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.problems import faults_of
 from node.plugins import registry
 from node.plugins.contracts import Test, Tool
+
+
+@cache
+def program_version() -> str:
+    """The installed version of Parley, for cards, descriptions, and our own measuring programs."""
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"
 
 
 class Capabilities:

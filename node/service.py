@@ -10,8 +10,6 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,7 +22,7 @@ from node.accounts import Accounts
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.campaigns import Campaigns
-from node.capabilities import Capabilities
+from node.capabilities import Capabilities, program_version
 from node.card import OwnCard
 from node.changing import Changing
 from node.client.mailboxes import Mailboxes
@@ -86,15 +84,6 @@ log = structlog.get_logger()
 
 Plans = Callable[[PlanRequest], Awaitable[Plan]]
 """What would happen if a task were posted; nothing is booked or kept by asking."""
-
-
-@cache
-def program_version() -> str:
-    """The installed version, for cards and descriptions."""
-    try:
-        return version("parley")
-    except PackageNotFoundError:
-        return "0"
 
 
 @dataclass(frozen=True)
