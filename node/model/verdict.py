@@ -165,8 +165,8 @@ def _processors(name: str, told: Circumstances) -> Iterator[Finding]:
 
 def _traffic(name: str, told: Circumstances, of_class: SchedulingClass) -> Iterator[Finding]:
     load = told.interface
-    if load is None or told.observed_ms <= 0:
-        return
+    if load is None or told.observed_ms < 1:
+        return  # no rate can be told
     own_sent, own_received = _own(told.own_traffic, load)
     ways = [("sent", load.sent_bytes, load.sent_packets, own_sent)]
     if not load.loopback:  # where what is sent is what is received

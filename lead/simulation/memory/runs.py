@@ -263,7 +263,7 @@ def conclude(
     now: int,
     before: Sequence[str],
     verdict: str | None,
-    verdict_reasons: list[str],
+    verdict_reasons: Sequence[str],
 ) -> Answer:
     """The merged outcome of a run."""
     row = tables.runs.rows.get(run)
@@ -278,7 +278,7 @@ def conclude(
         changed_at=now,
         finished_at=now,
         verdict=verdict,
-        verdict_reasons=verdict_reasons,
+        verdict_reasons=list(verdict_reasons),
     )
     return [(run,)]
 
