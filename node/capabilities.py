@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.problems import faults_of
 from node.plugins import registry
-from node.plugins.contracts import Test, Tool
+from node.plugins.contracts import Bindable, Test, Tool
 
 
 @cache
@@ -63,14 +64,29 @@ class Capabilities:
             return None
         return f"{needed.program} is not installed; apt install {needed.package}"
 
-    def offered(self, test: str) -> tuple[str, ...]:
-        """Names of the installed tools for a test, best first."""
-        return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
+    def unbound(self, tool: Tool, context: Context | None) -> str | None:
+        """Why a tool cannot measure from a context; None if it can, or none is asked."""
+        if context is None or not context.bound:
+            return None
+        if isinstance(tool, Bindable) and context.kind in tool.binds:
+            return None
+        return f"cannot be bound to an {context.kind}"
 
-    def why_none(self, test: str) -> str:
+    def offered(self, test: str, context: Context | None = None) -> tuple[str, ...]:
+        """Names of the installed tools for a test that can measure from there, best first."""
+        return tuple(
+            tool.name
+            for tool in registry.tools_for(test)
+            if self.missing(tool) is None and self.unbound(tool, context) is None
+        )
+
+    def why_none(self, test: str, context: Context | None = None) -> str:
         """Why no tool is offered for a test: what to install."""
         return (
-            "; ".join(f"{tool.name}: {self.missing(tool)}" for tool in registry.tools_for(test))
+            "; ".join(
+                f"{tool.name}: {self.missing(tool) or self.unbound(tool, context)}"
+                for tool in registry.tools_for(test)
+            )
             or "no tool is known for it"
         )
 

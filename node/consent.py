@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.model.classes import SchedulingClass
+from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant, Schedule
@@ -17,9 +20,18 @@ class Consent:
     """Accepts or refuses introductions."""
 
     def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        identity: str,
+        context_refusal: Callable[[Context], str | None],
     ) -> None:
-        """``identity`` is this node's."""
+        """``identity`` is this node's.
+
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
+        """
+        self._context_refusal = context_refusal
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
@@ -92,7 +104,7 @@ class Consent:
     def _offered(self, introduction: Introduction) -> tuple[str, ...]:
         return tuple(
             name
-            for name in self._capabilities.offered(introduction.test)
+            for name in self._capabilities.offered(introduction.test, _context(introduction))
             if not introduction.tools or name in introduction.tools
         )
 
@@ -109,9 +121,20 @@ class Consent:
             return error.detail
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return f"{introduction.test} is {test.scheduling_class(spec)} here"
-        if not self._offered(introduction):
-            return self._capabilities.why_none(introduction.test)
-        return None
+        return self._why_not_from_there(introduction)
+
+    def _why_not_from_there(self, introduction: Introduction) -> str | None:
+        context = _context(introduction)
+        refusal = None if context is None else self._context_refusal(context)
+        if refusal is None and not self._offered(introduction):
+            return self._capabilities.why_none(introduction.test, context)
+        return refusal
+
+
+def _context(introduction: Introduction) -> Context | None:
+    """From where this participant is asked to measure."""
+    written = introduction.participants[introduction.participant].context
+    return None if written is None else parse(written)
 
 
 def _word(introduction: Introduction) -> str:

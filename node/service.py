@@ -22,7 +22,7 @@ from node.accounts import Accounts
 from node.admission import Admission
 from node.booking import HoldKeeper, TimeLine
 from node.campaigns import Campaigns
-from node.capabilities import Capabilities, program_version
+from node.capabilities import Capabilities
 from node.card import OwnCard
 from node.changing import Changing
 from node.client.mailboxes import Mailboxes
@@ -31,12 +31,14 @@ from node.clock import Clock
 from node.consent import Consent
 from node.ending import Ending
 from node.events import Hub
+from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
 from node.fetching import Fetching
 from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
+from node.model.contexts import Context, offered
 from node.model.errors import (
     HostError,
     NotFound,
@@ -118,7 +120,9 @@ class Node:
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
-        self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
+        self.contexts = Contexts(settings.allowed_contexts)
+        card = (settings, self.capabilities, key.identity, self.contexts.addresses)
+        self.own_card = OwnCard(database, clock, *card)
         self.campaigns = Campaigns(database, clock)
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
@@ -135,7 +139,9 @@ class Node:
         self.time_line = TimeLine(
             database, clock, settings, key.identity, self._needs_port, means.rng
         )
-        self.consent = Consent(database, clock, self.capabilities, key.identity)
+        self.consent = Consent(
+            database, clock, self.capabilities, key.identity, self._context_refusal
+        )
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
         self.prospect = Prospect(database, clock, settings.start_margin)
         self.own = OwnNode(
@@ -166,7 +172,14 @@ class Node:
 
     def _launcher(self, means: Means) -> Launcher:
         made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
-        return means.launcher(*made, poll_s=means.poll_s)
+        refusal = self.contexts.why_not
+        return means.launcher(*made, poll_s=means.poll_s, context_refusal=refusal)
+
+    def _context_refusal(self, context: Context) -> str | None:
+        """The card was written by the process that measures; this one may have fewer rights."""
+        if str(context) in offered(self.directory.self.attributes):
+            return None
+        return self.contexts.why_not(context)
 
     def _fetching(self, rng: random.Random) -> Fetching:
         return Fetching(
@@ -430,16 +443,6 @@ class Node:
             await self.ending.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is Kind.TASK_END:
             await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
-
-
-def _card(settings: Settings, key: NodeKey) -> NodeCard:
-    return NodeCard(
-        identity=key.identity,
-        name=settings.name,
-        url=None if settings.pull else settings.public_url,
-        address=settings.measurement_address,
-        version=program_version(),
-    )
 
 
 async def assemble(

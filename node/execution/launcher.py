@@ -67,7 +67,7 @@ class Outcome:
 class Launcher:
     """Runs this node's parts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing it turns to, the last two by name
         self,
         database: Database,
         clock: Clock,
@@ -75,12 +75,15 @@ class Launcher:
         collector: Collector,
         lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
+        context_refusal: Callable[[contexts.Context], str | None],
         poll_s: float = REFRESH_S,
     ) -> None:
         """Nothing runs before :meth:`run`.
 
         ``lose_run(run, reason)`` takes back a run led here, and has its slot placed again.
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
         """
+        self._context_refusal = context_refusal
         self._poll_s = poll_s
         self._database = database
         self._clock = clock
@@ -236,14 +239,24 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
-        missing = self._capabilities.missing(tool)
-        if missing is not None:
-            return Outcome(None, missing, None)
+        refusal = self._capabilities.missing(tool) or self._out_of_place(tool, context.context)
+        if refusal is not None:
+            return Outcome(None, refusal, None)
         scene = self._witness.scene(run.id, run.task, self._capabilities.tests[run.test], context)
         try:
             return await self._measured(run, tool, context, scene, cancelled)
         finally:
             scene.leave()
+
+    def _out_of_place(self, tool: Tool, context: contexts.Context | None) -> str | None:
+        """Why this tool must not measure from there (any more): the owner may have thought better.
+
+        The lead has chosen the tool, and may be mistaken about what it can be bound to.
+        """
+        if context is None:
+            return None
+        unbound = self._capabilities.unbound(tool, context)
+        return f"{tool.name} {unbound}" if unbound else self._context_refusal(context)
 
     async def _measured(
         self, run: DueRun, tool: Tool, context: PartContext, scene: Scene, cancelled: Bell

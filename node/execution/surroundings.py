@@ -7,13 +7,10 @@ opened goes on telling of that namespace.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import ipaddress
 import operator
 import os
-import socket
-import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from node import clock
+from node.execution import netlink
 from node.execution.process import NAMESPACES
 from node.model.errors import HostError
 from node.model.wire.circumstances import ClockCondition, InterfaceLoad, ProcessorLoad
@@ -38,11 +36,6 @@ _SOURCES = (
 )
 """What keeps clocks, and the files by which it is known that it does."""
 
-_HEADER = struct.Struct("=IHHII")
-_ROUTE = struct.Struct("=BBBBBBBBI")
-_ATTRIBUTE = struct.Struct("=HH")
-_RTM_NEWROUTE, _RTM_GETROUTE, _NLM_F_REQUEST = 24, 26, 1
-_RTA_DST, _RTA_OIF = 1, 4
 _ANYWHERE = "192.0.2.1"
 """Stands for a target whose address nobody looked up: the way to the rest of the world."""
 
@@ -188,7 +181,7 @@ def interface_to(address: str, namespace: str | None = None) -> str | None:
         target = ipaddress.ip_address(address)
     except ValueError:
         target = ipaddress.ip_address(_ANYWHERE)
-    return inside(namespace, lambda: _interface_to(target))
+    return inside(namespace, lambda: netlink.interface_to(target))
 
 
 T = TypeVar("T")
@@ -278,40 +271,6 @@ def _counters(text: bytes, name: str | None) -> Counters | None:
         if found.strip() == name:
             numbers = [int(word) for word in counters.split()]
             return tuple(numbers[0:4] + numbers[8:12])
-    return None
-
-
-def _interface_to(target: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
-    family = socket.AF_INET if target.version == 4 else socket.AF_INET6  # noqa: PLR2004
-    with contextlib.suppress(OSError):  # netlink may be closed to the service
-        return _asked_kernel(family, target.packed)
-    return None
-
-
-def _asked_kernel(family: int, packed: bytes) -> str | None:
-    attribute = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(packed), _RTA_DST) + packed
-    route = _ROUTE.pack(family, 8 * len(packed), 0, 0, 0, 0, 0, 0, 0)
-    length = _HEADER.size + len(route) + len(attribute)
-    asked = _HEADER.pack(length, _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + route + attribute
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
-        kernel.send(asked)
-        answer = kernel.recv(_FILE_BYTES)
-        if _HEADER.unpack_from(answer)[1] != _RTM_NEWROUTE:
-            return None
-        place = _HEADER.size + _ROUTE.size
-        while place + _ATTRIBUTE.size <= len(answer):
-            size, kind = _ATTRIBUTE.unpack_from(answer, place)
-            if size < _ATTRIBUTE.size:
-                return None
-            if kind == _RTA_OIF:
-                return _named(int.from_bytes(answer[place + 4 : place + 8], "little"))
-            place += (size + 3) & ~3
-    return None
-
-
-def _named(index: int) -> str | None:
-    with contextlib.suppress(OSError):
-        return socket.if_indextoname(index)
     return None
 
 

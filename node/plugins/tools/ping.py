@@ -75,6 +75,7 @@ class PingTool:
         "ping", "iputils-ping", ("ping", "-V"), r"iputils[ -](?:s?)(\d+)"
     )
     tried: tuple[str, ...] = ("20221126",)
+    binds = frozenset({"interface", "address"})
 
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
@@ -94,6 +95,8 @@ class PingTool:
             options += ["-t", str(spec.ttl)]
         if spec.ip_version is not None:
             options.append(f"-{spec.ip_version}")
+        if part.context is not None and part.context.bound:
+            options += ["-I", part.context.name]
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:
