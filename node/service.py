@@ -121,8 +121,7 @@ class Node:
         self.directory = Directory(database)
         self.capabilities = Capabilities()
         self.contexts = Contexts(settings.allowed_contexts)
-        card = (settings, self.capabilities, key.identity, self.contexts.addresses)
-        self.own_card = OwnCard(database, clock, *card)
+        self.own_card = self._own_card(key.identity)
         self.campaigns = Campaigns(database, clock)
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
@@ -139,9 +138,7 @@ class Node:
         self.time_line = TimeLine(
             database, clock, settings, key.identity, self._needs_port, means.rng
         )
-        self.consent = Consent(
-            database, clock, self.capabilities, key.identity, self._context_refusal
-        )
+        self.consent = self._consent(key.identity)
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
         self.prospect = Prospect(database, clock, settings.start_margin)
         self.own = OwnNode(
@@ -169,6 +166,14 @@ class Node:
             self.interest.heard,
             self.fetching.heard,
         ]
+
+    def _own_card(self, identity: str) -> OwnCard:
+        made = (self.database, self.clock, self.settings, self.capabilities)
+        return OwnCard(*made, identity, self.contexts.addresses)
+
+    def _consent(self, identity: str) -> Consent:
+        made = (self.database, self.clock, self.capabilities)
+        return Consent(*made, identity, self._context_refusal)
 
     def _launcher(self, means: Means) -> Launcher:
         made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
