@@ -137,7 +137,10 @@ class Merged:
 
 
 class Test(Protocol):
-    """What is measured. ``resources`` are those that runs may need, whatever the spec.
+    """What is measured.
+
+    ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
+    start from; hosts in it are ``b.example`` or documentation addresses.
 
     A test with one-way values has ``clock_error_ms`` in its result: the bound of their error
     (:func:`node.model.clocks.combined_bound_ms`); they are judged by the clocks, too.
@@ -145,6 +148,7 @@ class Test(Protocol):
 
     name: str
     title: str
+    example: Mapping[str, Any]
     resources: tuple[str, ...]
     spec_model: type[Document]
     result_model: type[Document]

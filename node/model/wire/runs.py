@@ -31,6 +31,15 @@ class PartView(Document):
     )
 
 
+class MetricView(Document):
+    """One figure of a result, of which series are made."""
+
+    name: str = Field(description="The same in all results of a test.")
+    value: float
+    unit: str = Field(description="ms, bit/s, 1 (a fraction or plain number), or what is counted.")
+    labels: dict[str, str] = Field(description="What tells figures of one name apart.")
+
+
 class Run(Document):
     """A run as this node knows it; the lead knows it whole, a participant its own part."""
 
@@ -65,6 +74,9 @@ class Run(Document):
     )
     verdict_reasons: tuple[str, ...] = Field(
         (), description="Why it is not clean: sentences, the worst first."
+    )
+    metrics: tuple[MetricView, ...] = Field(
+        (), description="The figures of a finished run's result; what a chart shows first is first."
     )
     parts: tuple[PartView, ...] | None = Field(
         None, description="Each participant's part; only where one run is asked for."
