@@ -417,7 +417,7 @@ def _missed(run: DueRun, now: int) -> Outcome:
 def _read(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
 ) -> Outcome:
-    kept = _printed(output)
+    kept = printed(output)
     try:
         result = tool.read(context, output)
     except HostError as error:
@@ -425,16 +425,14 @@ def _read(
     return Outcome(result, None, started_at, command.argv, kept)
 
 
-def _printed(output: Output) -> str:
-    """What the program printed, as text that Postgres takes; of long output beginning and end."""
-    text = _clean(
-        output.stdout.decode("utf-8", "replace") + output.stderr.decode("utf-8", "replace")
-    )
+def printed(output: Output) -> str:
+    """What a program printed, as text that Postgres takes; of long output beginning and end."""
+    text = _clean((output.stdout + output.stderr).decode("utf-8", "replace"))
     if len(text) <= OUTPUT_KEPT:
         return text
-    between = f"\n[… {len(text) - OUTPUT_KEPT:,} characters and more are left out …]\n"
-    head = text[: OUTPUT_KEPT - OUTPUT_END_KEPT - len(between)]
-    return f"{head}{between}{text[-OUTPUT_END_KEPT:]}"
+    end = text[-OUTPUT_END_KEPT:]
+    gap = f"\n[about {len(text) - OUTPUT_KEPT} characters are left out]\n"
+    return f"{text[: OUTPUT_KEPT - len(end) - len(gap)]}{gap}{end}"
 
 
 def _context_of(participant: Mapping[str, Any]) -> contexts.Context | None:

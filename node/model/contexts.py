@@ -70,10 +70,11 @@ def parse(text: str) -> Context:
     kind = ContextKind(word)
     if kind is ContextKind.ADDRESS:
         try:
-            return Context(kind, str(ipaddress.ip_address(name)))
+            address = ipaddress.ip_address(name.replace("%", "/"))  # none with a scope
         except ValueError:
             msg = f"{name[:80]!r} is not an IP address"
             raise ValueError(msg) from None
+        return Context(kind, str(address))
     if _NAME.fullmatch(name) is None:
         msg = (
             f"{name[:80]!r} cannot be the name of a context: small letters, digits, '.', '_' and "
