@@ -122,7 +122,7 @@ class Node:
         self.capabilities = Capabilities()
         self.contexts = Contexts(settings.allowed_contexts)
         self.own_card = self._own_card(key.identity)
-        self.campaigns = Campaigns(database, clock)
+        self.campaigns = Campaigns(database, clock, self.capabilities.resources)
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
         self.seating = Seating(database, self.directory, self.capabilities)
