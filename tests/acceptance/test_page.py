@@ -116,7 +116,7 @@ async def test_marks_what_is_not_to_be_trusted(browser: str, ordinary: StandIn) 
         await page.until(f"{DRAWN} && {LIVE}")
         marks = "[...document.querySelectorAll('#last .doubt')].map((mark) => mark.textContent)"
         assert await page.evaluate(marks) == ["contaminated: b sent 212 Mb/s"]
-    async with opened(browser, ordinary, f"?run={newest.id}") as page:
+    async with opened(browser, ordinary, f"#run={newest.id}") as page:
         await page.until("document.querySelector('#drawer-body .trust')")
         assert "it was late" in await page.text("#drawer-body .trust")
 
