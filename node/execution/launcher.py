@@ -239,7 +239,9 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
-        refusal = self._capabilities.missing(tool) or self._out_of_place(tool, context.context)
+        refusal = self._capabilities.refused(tool, context.spec) or self._out_of_place(
+            tool, context.context
+        )
         if refusal is not None:
             return Outcome(None, refusal, None)
         scene = self._witness.scene(run.id, run.task, self._capabilities.tests[run.test], context)

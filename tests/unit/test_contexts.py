@@ -92,19 +92,21 @@ class _Unbindable:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: object) -> str | None:  # noqa: ARG002 - contract
+        """Anything."""
+        return None
+
 
 def test_only_a_tool_that_can_be_bound_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any tool can be run in a namespace; to an interface it must bind itself."""
-    fixed = _Unbindable()
-    every = {"ping": tools()["ping"], "fixed": fixed}
+    every = {"ping": tools()["ping"], "fixed": _Unbindable()}
     monkeypatch.setattr("node.plugins.registry.tools", lambda: every)
-    capabilities = Capabilities(lambda program: f"/bin/{program}")
-    assert capabilities.offered("rtt") == ("fixed", "ping")
-    assert capabilities.offered("rtt", parse("namespace:wa")) == ("fixed", "ping")
-    bound = parse("interface:eth1")
-    assert capabilities.offered("rtt", bound) == ("ping",)
-    told = capabilities.why_none("rtt", bound)
-    assert told.startswith("fixed: cannot be bound to an interface; ping: ")
+    monkeypatch.setattr(Capabilities, "refused", lambda *_: None)
+    capabilities, spec = Capabilities(), RttSpec(dest="192.0.2.1")
+    assert capabilities.offers("rtt", spec) == (("fixed", "ping"), {})
+    assert capabilities.offers("rtt", spec, (), parse("namespace:wa"))[0] == ("fixed", "ping")
+    bound = {"fixed": "cannot be bound to an interface"}
+    assert capabilities.offers("rtt", spec, (), parse("interface:eth1")) == (("ping",), bound)
 
 
 def _part(spec: object, context: Context | None) -> PartContext:
