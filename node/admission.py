@@ -19,6 +19,7 @@ from node.campaigns import Campaigns
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.consent import stored
+from node.model.contexts import offered
 from node.model.errors import (
     Conflict,
     FieldFault,
@@ -220,6 +221,7 @@ class Admission:
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
+        participants = self._placed(document, nodes)
         tool = self._tool(document, spec)
         duration = tool.duration(spec)
         schedule = document.schedule.at(now)
@@ -240,9 +242,9 @@ class Admission:
             scheduling_class=test.scheduling_class(spec),
             duration=duration,
             priority=document.priority,
-            participants=tuple(_participant(node) for node in nodes),
+            participants=participants,
             participant=0,
-            addresses={host: self._directory.address_of(host) for host in test.hosts(spec)},
+            addresses=self._addresses(test.hosts(spec), participants),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,
@@ -282,6 +284,36 @@ class Admission:
             found.append(node)
         return found
 
+    def _placed(
+        self, document: TaskDocument, nodes: Sequence[KnownNode]
+    ) -> tuple[Participant, ...]:
+        """The participants, with the contexts they are to measure from and the addresses there.
+
+        :raises InvalidDocument: a context is asked of somebody who takes no part.
+        """
+        asked: dict[str, str] = {}
+        for name, context in document.contexts.items():
+            node = self._directory.find(name)
+            if node not in nodes or node is None:
+                sentence = f"takes no part; those who do are {', '.join(n.name for n in nodes)}"
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", sentence)])
+            if node.identity in asked:
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", "is named twice")])
+            asked[node.identity] = context
+        return tuple(_participant(node, asked.get(node.identity)) for node in nodes)
+
+    def _addresses(
+        self, hosts: Sequence[str], participants: Sequence[Participant]
+    ) -> dict[str, str]:
+        """Where each host of the spec is measured; of a participant, in its context."""
+        placed = {participant.node: participant.address for participant in participants}
+        found = {}
+        for host in hosts:
+            node = self._directory.find(host)
+            address = None if node is None else placed.get(node.identity)
+            found[host] = address or self._directory.address_of(host)
+        return found
+
     def _tool(self, document: TaskDocument, spec: Any) -> Tool:
         """The best tool that can measure the spec, or the first such of those asked for."""
         for index, name in enumerate(document.tools):
@@ -315,6 +347,15 @@ class Admission:
         """The task with the tool that all have; what nobody refused."""
         answers = introduction.participants
         refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
+        if refusals:
+            raise RefusedByParticipant("; ".join(refusals))
+        for p in answers:
+            card = self._directory.by_identity(p.node).attributes
+            if p.context is not None and p.context not in offered(card):
+                refusals.append(
+                    f"{p.name}: at which address it measures from {p.context} is not known here "
+                    "(yet); a node's card is read every 15 seconds"
+                )
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
         return self._with_tool(introduction)
@@ -422,8 +463,15 @@ def _check_participants(
             raise InvalidDocument([FieldFault(pointer, sentence)])
 
 
-def _participant(node: KnownNode) -> Participant:
-    return Participant(node=node.identity, name=node.name, url=node.url, address=node.address)
+def _participant(node: KnownNode, context: str | None) -> Participant:
+    address = node.address if context is None else offered(node.attributes).get(context)
+    return Participant(
+        node=node.identity,
+        name=node.name,
+        url=node.url,
+        address=address or node.address,
+        context=context,
+    )
 
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import ValidationError
 
 from node import privileges
+from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins import registry
-from node.plugins.contracts import Metric, Result, Test, Tool
+from node.plugins.contracts import Bindable, Metric, Result, Test, Tool
 from node.privileges import Standing
+
+
+@cache
+def program_version() -> str:
+    """The installed version of Parley, for cards, descriptions, and our own measuring programs."""
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"
 
 
 class Capabilities:
@@ -79,6 +91,14 @@ class Capabilities:
             return None
         return f"{needed.program} is not installed; apt install {needed.package}"
 
+    def unbound(self, tool: Tool, context: Context | None) -> str | None:
+        """Why a tool cannot measure from a context; None if it can, or none is asked."""
+        if context is None or not context.bound:
+            return None
+        if isinstance(tool, Bindable) and context.kind in tool.binds:
+            return None
+        return f"cannot be bound to an {context.kind}"
+
     def refused(self, tool: Tool, spec: Any) -> str | None:
         """Why this host does not run the tool with this spec, though the tool can; None if it does.
 
@@ -100,14 +120,21 @@ class Capabilities:
         return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
 
     def offers(
-        self, test: str, spec: Any, asked: Collection[str] = ()
+        self,
+        test: str,
+        spec: Any,
+        asked: Collection[str] = (),
+        context: Context | None = None,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Names of the tools that would measure ``spec`` here, best first, and why each other not.
 
-        If any are ``asked`` for, only of these.
+        If any are ``asked`` for, only of these; with a ``context``, those that measure from there.
         """
         tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
-        reasons = {tool.name: tool.can(spec) or self.refused(tool, spec) for tool in tools}
+        reasons = {
+            tool.name: tool.can(spec) or self.refused(tool, spec) or self.unbound(tool, context)
+            for tool in tools
+        }
         offered = tuple(name for name, reason in reasons.items() if reason is None)
         return offered, {name: reason for name, reason in reasons.items() if reason is not None}
 

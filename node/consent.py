@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.model.classes import SchedulingClass
+from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant, Schedule
@@ -17,9 +20,18 @@ class Consent:
     """Accepts or refuses introductions."""
 
     def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        identity: str,
+        context_refusal: Callable[[Context], str | None],
     ) -> None:
-        """``identity`` is this node's."""
+        """``identity`` is this node's.
+
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
+        """
+        self._context_refusal = context_refusal
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
@@ -89,11 +101,9 @@ class Consent:
         self, introduction: Introduction
     ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
         """Why it does not take part, if it does not; else its tools, and what the others lack."""
-        places = introduction.participants
-        if introduction.participant >= len(places):
-            return f"there is no participant {introduction.participant}", (), {}
-        if places[introduction.participant].node != self._identity:
-            return "this is another node than the one meant", (), {}
+        misplaced = self._misplaced(introduction)
+        if misplaced is not None:
+            return misplaced, (), {}
         try:
             test = self._capabilities.test(introduction.test)
             spec = self._capabilities.spec(test, introduction.spec)
@@ -101,7 +111,10 @@ class Consent:
             return error.detail, (), {}
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
-        offered, lacks = self._capabilities.offers(introduction.test, spec, introduction.tools)
+        context = _context(introduction)
+        offered, lacks = self._capabilities.offers(
+            introduction.test, spec, introduction.tools, context
+        )
         if not offered:
             told = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
             return told or "no tool is known for it", (), {}
@@ -111,6 +124,16 @@ class Consent:
         }
         return None, offered, lacks
 
+    def _misplaced(self, introduction: Introduction) -> str | None:
+        """Why this host is not the participant meant, or not to measure from where it should."""
+        places = introduction.participants
+        if introduction.participant >= len(places):
+            return f"there is no participant {introduction.participant}"
+        if places[introduction.participant].node != self._identity:
+            return "this is another node than the one meant"
+        context = _context(introduction)
+        return None if context is None else self._context_refusal(context)
+
 
 def _answer(
     reason: str | None, tools: tuple[str, ...], lacks: dict[str, str]
@@ -118,6 +141,12 @@ def _answer(
     if reason is not None:
         return IntroductionAnswer(accepted=False, reason=reason)
     return IntroductionAnswer(accepted=True, tools=tools, lacks=lacks)
+
+
+def _context(introduction: Introduction) -> Context | None:
+    """From where this participant is asked to measure."""
+    written = introduction.participants[introduction.participant].context
+    return None if written is None else parse(written)
 
 
 def _word(introduction: Introduction) -> str:

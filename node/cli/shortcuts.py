@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from node.cli.documents import label_options, schedule_options, with_plan
+from node.cli.documents import context_option, label_options, schedule_options, with_plan
 from node.cli.follow import follow_task
 from node.cli.references import short
 from node.cli.runs import conclude
@@ -80,6 +80,7 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def rtt(session: Session, /, **given: Any) -> int:
@@ -94,6 +95,7 @@ async def rtt(session: Session, /, **given: Any) -> int:
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
@@ -114,6 +116,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
@@ -256,6 +259,7 @@ async def clock(session: Session, /, hosts: tuple[str, ...], **given: Any) -> in
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def trace(session: Session, /, **given: Any) -> int:
@@ -272,6 +276,7 @@ async def trace(session: Session, /, **given: Any) -> int:
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def mtu(session: Session, /, **given: Any) -> int:

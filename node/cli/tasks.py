@@ -272,6 +272,11 @@ def task_view(task: Record) -> str:
         for participant in task["participants"]
         if participant["reason"]
     ]
+    lines += [
+        f"  {each['name']}: from {each['context']}, where its address is {each['address']}"
+        for each in task["participants"]
+        if each.get("context")
+    ]
     if task.get("seat_list"):
         lines.append(seats_view(task["seat_list"], task["pool"]["k"]))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What the hosts' kernels say of their clocks, and what two of them promise together. Pure."""
+"""What a host's kernel says of its clock, as tests store it. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,3 @@ class Clock(Document):
     identity: str = Field(
         max_length=64, description="Equal on two participants that share one and the same clock."
     )
-
-
-def combined_error_ms(source: Clock, dest: Clock) -> float | None:
-    """The sum of both bounds; 0 on one and the same clock; ``None`` if one is not synchronised."""
-    if source.identity and source.identity == dest.identity:
-        return 0.0
-    if source.synchronised and dest.synchronised:
-        bounds = (source.error_bound_ms, dest.error_bound_ms)
-        return round(sum(bound for bound in bounds if bound is not None), 3)
-    return None

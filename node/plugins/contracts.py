@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from node.model.classes import SchedulingClass
+from node.model.contexts import Context
+from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
 Result = dict[str, Any]
@@ -75,11 +77,16 @@ class Metric:
 
 @dataclass(frozen=True)
 class Party:
-    """A participant as a part sees it: its name, its address, what its node gave out (``port``)."""
+    """A participant as a part sees it: its name, its address, what its node gave out (``port``).
+
+    ``device`` is the interface that it was asked to measure from, if it was; a tool that cannot be
+    bound to one is not chosen then (:class:`Bindable`).
+    """
 
     name: str
     address: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,8 @@ class PartContext:
 
     ``participant`` is this part's index into ``parties``; ``starts`` and ``ends`` are the agreed
     instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
-    (a node's measurement address, else the host as written).
+    (a node's measurement address, else the host as written); ``context`` is from where on its host
+    this part measures, if that was asked: the launcher enters a namespace, a tool does the rest.
     """
 
     spec: Any
@@ -97,6 +105,7 @@ class PartContext:
     starts: int
     ends: int
     addresses: Mapping[str, str] = field(default_factory=dict)
+    context: Context | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,9 @@ class Test(Protocol):
 
     ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
     start from; hosts in it are ``b.example`` or documentation addresses.
+
+    A test with one-way values has ``clock_error_ms`` in its result: the bound of their error
+    (:func:`node.model.clocks.combined_bound_ms`); they are judged by the clocks, too.
     """
 
     name: str
@@ -242,4 +254,36 @@ class Tool(Protocol):
 
         :raises node.model.errors.ToolOutputError: it is not a result; the cause comes first.
         """
+        ...
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A tool whose parts can be bound; what it cannot is not among ``binds``.
+
+    ``interface``: to :attr:`Party.device`. ``address``: to :attr:`Party.address`, which is then
+    one that the part must use. Every tool can be run in another network namespace.
+    """
+
+    binds: frozenset[str]
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """A test that moves so much that it is worth telling from other traffic.
+
+    Of one that does not tell, what it ``needs`` is taken for what it moves.
+    """
+
+    def moved(self, spec: Any, participant: int, result: Result) -> Traffic:
+        """The payload that a participant sent and received, by its part's result."""
+        ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A test that can see in its result that it was not measured as asked."""
+
+    def doubts(self, spec: Any, result: Result) -> tuple[str, ...]:
+        """One sentence for each thing that was not as asked; none where it was."""
         ...

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.clocks import combined_bound_ms
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.clocks import Clock, combined_error_ms
+from node.plugins.clocks import Clock
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
@@ -200,7 +201,7 @@ def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str
 def _result(source: ComparingPart, dest: ReflectingPart | None) -> ClockResult:
     round_trip_ms = source.round_trip_ms
     bound_ms = None if round_trip_ms is None else round(round_trip_ms / 2, 6)
-    claimed_ms = combined_error_ms(source.clock, dest.clock) if dest else None
+    claimed_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     same = (
         dest is not None
         and bool(source.clock.identity)

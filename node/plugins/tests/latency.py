@@ -13,9 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.clocks import combined_bound_ms
 from node.model.times import HOUR, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.clocks import Clock, combined_error_ms
+from node.plugins.clocks import Clock
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
@@ -263,7 +264,7 @@ def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
 
 def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
     arrived = dest.received if dest else None
-    error_ms = combined_error_ms(source.clock, dest.clock) if dest else None
+    error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     return LatencyResult(
         sent=source.sent,
         received_at_dest=arrived,

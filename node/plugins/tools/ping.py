@@ -79,6 +79,7 @@ class PingTool:
         privilege=lambda _: Privilege.ECHO,
     )
     tried: tuple[str, ...] = ("20221126",)
+    binds = frozenset({"interface", "address"})
 
     def can(self, spec: RttSpec) -> str | None:  # noqa: ARG002 - contract
         """Whatever the spec asks."""
@@ -102,6 +103,8 @@ class PingTool:
             options += ["-t", str(spec.ttl)]
         if spec.ip_version is not None:
             options.append(f"-{spec.ip_version}")
+        if part.context is not None and part.context.bound:
+            options += ["-I", part.context.name]
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

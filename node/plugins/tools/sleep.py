@@ -20,6 +20,7 @@ class SleepTool:
     preference = 0
     requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
     tried: tuple[str, ...] = ("9.1",)
+    binds = frozenset({"interface", "address"})  # it sends nothing anywhere
 
     def can(self, spec: IdleSpec) -> str | None:  # noqa: ARG002 - contract
         """Whatever the spec asks."""

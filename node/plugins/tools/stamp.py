@@ -84,6 +84,7 @@ class StampTool:
     preference = 0
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    binds = frozenset({"interface", "address"})
 
     def can(self, spec: LatencySpec | ClockSpec) -> str | None:  # noqa: ARG002 - contract
         """Whatever the spec asks."""
@@ -129,6 +130,7 @@ def _shared(part: PartContext) -> dict[str, object]:
     port = spec.port or int(part.parties[_DEST].data["port"])
     return {
         "port": port,
+        "device": part.parties[part.participant].device,
         "ip_version": spec.ip_version,
         "count": spec.count,
         "interval_ns": spec.interval * _MICROSECOND_NS,
