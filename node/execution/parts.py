@@ -9,10 +9,11 @@ import structlog
 
 from node.capabilities import Capabilities
 from node.clock import Clock
+from node.execution.intervals import Intervals, over_all
 from node.model.errors import InvalidDocument, NotAllowed
 from node.model.runstate import OVER, RunState
-from node.model.wire.participants import PartMessage
-from node.plugins.contracts import Part
+from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.plugins.contracts import Interval, Part
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
 from node.store.runs import Conclusion, KeptPart, LockedRun
@@ -31,6 +32,7 @@ class Collector:
         self._clock = clock
         self._capabilities = capabilities
         self._identity = identity
+        self._intervals = Intervals(database, clock, capabilities, identity)
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
         """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
@@ -73,8 +75,41 @@ class Collector:
         if await runs.keep_part(connection, message.run, part):
             await self._merge_if_complete(connection, locked)
 
+    async def keep_own_intervals(self, run: UUID, given: Sequence[Interval]) -> None:
+        """Keep this node's share of some intervals of a run that goes on, or send it to the lead.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        await self._database.settle(
+            lambda connection: self._intervals.keep_own(connection, run, given)
+        )
+
+    async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
+        """A participant's share of some intervals has come; it may be all that a run waits for.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        await self._database.settle(
+            lambda connection: self._receive_intervals(connection, sender, message)
+        )
+
+    async def _receive_intervals(
+        self, connection: Connection, sender: str, message: IntervalsMessage
+    ) -> None:
+        locked = await runs.lock(connection, message.run)
+        if locked is None or locked.lead != self._identity:
+            return
+        given = [Interval(each.number, each.result, each.reason) for each in message.intervals]
+        await self._intervals.keep(connection, locked, _place_of(locked, sender), given)
+        if locked.state is RunState.MERGING:
+            await self._merge_if_complete(connection, locked)
+
     async def give_up(self, ended_before: int) -> int:
-        """Merge without them the runs whose parts have not come in time; how many."""
+        """Merge without them the runs whose parts have not come in time; how many.
+
+        The same with intervals of runs that go on.
+        """
+        await self._intervals.merge_overdue()
         async with self._database.connection() as connection:
             found = await runs.without_parts(connection, ended_before)
         for run in found:
@@ -88,7 +123,8 @@ class Collector:
         if run.state in OVER and run.state is not RunState.FAILED:
             return
         kept = await runs.parts(connection, run.id)
-        if len(kept) == len(run.participants):
+        whole = len(kept) == len(run.participants)
+        if whole and await self._intervals.all_told(connection, run, kept):
             await self._merge(connection, run, kept)
         elif run.participant is None or any(p.participant == run.participant for p in kept):
             await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
@@ -100,8 +136,9 @@ class Collector:
         now = self._clock.now()
         if run.state is RunState.BOOKED:
             await runs.move(connection, [run.id], RunState.MERGING, None, now)
+        measured = await self._intervals.close(connection, run, kept)
         try:
-            outcome = self._merged(run, kept)
+            outcome = self._merged(run, kept, measured)
         except InvalidDocument as error:
             reason = f"the spec is not valid for this program's version: {error.detail}"
             outcome = Conclusion(RunState.FAILED, reason, None, None)
@@ -113,7 +150,9 @@ class Collector:
         await runs.conclude(connection, run.id, outcome, now)
         await self._notify(connection, run, outcome.state)
 
-    def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Conclusion:
+    def _merged(
+        self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]
+    ) -> Conclusion:
         by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
@@ -124,7 +163,8 @@ class Collector:
             )
             parts.append(Part(place, name, result, reason))
         test = self._capabilities.test(run.test)
-        merged = test.merge(self._capabilities.spec(test, run.spec), parts)
+        spec = self._capabilities.spec(test, run.spec)
+        merged = over_all(test, spec, test.merge(spec, parts), measured)
         if not merged.succeeded:
             return Conclusion(RunState.FAILED, merged.reason, merged.result, None)
         summary = test.summary(merged.result) if merged.result else None

@@ -9,11 +9,25 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from node.plugins.contracts import Test, Tool
-from node.plugins.tests import idle, latency, rtt, throughput
-from node.plugins.tools import iperf3, ping, sleep, stamp
+from node.plugins.tests import idle, interface, latency, latencybg, rtt, throughput
+from node.plugins.tools import iperf3, ping, procnet, sleep, stamp, stampbg
 
-_TESTS: tuple[Test, ...] = (idle.TEST, latency.TEST, rtt.TEST, throughput.TEST)
-_TOOLS: tuple[Tool, ...] = (iperf3.TOOL, ping.TOOL, sleep.TOOL, stamp.TOOL)
+_TESTS: tuple[Test, ...] = (
+    idle.TEST,
+    interface.TEST,
+    latency.TEST,
+    latencybg.TEST,
+    rtt.TEST,
+    throughput.TEST,
+)
+_TOOLS: tuple[Tool, ...] = (
+    iperf3.TOOL,
+    ping.TOOL,
+    procnet.TOOL,
+    sleep.TOOL,
+    stamp.TOOL,
+    stampbg.TOOL,
+)
 
 _TESTS_BY_NAME = MappingProxyType({test.name: test for test in _TESTS})
 _TOOLS_BY_NAME = MappingProxyType({tool.name: tool for tool in _TOOLS})

@@ -37,6 +37,9 @@ RUNS_TOLD_MAX = 100_000
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
 
+INTERVALS_TOGETHER_MAX = 64
+"""Most intervals in one message."""
+
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
 Sentence = Annotated[str, Field(max_length=1000)]
@@ -333,6 +336,23 @@ class PartMessage(Document):
     started_at: Micros | None
     finished_at: Micros | None
     command: tuple[str, ...] | None
+
+
+class IntervalShare(Document):
+    """What one participant saw in one interval of a run, or why it saw nothing."""
+
+    number: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+    result: dict[str, Any] | None
+    reason: Sentence | None
+
+
+class IntervalsMessage(Document):
+    """One participant's share of some intervals of a run that goes on, sent to the lead."""
+
+    run: UUID
+    intervals: Annotated[
+        tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_TOGETHER_MAX)
+    ]
 
 
 class Digest(Document):

@@ -236,35 +236,55 @@ class LatencyTest:
         """Delays from the source, counts from both; the source's alone is a partial result."""
         source, source_reason = part_of(parts, 0, SourcePart)
         dest, dest_reason = part_of(parts, 1, DestPart)
-        reason = joined(source_reason, dest_reason, _nonsense(source, dest))
-        result = _result(source, dest) if source else None
+        reason = joined(source_reason, dest_reason, contradiction(source, dest))
+        result = both_ends(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
         """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
         figures = LatencyResult.model_validate(result)
-        loss = _loss_text(figures.loss)
-        there, back = figures.delay_ms.forward, figures.delay_ms.backward
-        if there is None or back is None:
-            return f"no packet came back, {loss}"
-        text = f"{delay_text(there.median)} there, {delay_text(back.median)} back, {loss}"
-        if figures.jitter_ms.forward is not None:
-            text += f", jitter {delay_text(figures.jitter_ms.forward)}"
-        return text if figures.clocks_synchronised else f"{text} (clocks not synchronised)"
+        return in_words(
+            figures.delay_ms,
+            figures.loss,
+            figures.jitter_ms.forward,
+            synchronised=figures.clocks_synchronised,
+        )
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Delay, loss and jitter of each direction, and of the round trip."""
         figures = LatencyResult.model_validate(result)
-        found: tuple[Metric, ...] = ()
-        for direction in ("forward", "backward", "round_trip"):
-            labels = {"direction": direction}
-            found += delay_metrics("delay", getattr(figures.delay_ms, direction), labels)
-            found += metric("loss", getattr(figures.loss, direction), "1", labels)
-            found += metric("jitter_ms", getattr(figures.jitter_ms, direction), "ms", labels)
+        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
         return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
 
 
-def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
+def in_words(
+    delay_ms: DelaysBothWays, loss: LossBothWays, jitter_ms: float | None, *, synchronised: bool
+) -> str:
+    """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
+    lost = _loss_text(loss)
+    there, back = delay_ms.forward, delay_ms.backward
+    if there is None or back is None:
+        return f"no packet came back, {lost}"
+    text = f"{delay_text(there.median)} there, {delay_text(back.median)} back, {lost}"
+    if jitter_ms is not None:
+        text += f", jitter {delay_text(jitter_ms)}"
+    return text if synchronised else f"{text} (clocks not synchronised)"
+
+
+def both_ways_metrics(
+    delay_ms: DelaysBothWays, loss: LossBothWays, jitter_ms: JitterBothWays
+) -> tuple[Metric, ...]:
+    """Delay, loss and jitter by direction."""
+    found: tuple[Metric, ...] = ()
+    for direction in ("forward", "backward", "round_trip"):
+        labels = {"direction": direction}
+        found += delay_metrics("delay", getattr(delay_ms, direction), labels)
+        found += metric("loss", getattr(loss, direction), "1", labels)
+        found += metric("jitter_ms", getattr(jitter_ms, direction), "ms", labels)
+    return found
+
+
+def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
     """Why two parts are no measurement together; ``None`` if they are one, or one is missing."""
     if source is None or dest is None:
         return None
@@ -276,7 +296,8 @@ def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
     return None
 
 
-def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
+def both_ends(source: SourcePart, dest: DestPart | None) -> LatencyResult:
+    """What both ends saw, together; of the source alone where dest's part is missing."""
     arrived = dest.received if dest else None
     error_ms = _clock_error_ms(source.clock, dest.clock) if dest else None
     return LatencyResult(
@@ -284,7 +305,7 @@ def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
         received_at_dest=arrived,
         received_back=source.received_back,
         late=source.late,
-        loss=_loss(source.sent, arrived, source.received_back),
+        loss=loss_of(source.sent, arrived, source.received_back),
         delay_ms=source.delay_ms,
         jitter_ms=source.jitter_ms,
         duplicates=CountsBothWays(
@@ -304,7 +325,8 @@ def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
     )
 
 
-def _loss(sent: int, arrived: int | None, back: int) -> LossBothWays:
+def loss_of(sent: int, arrived: int | None, back: int) -> LossBothWays:
+    """Lost packets by direction; what arrived at dest may be unknown."""
     return LossBothWays(
         forward=None if arrived is None else share(sent - arrived, sent),
         backward=None if arrived is None else share(arrived - back, arrived),
