@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from node.plugins import registry
-from node.plugins.contracts import Part, Requirement, Test, Tool
+from node.plugins.contracts import Part, Requirement, StreamingTest, Test, Tool
 from node.plugins.tools.sleep import SleepTool
 from tests.golden.recorded import output
 from tests.unit.plugins.parts import context, spec
@@ -21,8 +21,8 @@ TOOLS = sorted(registry.tools())
 
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
-    assert TESTS == ["idle", "latency", "rtt", "throughput"]
-    assert TOOLS == ["iperf3", "ping", "sleep", "stamp"]
+    assert TESTS == ["idle", "interface", "latency", "latencybg", "rtt", "throughput"]
+    assert TOOLS == ["iperf3", "ping", "procnet", "sleep", "stamp", "stampbg"]
     assert all(test.name == name for name, test in registry.tests().items())
 
 
@@ -30,7 +30,9 @@ def test_the_first_set() -> None:
     ("name", "scheduling_class"),
     [
         ("idle", "background"),
+        ("interface", "background-multi"),
         ("latency", "normal"),
+        ("latencybg", "background-multi"),
         ("rtt", "background"),
         ("throughput", "exclusive"),
     ],
@@ -64,7 +66,7 @@ def test_the_best_tool_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_program_takes_its_tool_away() -> None:
     """A tool is available if its program is found, or if it needs none."""
     found = {"ping": "/bin/ping", "sleep": "/bin/sleep"}
-    assert sorted(registry.available(found.get)) == ["ping", "sleep", "stamp"]
+    assert sorted(registry.available(found.get)) == ["ping", "procnet", "sleep", "stamp", "stampbg"]
 
 
 def test_a_missing_tool_is_named_with_its_package() -> None:
@@ -79,7 +81,8 @@ def test_a_missing_tool_is_named_with_its_package() -> None:
 def test_every_field_explains_itself(name: str) -> None:
     """Every field of every spec and result has a description in its JSON schema."""
     test = registry.tests()[name]
-    for model in (test.spec_model, test.result_model):
+    streamed = (test.interval_model,) if isinstance(test, StreamingTest) else ()
+    for model in (test.spec_model, test.result_model, *streamed):
         schema = model.model_json_schema()
         kinds = schema.get("$defs", {})
         for part in (schema, *kinds.values()):
