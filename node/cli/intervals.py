@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.cli.listing import collect
-from node.cli.output import Column, Kind, records_of
+from node.cli.output import Column, Kind, printable, records_of
 from node.cli.times import local
 from node.model.errors import NotFound
 
@@ -24,12 +24,17 @@ INTERVAL = Kind(
     columns=(
         Column("interval", lambda interval: str(interval["number"]), whole=True),
         Column("start", lambda interval: local(interval["starts_at"]), whole=True),
-        Column("result or reason", lambda it: it["summary"] or it["reason"] or ""),
+        Column("result or reason", lambda it: in_words(it["summary"], it["reason"])),
     ),
     fields=("number", "starts_at", "ends_at", "summary", "reason"),
     empty="No interval has been measured so far.",
     key="number",
 )
+
+
+def in_words(summary: str | None, reason: str | None) -> str:
+    """What came of an interval; of one that is not whole, also what it lacks."""
+    return "; ".join(printable(words) for words in (summary, reason) if words)
 
 
 async def latest(
@@ -69,8 +74,8 @@ async def tell_new(session: Session, run: Run, told: int | None, wait_s: int) ->
     """Say what was measured behind interval ``told``, or once there is any; the last one told."""
     found = await session.client.intervals(run.id, after=told, wait_s=wait_s)
     for each in found.items:
-        mark = "✗" if each.result is None else "·"
-        words = each.summary or each.reason
+        mark = "·" if each.reason is None else "✗"
+        words = in_words(each.summary, each.reason)
         session.progress.note(f"{mark} {local(each.starts_at)}  {words}")
         told = each.number
     return told

@@ -160,7 +160,9 @@ async function fetchDrawer() {
       api.get(`/v1/runs/${id}/explain`).catch(() => null),
     ]);
     const task = model.tasks.get(run.task) ?? (await api.get(`/v1/tasks/${run.task}`).catch(() => null));
-    if (place().run === id) showRun(run, task, explanation, model.now());
+    const streamed = run.scheduling_class === "background-multi";
+    const intervals = streamed ? (await api.get(`/v1/runs/${id}/intervals?order=desc&limit=20`)).items : [];
+    if (place().run === id) showRun(run, task, explanation, intervals, model.now());
   } catch (error) {
     if (place().run === id) showMessage(`run ${id}`, error.message);
     if (!(error instanceof ApiError)) throw error;
@@ -240,6 +242,8 @@ const stream = new Stream(api, {
       refreshLists();
       refreshTasks();
       refreshCampaigns();
+      if (place().run === data.id) refreshDrawer();
+    } else if (type === "interval") {
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
       refreshTasks();

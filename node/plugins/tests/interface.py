@@ -208,9 +208,10 @@ def _total(every: Sequence[Traffic], took_ms: float) -> TotalTraffic:
 def _in_words(interface: str, received: Traffic, sent: Traffic) -> str:
     text = f"{interface}: {rate_text(received.rate_bps)} in, {rate_text(sent.rate_bps)} out"
     errors, drops = received.errors + sent.errors, received.drops + sent.drops
-    if errors:
-        text += f", {errors} errors"
-    return f"{text}, {drops} drops" if drops else text
+    for count, what in ((errors, "error"), (drops, "drop")):
+        if count:
+            text += f", {count} {what}" + ("" if count == 1 else "s")
+    return text
 
 
 TEST = InterfaceTest()

@@ -55,8 +55,8 @@ class LatencyBgSpec(Document):
     dest: Host | None = Field(
         default=None, description="The host that reflects; needed here or in `participants`."
     )
-    duration: Annotated[Duration, between(SECOND, DAY)] = duration_field(
-        HOUR, "How long a run lasts, PT1S to P1D; repeated as often, the stream has no end."
+    duration: Annotated[Duration, between(5 * SECOND, DAY)] = duration_field(
+        HOUR, "How long a run lasts, PT5S to P1D; repeated as often, the stream has no end."
     )
     each: Annotated[Duration, between(SECOND, HOUR)] = duration_field(
         MINUTE, "There is a result each time this is over, PT1S to PT1H; a part of `duration`."
@@ -128,7 +128,10 @@ class LatencyInterval(LatencyResult):
 class LatencyBgResult(Document):
     """Delay, loss and delay variation, each way, over all intervals of a run."""
 
-    intervals: Counted = Field(description="Intervals with a result, perhaps of source alone.")
+    intervals: Counted = Field(description="Intervals of which both told.")
+    partial: Counted = Field(
+        description="Intervals of which source alone told: in the figures if there are no others."
+    )
     gaps: Counted = Field(description="Intervals without a result.")
     sent: Counted = Field(description="Packets sent by source.")
     received_at_dest: Counted = Field(
@@ -223,8 +226,13 @@ class LatencyBgTest:
         return judged(parts, 2, StreamEnd)
 
     def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
-        """Sums of the counts, and the delays of all packets out of the histograms."""
-        found = [LatencyInterval.model_validate(each.result) for each in intervals if each.result]
+        """Sums of the counts, and the delays of all packets out of the histograms.
+
+        That nothing came back while dest was not there is no loss of the network.
+        """
+        measured = [each for each in intervals if each.result]
+        whole = [each for each in measured if not each.reason]
+        found = [LatencyInterval.model_validate(each.result) for each in whole or measured]
         counted = [each for each in found if each.received_at_dest is not None]
         lost = loss_of(
             sum(each.sent for each in counted),
@@ -234,8 +242,9 @@ class LatencyBgTest:
         sent, back = sum(e.sent for e in found), sum(e.received_back for e in found)
         errors = [each.clock_error_ms for each in found]
         result = LatencyBgResult(
-            intervals=len(found),
-            gaps=len(intervals) - len(found),
+            intervals=len(whole),
+            partial=len(measured) - len(whole),
+            gaps=len(intervals) - len(measured),
             sent=sent,
             received_at_dest=sum(each.received_at_dest or 0 for each in counted),
             received_back=back,
@@ -267,7 +276,7 @@ class LatencyBgTest:
             figures.jitter_ms.forward,
             synchronised=figures.clocks_synchronised,
         )
-        return f"{text}; {gaps_text(figures.intervals, figures.gaps)}"
+        return f"{text}; {gaps_text(figures.intervals, figures.partial + figures.gaps)}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Delay, loss and jitter of each direction, and of the round trip."""

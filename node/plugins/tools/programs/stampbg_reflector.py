@@ -4,7 +4,8 @@
 interval a packet belongs to, its number says; when an interval is over, the sender's pace.
 
 The reflector of the next run opens the same port while the last packets of this one are under way.
-So it takes the sender's port for its own: the kernel gives each of the two what its sender sends.
+So it connects to its sender with the first packet, long before: the kernel gives each of the two
+what its own sender sends.
 """
 
 from __future__ import annotations
