@@ -19,17 +19,15 @@ from node.plugins.contracts import Interval, Merged, Metric, Part, Result, Rhyth
 from node.plugins.distribution import DECIMALS, add_up, quantile
 from node.plugins.fields import Counted, IpVersion, NonNegative, Port, between, duration_field
 from node.plugins.figures import DelayFigures, metric, traffic
-from node.plugins.participation import fill, joined, part_of
-from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
-from node.plugins.tests.latency import (
+from node.plugins.oneway import (
     LENGTH_BASE,
     LENGTH_LEAST_PADDED,
     CountsBothWays,
     DelaysBothWays,
     DestPart,
     JitterBothWays,
-    LatencyResult,
     LossBothWays,
+    OneWayResult,
     SourcePart,
     both_ends,
     both_ways_metrics,
@@ -37,6 +35,8 @@ from node.plugins.tests.latency import (
     in_words,
     loss_of,
 )
+from node.plugins.participation import fill, joined, part_of
+from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
 
 PACKETS_MAX = 36_000
 """Most packets of one interval: their figures are made between two packets."""
@@ -119,7 +119,7 @@ class SourceInterval(SourcePart):
     histogram: HistogramsBothWays
 
 
-class LatencyInterval(LatencyResult):
+class LatencyInterval(OneWayResult):
     """Delay, loss and delay variation, each way, in one interval."""
 
     histogram: HistogramsBothWays = Field(description="How many packets had which delay.")

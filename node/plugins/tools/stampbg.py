@@ -21,9 +21,9 @@ from node.plugins.contracts import Command, Interval, Output, PartContext, Requi
 from node.plugins.distribution import BUCKETS_MAX
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import DelayFigures, milliseconds
+from node.plugins.oneway import Clock, DelaysBothWays, DestPart, JitterBothWays
 from node.plugins.reading import document_of, failure, record_of
 from node.plugins.streaming import StreamEnd
-from node.plugins.tests.latency import Clock, DelaysBothWays, DestPart, JitterBothWays
 from node.plugins.tests.latencybg import (
     Histogram,
     HistogramsBothWays,
