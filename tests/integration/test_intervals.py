@@ -35,8 +35,8 @@ COUNT = 10
 async def _running(world: World) -> tuple[Site, Site, UUID]:
     """A run of ten intervals from a, which leads, to b; it has begun on both."""
     a, b = await world.two()
-    streamed = {"scheduling_class": SchedulingClass.BACKGROUND_MULTI}
-    task = introduction([a, b], duration=COUNT * times.SECOND, **streamed)
+    multi = SchedulingClass.BACKGROUND_MULTI
+    task = introduction([a, b], duration=COUNT * times.SECOND, scheduling_class=multi)
     spec = {"source": "a", "dest": "b", **SPEC}
     task = task.model_copy(update={"test": "latencybg", "spec": spec, "tool": "stampbg"})
     [run] = await book_everywhere(task, a, [a, b], [HOUR])

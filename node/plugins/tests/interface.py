@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -98,6 +99,7 @@ class InterfaceTest:
     name = "interface"
     title = "Bytes, packets, errors and drops of a network interface"
     resources: tuple[str, ...] = ()
+    example: Mapping[str, Any] = MappingProxyType({"duration": "PT2S", "each": "PT1S"})
     spec_model: type[Document] = InterfaceSpec
     result_model: type[Document] = InterfaceResult
     interval_model: type[Document] = InterfaceInterval

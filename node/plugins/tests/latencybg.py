@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -164,6 +165,9 @@ class LatencyBgTest:
     name = "latencybg"
     title = "One-way and round-trip delay, loss and jitter, without end"
     resources: tuple[str, ...] = ("mbps",)
+    example: Mapping[str, Any] = MappingProxyType(
+        {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
+    )
     spec_model: type[Document] = LatencyBgSpec
     result_model: type[Document] = LatencyBgResult
     interval_model: type[Document] = LatencyInterval

@@ -12,7 +12,7 @@ from tests.unit.plugins.parts import context
 
 CLOCK = {"synchronised": True, "error_bound_ns": 2_000_000, "stepped_ns": 1000, "identity": "aa"}
 WAYS = ("forward", "backward", "round_trip")
-SPEC = {"duration": "PT10S", "each": "PT1S"}
+SPEC: dict[str, Any] = {"duration": "PT10S", "each": "PT1S"}
 """Ten intervals of ten packets."""
 
 

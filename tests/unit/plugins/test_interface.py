@@ -121,7 +121,7 @@ def test_a_gap_has_its_reason() -> None:
     told = {"interval": 2, "told": {"reason": "the counters of eth0 were reset"}}
     assert counted(told) == Interval(2, None, "the counters of eth0 were reset")
     parts = [Part(0, "a", None, "the counters of eth0 were reset")]
-    assert TEST.merge_interval(spec("interface"), parts).reason == "a: " + parts[0].reason
+    assert TEST.merge_interval(spec("interface"), parts).reason == f"a: {parts[0].reason}"
 
 
 @pytest.mark.parametrize(
