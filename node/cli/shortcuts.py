@@ -201,12 +201,21 @@ def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def repeated(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with ``--continuous`` said as ``--repeat``: as often as a run lasts.
+
+    :raises click.UsageError: it is to be repeated in another way, too.
+    """
+    if not given.get("continuous"):
+        return given
+    if given["repeat"] is not None or given["cron"]:
+        msg = "--continuous repeats by itself; leave --repeat and --cron out"
+        raise click.UsageError(msg)
+    return {**given, "repeat": given["duration"] or _STREAMED_FOR}
+
+
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
-    if given.get("continuous"):
-        if given["repeat"] is not None or given["cron"]:
-            msg = "--continuous repeats by itself; leave --repeat and --cron out"
-            raise click.UsageError(msg)
-        given = {**given, "repeat": given["duration"] or _STREAMED_FOR}
+    given = repeated(given)
     document = with_plan(session, {"test": {"type": test, "spec": spec_of(test, given)}}, given)
     task = await session.client.create_task(document)
     announce(session, task)

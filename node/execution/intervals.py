@@ -115,14 +115,19 @@ class Intervals:
                     kept = await runs.parts(connection, run)
                     await self._merge(connection, locked, numbers, kept, over=True)
 
-    def _rhythm(self, run: LockedRun) -> Rhythm | None:
+    def _streaming(self, run: LockedRun) -> tuple[StreamingTest, Any] | None:
+        """The test and its spec; None if it does not stream, or is another version's."""
         test = self._capabilities.tests.get(run.test)
         if not isinstance(test, StreamingTest):
             return None
         try:
-            return test.rhythm(self._capabilities.spec(test, run.spec))
-        except InvalidDocument:  # booked by another version of this program
+            return test, self._capabilities.spec(test, run.spec)
+        except InvalidDocument:
             return None
+
+    def _rhythm(self, run: LockedRun) -> Rhythm | None:
+        known = self._streaming(run)
+        return known[0].rhythm(known[1]) if known else None
 
     async def _merge(
         self,
@@ -134,17 +139,14 @@ class Intervals:
         over: bool = False,
     ) -> None:
         """Merge those of the intervals that are complete; if their time is ``over``, all."""
-        test = self._capabilities.tests[run.test]
-        if not isinstance(test, StreamingTest):
-            return
-        spec = self._capabilities.spec(test, run.spec)
+        known = self._streaming(run)
         reasons = {part.participant: part.reason for part in kept if part.reason is not None}
         merged = []
         for found in await intervals.incomplete(connection, run.id, numbers):
             missing = [at for at, _ in enumerate(run.participants) if str(at) not in found.parts]
             if over or found.merged or all(at in reasons for at in missing):
-                whole = not missing
-                merged.append(_merged(test, spec, run, found, reasons, complete=whole))
+                interval, summary = _merged(known, run, found, reasons)
+                merged.append(MergedInterval(interval, summary, complete=not missing))
         if not merged:
             return
         await intervals.merge(connection, run.id, merged, self._clock.now())
@@ -164,17 +166,19 @@ def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval])
 
 
 def _merged(
-    test: StreamingTest,
-    spec: Any,
+    known: tuple[StreamingTest, Any] | None,
     run: LockedRun,
     found: OpenInterval,
     reasons: Mapping[int, str],
-    *,
-    complete: bool,
-) -> MergedInterval:
+) -> tuple[Interval, str | None]:
+    """What came of an interval, and its line for lists."""
     parts = [
         _share(at, str(party["name"]), found, reasons) for at, party in enumerate(run.participants)
     ]
+    if known is None:
+        reason = f"this program's version has no such {run.test}, or it does not measure so"
+        return Interval(found.number, None, reason), None
+    test, spec = known
     try:
         merged = test.merge_interval(spec, parts)
         summary = test.interval_summary(merged.result) if merged.result else None
@@ -183,8 +187,7 @@ def _merged(
         log.exception("a plugin failed", run=str(run.id))
         reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
         merged, summary = Merged(None, reason[:1000]), None
-    interval = Interval(found.number, merged.result, merged.reason)
-    return MergedInterval(interval, summary, complete)
+    return Interval(found.number, merged.result, merged.reason), summary
 
 
 def _share(at: int, name: str, found: OpenInterval, reasons: Mapping[int, str]) -> Part:

@@ -354,6 +354,14 @@ class IntervalsMessage(Document):
         tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_TOGETHER_MAX)
     ]
 
+    @model_validator(mode="after")
+    def _are_in_order(self) -> Self:
+        numbers = [each.number for each in self.intervals]
+        if sorted(set(numbers)) != numbers:
+            msg = "the intervals are not in their order, or one of them comes twice"
+            raise ValueError(msg)
+        return self
+
 
 class Digest(Document):
     """The runs to come of one task as one side has them, for comparison."""

@@ -124,24 +124,3 @@ async def test_one_interval_in_full(ask: Any, run: UUID) -> None:
     assert (ended.code, ended.out) == (1, "")
     assert "the interval is a gap and has no result: a: the counters were reset" in ended.err
     assert (await ask("run", "result", str(run), "--interval", "58")).code == 6
-
-
-async def test_a_shortcut_that_measures_all_along(parley: Any, node: Any) -> None:
-    """``--continuous`` repeats as often as a run lasts, an hour unless said."""
-    task = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-    node.created = node.add_task(task, planned=True)
-    node.add_run(str(RUN), task, state="scheduled", result=None)
-    node.stories[str(RUN)] = []
-    brief = ("--continuous", "--timeout", "0.5")
-    await parley("latencybg", "b", *brief, "--each", "30s", "--packet-timeout", "2s")
-    await parley("interface", "b", *brief, "--interface", "eth0", "--duration", "10m")
-    first, second = (document for document, _ in node.posted)
-    spec = {"dest": "b", "each": "PT30S", "timeout": "PT2S"}
-    assert first["test"] == {"type": "latencybg", "spec": spec}
-    assert first["schedule"] == {"repeat": "PT1H"}
-    spec = {"host": "b", "interface": "eth0", "duration": "PT10M"}
-    assert second["test"] == {"type": "interface", "spec": spec}
-    assert second["schedule"] == {"repeat": "PT10M"}
-    ended = await parley("interface", "--continuous", "--repeat", "1h")
-    assert ended.code == 2
-    assert "--continuous repeats by itself" in ended.err
