@@ -157,9 +157,12 @@ class Admission:
         """
         await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
-        tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
+        before = {p["node"]: Participant.model_validate(p) for p in known.participants}
         listed = tuple(
-            p.model_copy(update={"tools": tools.get(p.node, ())}) for p in introduction.participants
+            p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
+            if (there := before.get(p.node))
+            else p
+            for p in introduction.participants
         )
         asked = introduction.model_copy(update={"participants": listed})
         return self._agreed(await self._ask_all(asked, self._consider))
@@ -217,7 +220,7 @@ class Admission:
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
-        tool = self._tool(document)
+        tool = self._tool(document, spec)
         duration = tool.duration(spec)
         schedule = document.schedule.at(now)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
@@ -279,13 +282,24 @@ class Admission:
             found.append(node)
         return found
 
-    def _tool(self, document: TaskDocument) -> Tool:
+    def _tool(self, document: TaskDocument, spec: Any) -> Tool:
+        """The best tool that can measure the spec, or the first such of those asked for."""
         for index, name in enumerate(document.tools):
             tool = self._capabilities.tools.get(name)
             if tool is None or document.test.type not in tool.tests:
                 sentence = f"there is no tool {name!r} for {document.test.type}"
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
-        return self._capabilities.choose(document.test.type, document.tools, [])
+        try:
+            return self._capabilities.choose(document.test.type, document.tools, [], spec)
+        except ToolUnavailable:
+            pointer = "/tools" if document.tools else "/test/spec"
+            names = document.tools or tuple(self._capabilities.tools)
+            unable = "; ".join(filter(None, (self._unable(name, document, spec) for name in names)))
+            raise InvalidDocument([FieldFault(pointer, unable)]) from None
+
+    def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
+        tool = self._capabilities.tools[name]
+        return tool.can(spec) if document.test.type in tool.tests else None
 
     async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
         """Ask all at once whether they take part; the task with what they said."""
@@ -320,6 +334,7 @@ class Admission:
                 "accepted": answered.accepted,
                 "reason": answered.reason,
                 "tools": answered.tools,
+                "lacks": answered.lacks,
             }
         )
 

@@ -238,9 +238,9 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
-        missing = self._capabilities.missing(tool)
-        if missing is not None:
-            return Outcome(None, missing, None)
+        refused = self._capabilities.refused(tool, context.spec)
+        if refused is not None:
+            return Outcome(None, refused, None)
         command = tool.command(context)
         if not command.waits_itself and not await self._until(
             run.starts_at + command.delay, cancelled

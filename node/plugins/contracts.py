@@ -19,8 +19,9 @@ and its tools are :class:`StreamingTool`; each interval goes through these hands
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from node.model.classes import SchedulingClass
@@ -30,18 +31,37 @@ Result = dict[str, Any]
 """A JSON object. Durations in it are numbers of milliseconds and say so in their name (``_ms``)."""
 
 
+class Privilege(StrEnum):
+    """What a program needs of the host beyond being there; the node knows whether it has it."""
+
+    ECHO = "echo"
+    """Raw sockets, or else the kernel's own sockets for echo requests."""
+    RAW = "raw"
+    """Raw sockets: the capability ``CAP_NET_RAW``."""
+    ROOT = "root"
+    """To be root, if only to give it up: started by root, or with the set-user-ID bit."""
+
+
+def _none(spec: Any) -> Privilege | None:  # noqa: ARG001 - whatever is asked
+    return None
+
+
 @dataclass(frozen=True)
 class Requirement:
     """A program that must be on the PATH, and the Debian package that brings it.
 
     ``version_argv`` makes it print its version, of which the first group of ``version_pattern`` is
-    what we call it; both streams are searched, for some print it as an error.
+    what we call it; both streams are searched, for some print it as an error. ``privilege(spec)``
+    is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
+    along (a set-user-ID bit, a file capability), where that is another one.
     """
 
     program: str
     package: str
     version_argv: tuple[str, ...] = ()
     version_pattern: str = r"(\d+(?:\.\d+)+)"
+    privilege: Callable[[Any], Privilege | None] = field(default=_none)
+    privileged: str | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +251,13 @@ class Tool(Protocol):
     preference: int
     requirement: Requirement | None
     tried: tuple[str, ...]
+
+    def can(self, spec: Any) -> str | None:
+        """Why it cannot measure this, in a sentence that begins with its name; None if it can.
+
+        What holds on every host: no TCP, say. A tool that cannot is never chosen.
+        """
+        ...
 
     def duration(self, spec: Any) -> int:
         """How long a run occupies its participants, in microseconds, set-up included."""

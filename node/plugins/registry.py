@@ -14,24 +14,45 @@ from typing import Any
 
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import Found, found
-from node.plugins.tests import idle, interface, latency, latencybg, rtt, throughput
-from node.plugins.tools import iperf3, ping, procnet, sleep, stamp, stampbg
+from node.plugins.tests import idle, interface, latency, latencybg, mtu, rtt, throughput, trace
+from node.plugins.tools import (
+    fping,
+    iperf3,
+    mtr,
+    ping,
+    ping_df,
+    procnet,
+    scamper,
+    sleep,
+    stamp,
+    stampbg,
+    tracepath,
+    traceroute,
+)
 
 _TESTS: tuple[Test, ...] = (
     idle.TEST,
     interface.TEST,
     latency.TEST,
     latencybg.TEST,
+    mtu.TEST,
     rtt.TEST,
     throughput.TEST,
+    trace.TEST,
 )
 _TOOLS: tuple[Tool, ...] = (
+    fping.TOOL,
     iperf3.TOOL,
+    mtr.TOOL,
     ping.TOOL,
+    ping_df.TOOL,
     procnet.TOOL,
+    scamper.TOOL,
     sleep.TOOL,
     stamp.TOOL,
     stampbg.TOOL,
+    tracepath.TOOL,
+    traceroute.TOOL,
 )
 
 

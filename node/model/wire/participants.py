@@ -94,6 +94,9 @@ class IntroductionAnswer(Document):
     accepted: bool
     reason: Sentence | None = None
     tools: tuple[str, ...] = ()
+    lacks: dict[str, Sentence] = Field(
+        default_factory=dict, description="Why it has not the other tools that could measure this."
+    )
 
 
 Yielding = Annotated[

@@ -105,6 +105,8 @@ class Explanation(Document):
     run: UUID | None
     state: str
     sentence: str
+    tool: str | None = Field(None, description="With what it measures.")
+    tool_reason: str | None = Field(None, description="Why with that.")
     decisions: tuple[Decision, ...]
 
 

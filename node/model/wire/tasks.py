@@ -178,6 +178,9 @@ class Participant(Document):
     accepted: bool | None = Field(None, description="Null until it has answered.")
     reason: str | None = Field(None, description="Why it refused, or has not answered yet.")
     tools: tuple[str, ...] = Field((), description="Tools it has for this test.")
+    lacks: dict[str, str] = Field(
+        default_factory=dict, description="Why it has not the other tools that could measure this."
+    )
 
 
 class Task(Document):
@@ -190,6 +193,9 @@ class Task(Document):
     paused_at: Instant | None = Field(None, description="Since when it is paused, if it is.")
     test: TestChoice
     tool: str | None
+    tool_reason: str | None = Field(
+        None, description="Why it has that tool; told of a single task, by the node that leads it."
+    )
     tools: tuple[str, ...]
     schedule: Schedule
     priority: int

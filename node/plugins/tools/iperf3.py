@@ -121,6 +121,10 @@ class Iperf3Tool:
     requirement: Requirement | None = Requirement("iperf3", "iperf3", ("iperf3", "--version"))
     tried: tuple[str, ...] = ("3.12",)
 
+    def can(self, spec: ThroughputSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: ThroughputSpec) -> int:
         """The client's delay, its exchange with the server and all it sends, in microseconds."""
         exchange = (_ROUND_TRIPS + spec.streams) * _ROUND_TRIP + _RETRANSMISSION

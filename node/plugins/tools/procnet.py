@@ -70,6 +70,10 @@ class ProcNetTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: InterfaceSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: InterfaceSpec) -> int:
         """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
         return spec.duration

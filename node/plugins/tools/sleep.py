@@ -21,6 +21,10 @@ class SleepTool:
     requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
     tried: tuple[str, ...] = ("9.1",)
 
+    def can(self, spec: IdleSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: IdleSpec) -> int:
         """Exactly the time asked for, in microseconds."""
         return spec.duration

@@ -78,6 +78,10 @@ class StampTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: LatencySpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: LatencySpec) -> int:
         """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
         return _LEAD_IN + spec.count * spec.interval + spec.timeout + _WRAP_UP

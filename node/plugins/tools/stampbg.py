@@ -109,6 +109,10 @@ class StampBgTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
+    def can(self, spec: LatencyBgSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
     def duration(self, spec: LatencyBgSpec) -> int:
         """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
         return spec.duration

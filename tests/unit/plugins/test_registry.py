@@ -22,8 +22,13 @@ TOOLS = sorted(registry.tools())
 
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
-    assert TESTS == ["idle", "interface", "latency", "latencybg", "rtt", "throughput"]
-    assert TOOLS == ["iperf3", "ping", "procnet", "sleep", "stamp", "stampbg"]
+    assert TESTS == [
+        "idle", "interface", "latency", "latencybg", "mtu", "rtt", "throughput", "trace",
+    ]  # fmt: skip
+    assert TOOLS == [
+        "fping", "iperf3", "mtr", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp",
+        "stampbg", "tracepath", "traceroute",
+    ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
 
@@ -34,8 +39,10 @@ def test_the_first_set() -> None:
         ("interface", "background-multi"),
         ("latency", "normal"),
         ("latencybg", "background-multi"),
+        ("mtu", "background"),
         ("rtt", "background"),
         ("throughput", "exclusive"),
+        ("trace", "background"),
     ],
 )
 def test_scheduling_classes(name: str, scheduling_class: str) -> None:
