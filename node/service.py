@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -48,6 +46,7 @@ from node.model.errors import (
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -71,6 +70,7 @@ from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from node.trust.keys import NodeKey
+from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
@@ -153,7 +153,7 @@ class Node:
         self.changing = self._changing(key.identity)
         self.launcher = self._launcher(means)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
-        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
+        kinds = (Kind.PART, Kind.INTERVALS, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
@@ -432,6 +432,8 @@ class Node:
         match message.kind:
             case Kind.PART:
                 await peer.send_part(PartMessage.model_validate(message.body))
+            case Kind.INTERVALS:
+                await peer.send_intervals(IntervalsMessage.model_validate(message.body))
             case Kind.RUN_END:
                 await peer.end_run(RunEnd.model_validate(message.body))
             case Kind.TASK_END:
@@ -480,18 +482,3 @@ def signer(key: NodeKey, clock: Clock) -> Sign:
         return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
 
     return signed
-
-
-def prepare_directory(path: Path) -> None:
-    """Make the state directory, readable by its owner only.
-
-    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
-    run as root and must get to its own directory.
-
-    :raises HostError: it cannot be made.
-    """
-    try:
-        path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"{path} cannot be made: {error.strerror}; choose another with --state-dir"
-        raise HostError(msg) from error

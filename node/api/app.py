@@ -7,6 +7,7 @@ from aiohttp import web
 from node.api import (
     campaigns,
     events,
+    intervals,
     meshes,
     nodes,
     operations,
@@ -28,6 +29,7 @@ ROUTES = (
     *reservations.ROUTES,
     *campaigns.ROUTES,
     *pools.ROUTES,
+    *intervals.ROUTES,
     *meshes.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,

@@ -133,6 +133,16 @@ def limit(request: web.Request) -> int:
     return value
 
 
+def number(request: web.Request, name: str, most: int) -> int | None:
+    """A query parameter that is a whole number from 0 to ``most``."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
+        raise _query_fault(name, f"is not a whole number from 0 to {most}")
+    return min(int(text), most)
+
+
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:
     """A comma-separated list of known words."""
     text = request.query.get(name)

@@ -32,8 +32,9 @@ from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyErro
 from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
-from node.service import Node, assemble, prepare_directory
+from node.service import Node, assemble
 from node.settings import Settings
+from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from node.model.classes import SchedulingClass
 from node.model.clocks import combined_bound_ms
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.clocks import Clock
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     Counted,
@@ -28,6 +27,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import metric
+from node.plugins.oneway import Clock
 from node.plugins.participation import fill, joined, part_of
 
 

@@ -15,21 +15,21 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.clocks import Clock
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import delay_figures, jitter, milliseconds
-from node.plugins.ownprograms import own_program
-from node.plugins.reading import document_of
-from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
-from node.plugins.tests.latency import (
+from node.plugins.oneway import (
     LENGTH_BASE,
+    Clock,
     DelaysBothWays,
     DestPart,
     JitterBothWays,
-    LatencySpec,
     SourcePart,
 )
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import document_of
+from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
+from node.plugins.tests.latency import LatencySpec
 
 _SOURCE, _DEST = 0, 1
 _MICROSECOND_NS = 1000

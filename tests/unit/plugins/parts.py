@@ -13,12 +13,15 @@ PORT = 5301
 
 
 def spec(test: str, **fields: Any) -> Any:
-    """A spec of a test, with what it needs, from the lead to b.example where it has a dest."""
+    """A spec of a test with what it needs and no more; to b.example, where it has a dest."""
     known = registry.tests()[test]
-    least = {} if test == "idle" else dict(known.example)
-    if "dest" in least:
+    model = known.spec_model
+    least = {
+        name: known.example[name] for name, it in model.model_fields.items() if it.is_required()
+    }
+    if "dest" in model.model_fields:
         least["dest"] = "b.example"
-    return known.spec_model.model_validate(least | fields)
+    return model.model_validate(least | fields)
 
 
 def context(test: str, participant: int = 0, **fields: Any) -> PartContext:

@@ -23,12 +23,12 @@ TOOLS = sorted(registry.tools())
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
     assert TESTS == [
-        "clock", "dns", "http", "idle", "latency", "mtu", "rtt", "tcp", "throughput", "tls",
-        "trace",
+        "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt", "tcp",
+        "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "mtr", "ping",
-        "ping-df", "scamper", "sleep", "stamp", "tracepath", "traceroute",
+        "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -40,7 +40,9 @@ def test_the_first_set() -> None:
         ("dns", "background"),
         ("http", "background"),
         ("idle", "background"),
+        ("interface", "background-multi"),
         ("latency", "normal"),
+        ("latencybg", "background-multi"),
         ("mtu", "background"),
         ("rtt", "background"),
         ("tcp", "background"),
