@@ -12,7 +12,7 @@ from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.problems import faults_of
 from node.plugins import registry
-from node.plugins.contracts import Test, Tool
+from node.plugins.contracts import Metric, Result, Test, Tool
 
 
 class Capabilities:
@@ -23,6 +23,11 @@ class Capabilities:
         self._which = which
         self.tests: Mapping[str, Test] = registry.tests()
         self.tools: Mapping[str, Tool] = registry.tools()
+        self.unusable: tuple[tuple[str, str, str], ...] = tuple(
+            (each.group, each.name, f"{each.distribution} {each.version}: {each.fault}")
+            for each in registry.foreign()
+            if each.fault is not None
+        )
 
     def test(self, name: str, pointer: str = "/test/type") -> Test:
         """The test of this name.
@@ -44,6 +49,16 @@ class Capabilities:
             return test.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, pointer)) from None
+
+    def metrics(self, name: str, result: Result) -> tuple[Metric, ...]:
+        """The figures of a stored result; none of one that this version cannot read."""
+        test = self.tests.get(name)
+        if test is None:
+            return ()
+        try:
+            return test.metrics(result)
+        except ValidationError:
+            return ()
 
     def missing(self, tool: Tool) -> str | None:
         """What the tool lacks on this host, and the package that brings it; None if nothing."""

@@ -247,6 +247,8 @@ class Node:
         await self.campaigns.refresh()
         await self.launcher.recover()
         await self.reservations.tend()
+        for kind, name, reason in self.capabilities.unusable:
+            log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),

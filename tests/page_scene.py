@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from node.model import ids, times
 from node.model.classes import SchedulingClass
 from node.model.wire.campaigns import Campaign, Used, Waiting
-from node.model.wire.runs import Decision, Explanation, PartView, Run
+from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run
 from node.model.wire.seats import SeatCount, SeatRequest
 from node.model.wire.tasks import Participant, Schedule, Task, TestChoice
 from tests.page_stand_in import NAMESPACE, NOW, StandIn, identity_of
@@ -40,6 +40,10 @@ FIGURES: dict[str, dict[str, Any]] = {
             for n in range(10)
         ],
     },
+}
+UNITS = {
+    "rtt": {"rtt_median_ms": (20.41, "ms"), "loss": (0.0, "1")},
+    "throughput": {"throughput_bps": (941_300_000.0, "bit/s"), "retransmits": (12.0, "segments")},
 }
 SUMMARIES = {
     "rtt": "20.41 ms, loss 0 %, jitter 0.20 ms",
@@ -109,8 +113,16 @@ def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
         "displaced_by": None,
         "summary": SUMMARIES.get(task.test.type) if state == "finished" else None,
         "result": FIGURES.get(task.test.type, {}) if state == "finished" else None,
+        "metrics": tuple(metrics_of(task, starts_at)) if state == "finished" else (),
     }
     return Run(**(base | fields))
+
+
+def metrics_of(task: Task, starts_at: int) -> Iterator[MetricView]:
+    """The figures of a run, a little different in each."""
+    for name, (value, unit) in UNITS.get(task.test.type, {}).items():
+        drift = 1 + starts_at // times.MINUTE % 7 / 100
+        yield MetricView(name=name, value=value * drift, unit=unit, labels={})
 
 
 def series(task: Task, every: int, *, past: int, ahead: int) -> Iterator[Run]:

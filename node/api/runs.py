@@ -15,7 +15,7 @@ from node.model.errors import NotFound
 from node.model.reservations import Reserved
 from node.model.runstate import OVER, RunState
 from node.model.wire.reservations import Purpose, ReservedSpan
-from node.model.wire.runs import Decision, Explanation, PartView, Run, ScheduleEntry
+from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
 from node.service import Node
 from node.store import reservations, runs
 from node.store.database import Connection, Record
@@ -25,7 +25,7 @@ _DECISIONS_SHOWN = 20
 _SCHEDULE_MAX = 20_000
 
 
-def run_of(row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
+def run_of(node: Node, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
     """A row of the view ``run_known`` as the API shows it."""
     started = row["started_at"]
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
@@ -51,8 +51,17 @@ def run_of(row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
         displaced_by=row["displaced_by"],
         summary=row["summary"],
         result=row["result"],
+        metrics=_metrics(node, row),
         parts=parts,
     )
+
+
+def _metrics(node: Node, row: Record) -> tuple[MetricView, ...]:
+    """Of finished runs only: half a measurement in a series would look like a whole one."""
+    if row["state"] != RunState.FINISHED or row["result"] is None:
+        return ()
+    found = node.capabilities.metrics(row["test"], row["result"])
+    return tuple(MetricView(**vars(metric)) for metric in found)
 
 
 async def fetch(node: Node, run: UUID) -> Run:
@@ -66,7 +75,7 @@ async def fetch(node: Node, run: UUID) -> Run:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         kept = await runs.parts(connection, run)
-    return run_of(row, tuple(PartView(**vars(part)) for part in kept))
+    return run_of(node, row, tuple(PartView(**vars(part)) for part in kept))
 
 
 async def decisions(
@@ -106,7 +115,7 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
     rows = await until(node, some, reading.seconds(request))
     full = len(rows) == wanted.limit
     following = reading.cursor_after(rows[-1]["starts_at"], rows[-1]["run_id"]) if full else None
-    return replies.many([run_of(row) for row in rows], following)
+    return replies.many([run_of(node, row) for row in rows], following)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:

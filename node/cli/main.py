@@ -72,6 +72,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
+    "plugin": (
+        "node.cli.plugins:plugin_group",
+        "List, make and check tests and tools that come from elsewhere.",
+    ),
     "completion": (
         "node.cli.completion:completion",
         "Print the script that completes words in a shell.",

@@ -135,10 +135,15 @@ class Merged:
 
 
 class Test(Protocol):
-    """What is measured. ``resources`` are those that runs may need, whatever the spec."""
+    """What is measured.
+
+    ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
+    start from; hosts in it are ``b.example`` or documentation addresses.
+    """
 
     name: str
     title: str
+    example: Mapping[str, Any]
     resources: tuple[str, ...]
     spec_model: type[Document]
     result_model: type[Document]

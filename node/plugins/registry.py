@@ -1,54 +1,68 @@
-"""Which tests and tools there are, and which of the tools this host can use. Pure.
+"""Which tests and tools there are. Pure.
 
-A new test or tool is one module and one line here.
+A new test or tool of Parley's own is one module and one line here; those of other distributions
+are found by their entry points (:mod:`.discovery`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import functools
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from node.plugins.contracts import Test, Tool
+from node.plugins.discovery import Found, found
 from node.plugins.tests import idle, latency, rtt, throughput
 from node.plugins.tools import iperf3, ping, sleep, stamp
 
 _TESTS: tuple[Test, ...] = (idle.TEST, latency.TEST, rtt.TEST, throughput.TEST)
 _TOOLS: tuple[Tool, ...] = (iperf3.TOOL, ping.TOOL, sleep.TOOL, stamp.TOOL)
 
-_TESTS_BY_NAME = MappingProxyType({test.name: test for test in _TESTS})
-_TOOLS_BY_NAME = MappingProxyType({tool.name: tool for tool in _TOOLS})
 
-PathLookup = Callable[[str], str | None]
-"""Finds a program on the PATH, as ``shutil.which`` does."""
-
-
+@functools.cache
 def tests() -> Mapping[str, Test]:
     """All tests by name."""
-    return _TESTS_BY_NAME
+    return MappingProxyType(_own(_TESTS) | _others("parley.tests", _TESTS))
 
 
+@functools.cache
 def tools() -> Mapping[str, Tool]:
     """All tools by name, installed or not."""
-    return _TOOLS_BY_NAME
+    return MappingProxyType(_own(_TOOLS) | _others("parley.tools", _TOOLS))
+
+
+def foreign() -> tuple[Found, ...]:
+    """What other distributions bring, also what cannot be used and why; by group and name."""
+    return (*_judged("parley.tests", _TESTS), *_judged("parley.tools", _TOOLS))
+
+
+def _own(plugins: tuple[Any, ...]) -> dict[str, Any]:
+    return {plugin.name: plugin for plugin in plugins}
+
+
+def _others(group: str, own: tuple[Any, ...]) -> dict[str, Any]:
+    return {each.name: each.plugin for each in _judged(group, own) if each.fault is None}
+
+
+def _judged(group: str, own: tuple[Any, ...]) -> list[Found]:
+    """Whoever comes second with a name is left out: two that bring one would take turns."""
+    taken = {plugin.name: "Parley itself" for plugin in own}
+    judged = []
+    for each in found(group):
+        owner = taken.get(each.name)
+        if each.fault is None and owner is not None:
+            fault = f"{owner} has one called {each.name}; it needs another name"
+            judged.append(dataclasses.replace(each, plugin=None, fault=fault))
+            continue
+        if each.fault is None:
+            taken[each.name] = each.distribution
+        judged.append(each)
+    return judged
 
 
 def tools_for(test_name: str) -> tuple[Tool, ...]:
     """The tools that measure a test: highest preference first, then by name."""
-    fitting = (tool for tool in _TOOLS if test_name in tool.tests)
+    fitting = (tool for tool in tools().values() if test_name in tool.tests)
     return tuple(sorted(fitting, key=lambda tool: (-tool.preference, tool.name)))
-
-
-def available(path_lookup: PathLookup) -> Mapping[str, Tool]:
-    """The tools whose programs are found, by name."""
-    found = {
-        tool.name: tool
-        for tool in _TOOLS
-        if tool.requirement is None or path_lookup(tool.requirement.program)
-    }
-    return MappingProxyType(found)
-
-
-def missing(tool: Tool, node: str) -> str:
-    """``iperf3 is not installed on b; apt install iperf3``."""
-    package = tool.requirement.package if tool.requirement else "python3"
-    return f"{tool.name} is not installed on {node}; apt install {package}"

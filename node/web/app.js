@@ -2,6 +2,7 @@
 
 import { Api, ApiError } from "./api.js";
 import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
+import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
 import { byId, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
@@ -38,6 +39,7 @@ const refreshSchedule = coalesced(() => reporting(fetchSchedule), 500);
 const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
 const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 10_000);
+const refreshCourse = coalesced(() => reporting(fetchCourse), 2_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
 function refreshAll() {
@@ -46,6 +48,7 @@ function refreshAll() {
   refreshTasks();
   refreshCampaigns();
   refreshNodes();
+  refreshCourse();
   refreshDrawer();
 }
 
@@ -131,6 +134,21 @@ async function fetchParts() {
   model.parts = new Map(items.map((part) => [part.id, part]));
 }
 
+/** The figures of the one task whose runs are shown. */
+async function fetchCourse() {
+  const { task } = place();
+  const { items } = task ? await api.get(coursePath(task)) : { items: [] };
+  if (place().task !== task) return;
+  const drawn = chart(measured(items), { now: model.now(), on: "page" });
+  const panel = byId("course-panel");
+  panel.hidden = drawn === null;
+  const signature = JSON.stringify(items);
+  if (panel.dataset.signature === signature) return;
+  panel.dataset.signature = signature;
+  byId("course-api").href = task ? coursePath(task) : "/v1/runs";
+  byId("course").replaceChildren(...(drawn ? [drawn] : []));
+}
+
 async function fetchCampaigns() {
   const { items } = await api.get(CAMPAIGNS_PATH);
   drawCampaigns(items);
@@ -159,8 +177,11 @@ async function fetchDrawer() {
       api.get(`/v1/runs/${id}`),
       api.get(`/v1/runs/${id}/explain`).catch(() => null),
     ]);
-    const task = model.tasks.get(run.task) ?? (await api.get(`/v1/tasks/${run.task}`).catch(() => null));
-    if (place().run === id) showRun(run, task, explanation, model.now());
+    const [task, course] = await Promise.all([
+      model.tasks.get(run.task) ?? api.get(`/v1/tasks/${run.task}`).catch(() => null),
+      api.get(coursePath(run.task, run)),
+    ]);
+    if (place().run === id) showRun(run, task, explanation, measured(course.items), model.now());
   } catch (error) {
     if (place().run === id) showMessage(`run ${id}`, error.message);
     if (!(error instanceof ApiError)) throw error;
@@ -240,6 +261,7 @@ const stream = new Stream(api, {
       refreshLists();
       refreshTasks();
       refreshCampaigns();
+      if (place().task) refreshCourse();
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
       refreshTasks();
@@ -280,6 +302,7 @@ function listen() {
     drawPlace();
     refreshLists({ urgent: true });
     refreshTasks({ urgent: true });
+    refreshCourse({ urgent: true });
   });
   const drawer = byId("drawer");
   drawer.addEventListener("close", () => {

@@ -1,5 +1,6 @@
 // The drawer: one run in full, with the reason first and every decision that led to it.
 
+import { chart } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
 import { apiCall, runName, stateBadge, timeElement } from "./parts.js";
@@ -38,16 +39,17 @@ export function showRuns(key, title, entries, model) {
   if (!same) show(key, [title], [box]);
 }
 
-/** A run with its parts, its task if it is known, and its explanation. */
-export function showRun(run, task, explanation, now) {
+/** A run with its parts, its task if it is known, its explanation, and the course of its figures. */
+export function showRun(run, task, explanation, course, now) {
   // Drawn anew only if it is another: what the reader unfolded stays unfolded.
   const drawer = byId("drawer");
-  const signature = JSON.stringify([run, explanation]);
+  const signature = JSON.stringify([run, explanation, course]);
   if (drawer.dataset.signature === signature) return;
   const spec = task?.test.spec;
   show(`run ${run.id}`, runName(run, spec), [
     element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
     verdict(run, explanation),
+    section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),

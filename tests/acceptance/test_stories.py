@@ -63,6 +63,7 @@ async def test_a_task_of_each_class(
     run = await a.finished(await a.run(task))
     assert {booked(each) for each in await everywhere(run)} == {booked(run)}
     assert run["result"] == {"participants": 3, "duration_ms": 1000.0}
+    assert run["metrics"] == [{"name": "idle_ms", "value": 1000.0, "unit": "ms", "labels": {}}]
     assert [part["name"] for part in run["parts"]] == ["a", "b", "c"]
     assert all(part["reason"] is None for part in run["parts"])
     ended = await a.until(f"/v1/tasks/{task['id']}", lambda found: found["state"] == "finished")

@@ -24,6 +24,15 @@ class PartView(Document):
     output: str | None = Field(None, description="What the program printed; kept where it ran.")
 
 
+class MetricView(Document):
+    """One figure of a result, of which series are made."""
+
+    name: str = Field(description="The same in all results of a test.")
+    value: float
+    unit: str = Field(description="ms, bit/s, 1 (a fraction or plain number), or what is counted.")
+    labels: dict[str, str] = Field(description="What tells figures of one name apart.")
+
+
 class Run(Document):
     """A run as this node knows it; the lead knows it whole, a participant its own part."""
 
@@ -53,6 +62,9 @@ class Run(Document):
     displaced_by: UUID | None
     summary: str | None
     result: dict[str, Any] | None
+    metrics: tuple[MetricView, ...] = Field(
+        (), description="The figures of a finished run's result; what a chart shows first is first."
+    )
     parts: tuple[PartView, ...] | None = Field(
         None, description="Each participant's part; only where one run is asked for."
     )

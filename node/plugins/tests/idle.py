@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -58,6 +59,7 @@ class IdleTest:
 
     name = "idle"
     title = "Nothing, for trying and testing"
+    example: Mapping[str, Any] = MappingProxyType({"duration": "PT2S"})
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = IdleSpec
     result_model: type[Document] = IdleResult

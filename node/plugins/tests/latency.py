@@ -7,7 +7,8 @@ What was lost on the way there and what on the way back is told apart by the cou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -202,6 +203,7 @@ class LatencyTest:
 
     name = "latency"
     title = "One-way and round-trip delay, loss and jitter"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = LatencySpec
     result_model: type[Document] = LatencyResult

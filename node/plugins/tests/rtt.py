@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -96,6 +97,7 @@ class RttTest:
 
     name = "rtt"
     title = "Round-trip time and loss"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = RttSpec
     result_model: type[Document] = RttResult

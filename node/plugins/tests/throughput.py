@@ -7,7 +7,8 @@ source to dest, with ``reverse`` from dest to source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -183,6 +184,7 @@ class ThroughputTest:
 
     name = "throughput"
     title = "Throughput by TCP or UDP"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = ThroughputSpec
     result_model: type[Document] = ThroughputResult

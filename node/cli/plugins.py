@@ -1,0 +1,208 @@
+"""``parley plugin``: what other distributions bring, a check of it, and a skeleton to start from.
+
+These commands look at this host's Parley, not at a node: plugins are what is installed beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import string
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from node.cli.failures import report
+from node.cli.invocation import Invocation, global_options
+from node.cli.output import Column, Kind, Output, aligned, flat
+from node.clock import SystemClock
+from node.execution.trial import Trial, attempt
+from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
+from node.model.wire.problems import faults_of
+from node.plugins import conformity, registry
+from node.plugins.contracts import Test, Tool
+from node.plugins.discovery import NAME
+
+PLUGIN = Kind(
+    columns=(
+        Column("name", lambda plugin: plugin["name"], whole=True),
+        Column("kind", lambda plugin: plugin["kind"]),
+        Column("from", lambda plugin: plugin["from"]),
+        Column("can be used", lambda plugin: plugin["fault"] or "yes"),
+    ),
+    fields=("name", "kind", "from", "fault"),
+    empty="",
+    key="name",
+)
+
+_FILES = {
+    "pyproject.toml.template": "pyproject.toml",
+    "README.md.template": "README.md",
+    "__init__.py.template": "$package/__init__.py",
+    "test.py.template": "$package/test.py",
+    "tool.py.template": "$package/tool.py",
+    "program.py.template": "$package/program.py",
+    "test_plugin.py.template": "tests/test_$module.py",
+}
+
+
+@click.group("plugin")
+def plugin_group() -> None:
+    """List, make and check tests and tools that come from elsewhere."""
+
+
+@plugin_group.command("list")
+@global_options
+@click.pass_context
+def list_plugins(context: click.Context) -> None:
+    """List Parley's own plugins and others', also those that cannot be used and why."""
+    own = {"tests": registry.tests(), "tools": registry.tools()}
+    foreign = registry.foreign()
+    known = {(each.group, each.name) for each in foreign}
+    rows = [
+        {"name": name, "kind": kind[:-1], "from": "parley", "fault": None}
+        for kind, plugins in own.items()
+        for name in sorted(plugins)
+        if (f"parley.{kind}", name) not in known
+    ]
+    rows += [
+        {
+            "name": each.name,
+            "kind": each.group.removeprefix("parley.")[:-1],
+            "from": f"{each.distribution} {each.version}",
+            "fault": each.fault,
+        }
+        for each in foreign
+    ]
+    invocation = context.ensure_object(Invocation)
+    Output(invocation.output, invocation.picked).many(rows, PLUGIN)
+
+
+@plugin_group.command("test")
+@click.argument("name")
+@click.option("--run", "running", is_flag=True, help="Also measure once, on this host alone.")
+@click.option(
+    "--spec",
+    "given",
+    metavar="JSON",
+    help="With --run: the spec to measure; left out, the test's own example.",
+)
+@global_options
+@click.pass_context
+def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:
+    """Check whether the test or tool NAME keeps the contract; exit code 1 if it does not."""
+    try:
+        kept = _check(name)
+        if running:
+            kept = _run(name, given) and kept
+    except ParleyError as error:
+        context.exit(report(error, context.ensure_object(Invocation)))
+    context.exit(0 if kept else 1)
+
+
+def _check(name: str) -> bool:
+    tests, tools = registry.tests(), registry.tools()
+    for each in registry.foreign():
+        if each.name == name and each.fault is not None:
+            raise HostError(f"{name} of {each.distribution} cannot be used: {each.fault}")
+    if name not in tests and name not in tools:
+        known = ", ".join(sorted({*tests, *tools}))
+        raise NotFound(f"there is no test or tool {name!r} on this host; there are: {known}")
+    checks = conformity.checks_of_test(tests[name]) if name in tests else []
+    checks += conformity.checks_of_tool(tools[name], tests) if name in tools else []
+    for check in checks:
+        click.echo(f"{'✗' if check.fault else '✓'} {check.sentence}")
+        if check.fault:
+            click.echo(f"    {check.fault}")
+    faults = sum(check.fault is not None for check in checks)
+    click.echo(f"{name}: {faults or 'nothing'} to mend" if faults else f"{name} keeps the contract")
+    return not faults
+
+
+def _run(name: str, given: str | None) -> bool:
+    tests, tools = registry.tests(), registry.tools()
+    tool = tools.get(name) or next(iter(registry.tools_for(name)), None)
+    if tool is None:
+        raise HostError(f"there is no tool for {name} on this host")
+    test = tests[name] if name in tests else tests[tool.tests[0]]
+    spec = _spec(test, given)
+    trial = asyncio.run(attempt(test, tool, spec, SystemClock()))
+    for line in _told(test, tool, trial):
+        click.echo(line)
+    return trial.merged.succeeded
+
+
+def _spec(test: Test, given: str | None) -> Any:
+    try:
+        document = dict(test.example) if given is None else json.loads(given)
+    except ValueError as error:
+        raise InvalidDocument([FieldFault("--spec", f"is no JSON: {error}")]) from None
+    try:
+        return test.spec_model.model_validate(document)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, "--spec")) from None
+
+
+def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
+    yield f"\n{test.name} by {tool.name}, on this host alone:"
+    for tried in trial.parts:
+        yield f"  {tried.participant}: {' '.join(tried.argv)}"
+        if tried.part.reason:
+            yield f"    {tried.part.reason}"
+    result = trial.merged.result
+    if trial.merged.reason:
+        yield f"✗ {trial.merged.reason}"
+    elif result is not None:
+        yield f"✓ {test.summary(result)}"
+        yield aligned([(f"  {name}", flat(value)) for name, value in result.items()])
+
+
+@plugin_group.command("new")
+@click.argument("name")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write it; left out, parley-NAME here.",
+)
+@global_options
+@click.pass_context
+def new_plugin(context: click.Context, name: str, directory: Path | None) -> None:
+    """Write a package with a test, a tool and its tests, which works as it is."""
+    try:
+        place = _write(name, directory or Path(f"parley-{name}"))
+    except ParleyError as error:
+        context.exit(report(error, context.ensure_object(Invocation)))
+    click.echo(f"{place} has a test and a tool {name} that work: start with its README.md.")
+    click.echo(f"  pip install --editable {place} && parley plugin test {name} --run")
+
+
+def _write(name: str, directory: Path) -> Path:
+    if not NAME.fullmatch(name):
+        sentence = (
+            "has other characters than a-z, 0-9 and -, does not begin with a letter, or is too long"
+        )
+        raise InvalidDocument([FieldFault("NAME", sentence)])
+    if name in registry.tests() or name in registry.tools():
+        raise InvalidDocument([FieldFault("NAME", f"{name} is there already; choose another name")])
+    if directory.exists() and any(directory.iterdir()):
+        raise InvalidDocument([FieldFault("--directory", f"{directory} is not empty")])
+    module = name.replace("-", "_")
+    words = {
+        "name": name,
+        "module": module,
+        "package": f"parley_{module}",
+        "Class": "".join(part.capitalize() for part in name.split("-")),
+    }
+    folder = resources.files("node.plugins.skeleton")
+    for template, target in _FILES.items():
+        path = directory / string.Template(target).substitute(words)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(string.Template((folder / template).read_text()).substitute(words))
+        except OSError as error:
+            raise HostError(f"{path} cannot be written: {error.strerror}") from error
+    return directory

@@ -1,0 +1,112 @@
+"""One run of a test on this host alone: no node, no booking, nothing kept.
+
+For who writes a plugin. All participants' parts run here at once, on the loopback address; mere
+targets are asked as they are written, but those of examples, where nobody answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from node.clock import Clock
+from node.execution import process
+from node.model import times
+from node.model.errors import ToolOutputError
+from node.plugins.contracts import Merged, Output, Part, PartContext, Party, Test, Tool
+
+LOOPBACK = "127.0.0.1"
+_EXAMPLES = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
+)
+"""Addresses for documentation, RFC 5737 and RFC 3849; names for it end in .example (RFC 2606)."""
+_AHEAD = times.SECOND
+_LATE = 2 * times.SECOND
+"""How much longer than booked a program may take before it is ended; a launcher ends it earlier."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one participant's part came to."""
+
+    participant: str
+    argv: Sequence[str]
+    output: Output
+    part: Part
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The parts and what they were merged to."""
+
+    parts: Sequence[Tried]
+    merged: Merged
+
+
+async def attempt(test: Test, tool: Tool, spec: Any, clock: Clock) -> Trial:
+    """Run all parts of one run now.
+
+    :raises HostError: a program is not there, or cannot be started.
+    """
+    names = [name or "this-host" for name in test.participants(spec)]
+    addresses = {host: _address(host) for host in test.hosts(spec)}
+    addresses |= dict.fromkeys(names, LOOPBACK)
+    starts = clock.now() + _AHEAD
+    parties = tuple(
+        Party(name, addresses[name], {"port": _free_port()} if tool.needs_port(spec, at) else {})
+        for at, name in enumerate(names)
+    )
+    tried = await asyncio.gather(
+        *(
+            _part(tool, PartContext(spec, at, parties, starts, ends, addresses), clock)
+            for at in range(len(parties))
+            for ends in (starts + tool.duration(spec),)
+        )
+    )
+    return Trial(tried, test.merge(spec, [each.part for each in tried]))
+
+
+async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
+    command = tool.command(context)
+    if not command.waits_itself:
+        await clock.sleep_until(context.starts + command.delay)
+    running = await process.start(command.argv, now=clock.now, stdin=command.stdin)
+    left = (context.ends + _LATE - clock.now()) / times.SECOND
+    ended_by = "itself"
+    try:
+        await asyncio.wait_for(running.wait(), left)
+    except TimeoutError:
+        ended_by = "end"
+    finally:
+        await running.end(1.0)
+    finished = await running.wait()
+    output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
+    name = context.parties[context.participant].name
+    result: Mapping[str, Any] | None = None
+    reason = None
+    try:
+        result = tool.read(context, output)
+    except ToolOutputError as error:
+        reason = error.detail
+    part = Part(context.participant, name, None if result is None else dict(result), reason)
+    return Tried(name, command.argv, output, part)
+
+
+def _address(host: str) -> str:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return LOOPBACK if host.endswith(".example") else host
+    return LOOPBACK if any(address in network for network in _EXAMPLES) else host
+
+
+def _free_port() -> int:
+    with socket.socket() as chosen:
+        chosen.bind((LOOPBACK, 0))
+        port: int = chosen.getsockname()[1]
+    return port

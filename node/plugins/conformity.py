@@ -1,0 +1,221 @@
+"""Whether a test or a tool keeps its contract: what ``parley plugin test`` and our own tests ask.
+
+Pure: nothing is started. Each check is a sentence and, where it does not hold, what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from node.model.classes import SchedulingClass
+from node.model.errors import ToolOutputError
+from node.model.times import DAY
+from node.plugins.contracts import Output, Part, PartContext, Party, Test, Tool
+from node.plugins.reading import BYTES_MAX
+
+STARTS = 1_800_000_000_000_000
+_PORT = 5301
+_ADDRESS = "192.0.2.{}"
+
+_NONSENSE: tuple[Output, ...] = (
+    Output(0, b"", b""),
+    Output(1, b"", b"it: no route to host"),
+    Output(-15, b"", b"", "end"),
+    Output(0, b"\xff\xfe\x00", b"\xff"),
+    Output(0, b"[" * 100_000, b""),
+    Output(0, b" " * (BYTES_MAX + 1), b""),
+    *(Output(0, text, b"") for text in (b"{}", b"null", b"[NaN]", b'{"error": "x"}', b"-1\n")),
+)
+"""What programs print when something is wrong."""
+
+_PARTS: tuple[tuple[Part, ...], ...] = (
+    (),
+    (Part(0, "a", None, "the disk is full"), Part(1, "b", None)),
+    (Part(0, "a", {"received": -1}), Part(1, "b", {"sent": "x"}), Part(7, "c", {})),
+)
+"""What may come of participants instead of results."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What must hold, and what does not; ``fault`` is None where it holds."""
+
+    sentence: str
+    fault: str | None = None
+
+
+Look = Callable[[], Iterator[str]]
+"""Yields each fault in a sentence."""
+
+
+def checks_of_test(test: Test) -> list[Check]:
+    """All that can be known of a test without a tool."""
+    looks: list[tuple[str, Look]] = [
+        ("its example is a spec", lambda: _example(test)),
+        ("every field says what it is, in spec and result", lambda: _described(test)),
+        ("a spec is the same after it was stored", lambda: _stored(test)),
+        ("unknown fields are refused", lambda: _refusing(test)),
+        ("participants, class and needs follow from the spec", lambda: _asked(test)),
+        (
+            "parts that are missing or nonsense make a failed run with a reason",
+            lambda: _merged(test),
+        ),
+    ]
+    return [_looked(sentence, look) for sentence, look in looks]
+
+
+def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[Check]:
+    """All that can be known of a tool without starting it, for each test that it measures."""
+    checks = [_looked("it names its program, and versions it was tried with", lambda: _told(tool))]
+    for name in tool.tests:
+        test = tests.get(name)
+        if test is None:
+            checks.append(Check(f"{name} is a test that is here", f"there is no test {name!r}"))
+            continue
+        looks: list[tuple[str, Look]] = [
+            (
+                f"{name}: it books time, and makes a command for each participant",
+                _commands(tool, test),
+            ),
+            (f"{name}: output that is no result is refused in words", _reading(tool, test)),
+        ]
+        checks += [_looked(sentence, look) for sentence, look in looks]
+    return checks
+
+
+def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None) -> PartContext:
+    """One part of a run of the test's example, or of another spec, between documentation hosts."""
+    given = test.spec_model.model_validate(dict(test.example)) if spec is None else spec
+    names = [name or "a.example" for name in test.participants(given)]
+    addresses = {host: _ADDRESS.format(200 + at) for at, host in enumerate(test.hosts(given))}
+    addresses |= {name: _ADDRESS.format(at + 1) for at, name in enumerate(names)}
+    parties = tuple(
+        Party(
+            name,
+            addresses[name],
+            {"port": _PORT + at} if tool.needs_port(given, at) else {},
+        )
+        for at, name in enumerate(names)
+    )
+    ends = STARTS + tool.duration(given)
+    return PartContext(given, participant, parties, STARTS, ends, addresses)
+
+
+def _looked(sentence: str, look: Look) -> Check:
+    try:
+        faults = list(look())
+    except Exception as error:  # noqa: BLE001 - what a stranger's plugin raises is what is found
+        faults = [f"it raised {type(error).__name__}: {error}"]
+    return Check(sentence, "; ".join(faults) or None)
+
+
+def _example(test: Test) -> Iterator[str]:
+    test.spec_model.model_validate(dict(test.example))
+    if not test.title.strip():
+        yield "its title is empty"
+
+
+def _described(test: Test) -> Iterator[str]:
+    for model in (test.spec_model, test.result_model):
+        schema = model.model_json_schema()
+        kinds = schema.get("$defs", {})
+        for part in (schema, *kinds.values()):
+            for field, described in part.get("properties", {}).items():
+                kind = kinds.get(described.get("$ref", "").rpartition("/")[2], {})
+                if not (described | kind).get("description"):
+                    yield f"{part.get('title', model.__name__)}.{field} has no description"
+
+
+def _stored(test: Test) -> Iterator[str]:
+    given = test.spec_model.model_validate(dict(test.example))
+    document = json.loads(json.dumps(given.model_dump(mode="json")))
+    if test.spec_model.model_validate(document) != given:
+        yield f"{document} is read as another spec"
+
+
+def _refusing(test: Test) -> Iterator[str]:
+    try:
+        test.spec_model.model_validate({**test.example, "no-such-field": 1})
+    except ValueError:
+        return
+    yield "a field 'no-such-field' was taken; let the models be children of Document"
+
+
+def _asked(test: Test) -> Iterator[str]:
+    spec = test.spec_model.model_validate(dict(test.example))
+    if not test.participants(spec):
+        yield "it has no participants; None stands for the lead itself"
+    if not isinstance(test.scheduling_class(spec), SchedulingClass):
+        yield f"its class is {test.scheduling_class(spec)!r}, no SchedulingClass"
+    if unnamed := sorted(set(test.needs(spec)) - set(test.resources)):
+        yield f"it needs {', '.join(unnamed)}, which its resources do not name"
+
+
+def _merged(test: Test) -> Iterator[str]:
+    spec = test.spec_model.model_validate(dict(test.example))
+    for parts in _PARTS:
+        merged = test.merge(spec, parts)
+        if merged.succeeded:
+            yield f"{parts!r} made a run that succeeded"
+    if "the disk is full" not in str(test.merge(spec, _PARTS[1]).reason):
+        yield "the reason of a part is not in the reason of the run"
+
+
+def _told(tool: Tool) -> Iterator[str]:
+    needed = tool.requirement
+    if needed is None:
+        return
+    if not needed.program or not needed.package:
+        yield "its requirement lacks the program or the package that brings it"
+    if needed.version_argv[:1] != (needed.program,):
+        yield f"version_argv does not ask {needed.program} for its version"
+    if re.compile(needed.version_pattern).groups != 1:
+        yield "version_pattern has not exactly one group"
+    if not tool.tried:
+        yield "tried names no version"
+
+
+def _commands(tool: Tool, test: Test) -> Look:
+    def look() -> Iterator[str]:
+        part = example_part(test, tool)
+        if not 0 < part.ends - part.starts <= DAY:
+            yield f"it books {part.ends - part.starts} µs, not more than nothing and at most a day"
+        for participant in range(len(part.parties)):
+            command = tool.command(example_part(test, tool, participant))
+            if not command.argv or not all(isinstance(word, str) for word in command.argv):
+                yield f"the argv of participant {participant} is {command.argv!r}"
+
+    return look
+
+
+def _reading(tool: Tool, test: Test) -> Look:
+    def look() -> Iterator[str]:
+        part = example_part(test, tool)
+        for printed in _NONSENSE:
+            try:
+                result = tool.read(part, printed)
+            except ToolOutputError as error:
+                if not error.detail.strip():
+                    yield f"{printed.stdout[:20]!r} is refused without a word"
+                continue
+            yield from _usable(test, part, result)
+
+    return look
+
+
+def _usable(test: Test, part: PartContext, result: dict[str, Any]) -> Iterator[str]:
+    """What was read must be JSON, and fit for merging, summing up and series."""
+    json.dumps(result, allow_nan=False)
+    parts = [Part(at, party.name, result) for at, party in enumerate(part.parties)]
+    merged = test.merge(part.spec, parts)
+    if merged.result is None:
+        return
+    if not test.summary(merged.result):
+        yield "a result has no summary"
+    if not all(math.isfinite(metric.value) for metric in test.metrics(merged.result)):
+        yield "a metric is not finite"

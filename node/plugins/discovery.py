@@ -1,0 +1,78 @@
+"""Tests and tools of other distributions, found by their entry points. Pure but for imports.
+
+A distribution offers a test or a tool as an entry point of the group ``parley.tests`` or
+``parley.tools``, by the plugin's own name::
+
+    [project.entry-points."parley.tests"]
+    wakeup = "parley_wakeup.test:TEST"
+
+One that cannot be used is told with its reason and left out: it must not stop the node, on which
+others measure with other plugins.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from types import MappingProxyType
+from typing import Any
+
+from node.plugins.contracts import Test, Tool
+
+GROUPS: Mapping[str, type[Any]] = MappingProxyType({"parley.tests": Test, "parley.tools": Tool})
+"""What each group of entry points must offer."""
+
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+"""Names of plugins: they stand in addresses, attributes and commands."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry point: the plugin it leads to, or why that cannot be used."""
+
+    group: str
+    name: str
+    distribution: str
+    version: str
+    plugin: Any = None
+    fault: str | None = None
+
+
+@functools.cache
+def found(group: str) -> tuple[Found, ...]:
+    """The entry points of a group, by name; they are looked for and imported once."""
+    points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
+    return tuple(_loaded(group, point) for point in points)
+
+
+def _loaded(group: str, point: metadata.EntryPoint) -> Found:
+    distribution = point.dist.name if point.dist else "?"
+    version = point.dist.version if point.dist else "?"
+    try:
+        plugin = point.load()
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises when imported
+        fault = f"{point.value} cannot be imported: {type(error).__name__}: {error}"
+        return Found(group, point.name, distribution, version, fault=fault)
+    unfitting = unfit(GROUPS[group], point.name, plugin)
+    kept = None if unfitting else plugin
+    return Found(group, point.name, distribution, version, kept, unfitting)
+
+
+def unfit(contract: type[Any], name: str, plugin: object) -> str | None:
+    """Why an object cannot be a plugin of this name under this contract; None if it can.
+
+    Only what is needed to be listed at all; ``conformity`` looks at the rest.
+    """
+    if not NAME.fullmatch(name):
+        return f"the name {name!r} has other characters than a-z, 0-9 and -, or over 40"
+    if isinstance(plugin, type):
+        return f"it is the class {plugin.__name__}; the entry point must lead to an instance"
+    wanted = {*contract.__annotations__, *(it for it in vars(contract) if not it.startswith("_"))}
+    lacking = sorted(attribute for attribute in wanted if not hasattr(plugin, attribute))
+    if lacking:
+        return f"it has no {', '.join(lacking)}: see {contract.__name__} in node.plugins.contracts"
+    own = getattr(plugin, "name", None)
+    return None if own == name else f"it calls itself {own!r}, its entry point {name!r}"

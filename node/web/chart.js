@@ -1,0 +1,124 @@
+// The chart of a task's figures over its runs: one figure at a time, chosen by its name.
+
+import { element } from "./dom.js";
+import { courseOf, layOut, namesOf, valueText, wordsOf } from "./chart-layout.js";
+import { hrefOf } from "./place.js";
+import { momentOf, stateOf } from "./words.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHT = 200;
+// As wide as the drawer and as the page: one unit of the drawing is about a pixel in both.
+const WIDTHS = { drawer: 640, page: 1300 };
+
+// Which figure of which test was chosen last: the next run of it is shown by the same one.
+const chosen = new Map();
+
+/** What the chart asks of the API: the newest runs of a task that are over, or those up to a run. */
+export function coursePath(task, upTo = null) {
+  const until = upTo ? `&to=${new Date(Date.parse(upTo.starts_at) + 1).toISOString()}` : "";
+  return `/v1/runs?state=finished,failed,missed,unplaced&order=desc&limit=200&task=${task}${until}`;
+}
+
+/** The runs of a list as the chart takes them. */
+export function measured(documents) {
+  return documents.map((run) => ({
+    id: run.id,
+    test: run.test,
+    state: run.state,
+    reason: run.reason,
+    starts: Date.parse(run.starts_at),
+    participants: run.participants,
+    metrics: run.metrics,
+  }));
+}
+
+/** A figure with the chart in it; null where no run has measured anything that can be drawn. */
+export function chart(runs, { now, shown = null, on = "drawer" }) {
+  const names = namesOf(runs);
+  if (!names.length) return null;
+  const test = runs.find(({ metrics }) => metrics.length).test;
+  const figure = element("figure", { class: "chart" });
+  const draw = () => {
+    const name = names.includes(chosen.get(test)) ? chosen.get(test) : names[0];
+    figure.replaceChildren(...contents(runs, names, name, { now, shown, choose, width: WIDTHS[on] }));
+  };
+  const choose = ({ target }) => {
+    chosen.set(test, target.value);
+    draw();
+    figure.querySelector("select").focus();
+  };
+  draw();
+  return figure;
+}
+
+function contents(runs, names, name, { now, shown, choose, width }) {
+  const course = courseOf(runs, name);
+  const box = { left: 74, right: width - 10, top: 12, bottom: HEIGHT - 32 };
+  const marks = layOut(course, box);
+  const options = names.map((each) => element("option", { value: each, selected: each === name }, wordsOf(each)));
+  return [
+    element("label", {}, "Figure ", element("select", { change: choose }, options)),
+    drawing(course, marks, box, { now, shown, name }),
+    element("figcaption", {}, ...caption(course, marks)),
+  ];
+}
+
+function drawing(course, marks, box, { now, shown, name }) {
+  const words = `${wordsOf(name)} of ${runsText(course)}, ${momentOf(marks.from, now)} to ${momentOf(marks.to, now)}`;
+  const svg = vector("svg", { viewBox: `0 0 ${box.right + 10} ${HEIGHT}`, role: "img", "aria-label": words });
+  for (const { y, text } of marks.ticks) {
+    svg.append(
+      vector("line", { class: "grid", x1: box.left, x2: box.right, y1: y, y2: y }),
+      vector("text", { class: "tick", x: box.left - 8, y: y + 4, "text-anchor": "end" }, text),
+    );
+  }
+  svg.append(
+    vector("text", { class: "tick", x: box.left, y: HEIGHT - 8 }, momentOf(marks.from, now)),
+    vector("text", { class: "tick", x: box.right, y: HEIGHT - 8, "text-anchor": "end" }, momentOf(marks.to, now)),
+  );
+  marks.lines.forEach(({ title, paths, dots }, index) => {
+    const group = vector("g", { class: `line line-${index}` });
+    for (const path of paths) group.append(vector("path", { d: path }));
+    for (const dot of dots) group.append(dotOf(dot, title, course.unit, { now, shown }));
+    svg.append(group);
+  });
+  for (const { x, run } of marks.crosses) svg.append(crossOf(x, box.bottom + 8, run, now));
+  return svg;
+}
+
+function dotOf({ x, y, value, run }, title, unit, { now, shown }) {
+  const words = `${title}: ${valueText(value, unit)}, ${momentOf(run.starts, now)}`;
+  const radius = run.id === shown ? 6 : 2.5;
+  return linked(run, words, vector("circle", { cx: x, cy: y, r: radius, class: run.id === shown ? "shown" : "dot" }));
+}
+
+// What failed stands below the figures, so that a gap has its cause at hand.
+function crossOf(x, y, run, now) {
+  const words = `${stateOf(run.state).word}: ${run.reason ?? "no figure"}, ${momentOf(run.starts, now)}`;
+  return linked(run, words, vector("path", { class: "cross", d: `M${x - 3} ${y - 3}l6 6m-6 0l6 -6` }));
+}
+
+function linked(run, words, mark) {
+  const link = vector("a", { href: hrefOf({ run: run.id }), tabindex: "-1" });
+  link.append(vector("title", {}, words), mark);
+  return link;
+}
+
+function caption({ series, left }, { crosses }) {
+  const words = series.length > 1 ? series.map(({ title }, index) => element("span", { class: `key line-${index}` }, title)) : [];
+  if (left) words.push(element("span", {}, `and ${left} more`));
+  if (crosses.length) words.push(element("span", { class: "bad" }, `× ${crosses.length} without it`));
+  return words;
+}
+
+function runsText({ series, bad }) {
+  const count = new Set(series.flatMap(({ pieces }) => pieces.flat().map(({ run }) => run.id))).size;
+  return `${count} runs${bad.length ? `, ${bad.length} without it` : ""}`;
+}
+
+function vector(tag, attributes, text) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  if (text) made.append(text);
+  return made;
+}

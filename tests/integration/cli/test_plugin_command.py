@@ -1,0 +1,138 @@
+"""``parley plugin``: a skeleton that works, others' plugins found, or told why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PARLEY = Path(sys.executable).with_name("parley")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def run(
+    *argv: str | Path, folder: Path, site: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program in a folder, with what is installed in ``site`` beside all else."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (site, REPOSITORY)))}
+    argv_ = [str(word) for word in argv]
+    return subprocess.run(
+        argv_, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a new plugin ``lookup-time``."""
+    folder = tmp_path_factory.mktemp("new")
+    done = run(PARLEY, "plugin", "new", "lookup-time", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "parley plugin test lookup-time --run" in done.stdout
+    return folder / "parley-lookup-time"
+
+
+@pytest.fixture(scope="module")
+def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of installed packages with that plugin in it."""
+    folder = tmp_path_factory.mktemp("site")
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
+    done = run(
+        sys.executable, "-m", "pip", "install", *options, "--target", folder, made, folder=made
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_skeletons_own_tests_pass(made: Path) -> None:
+    """What was written has tests, and they pass."""
+    done = run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", folder=made)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_it_is_found_and_measures(made: Path, site: Path) -> None:
+    """Once installed it is listed with its distribution, keeps the contract, and measures."""
+    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=made.parent, site=site)
+    found = [each for each in json.loads(listed.stdout) if each["name"] == "lookup-time"]
+    assert [(each["kind"], each["from"], each["fault"]) for each in found] == [
+        ("test", "parley-lookup-time 0.1.0", None),
+        ("tool", "parley-lookup-time 0.1.0", None),
+    ]
+    done = run(PARLEY, "plugin", "test", "lookup-time", "--run", folder=made.parent, site=site)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lookup-time keeps the contract" in done.stdout
+    assert "answered" in done.stdout
+    refused = run(
+        *(PARLEY, "plugin", "test", "lookup-time", "--run", "--spec", '{"host": "-x"}'),
+        folder=made.parent,
+        site=site,
+    )
+    assert refused.returncode == 2
+    assert "host" in refused.stderr
+
+
+def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
+    """One that cannot be imported, or takes a name of ours, is listed with the reason."""
+    info = tmp_path / "parley_broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parley-broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[parley.tests]\nbroken = parley_broken:TEST\nrtt = parley_broken_not:TEST\n"
+        "[parley.tools]\nping = node.plugins.tools.ping:TOOL\n"
+    )
+    (tmp_path / "parley_broken.py").write_text("raise RuntimeError('no licence found')\n")
+    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path, site=tmp_path)
+    faults = {
+        (each["kind"], each["name"]): each["fault"]
+        for each in json.loads(listed.stdout)
+        if each["from"] == "parley-broken 1.0"
+    }
+    assert "RuntimeError: no licence found" in faults["test", "broken"]
+    assert "cannot be imported: ModuleNotFoundError" in faults["test", "rtt"]
+    assert "Parley itself has one called ping" in faults["tool", "ping"]
+    checked = run(PARLEY, "plugin", "test", "ping", folder=tmp_path, site=tmp_path)
+    assert "Parley itself has one" in checked.stderr
+    assert checked.returncode == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rtt", "rtt is there already"),
+        ("Übermess", "other characters"),
+        ("../x", "other characters"),
+    ],
+)
+def test_names_that_cannot_be(tmp_path: Path, name: str, words: str) -> None:
+    """A name that is taken, or is none, is refused before anything is written."""
+    done = run(PARLEY, "plugin", "new", name, folder=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    """Nothing of anybody's is overwritten."""
+    (tmp_path / "mine.txt").write_text("keep")
+    done = run(PARLEY, "plugin", "new", "fresh", "--directory", tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    """An unknown name is answered with those that are known."""
+    done = run(PARLEY, "plugin", "test", "astrology", folder=tmp_path)
+    assert done.returncode == 6
+    assert "there are: idle," in done.stderr
+
+
+def test_ours_can_be_tried_too(tmp_path: Path) -> None:
+    """A test with two participants runs both parts here."""
+    spec = json.dumps({"dest": "b.example", "count": 20, "interval": "PT0.01S"})
+    done = run(PARLEY, "plugin", "test", "latency", "--run", "--spec", spec, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "loss 0 % / 0 %" in done.stdout

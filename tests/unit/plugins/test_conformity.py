@@ -1,0 +1,124 @@
+"""That the check of plugins finds what is wrong with them."""
+
+# What is broken on purpose here has the contract's parameters and no use for them.
+# ruff: noqa: ARG002
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from node.model.errors import ToolOutputError
+from node.plugins import registry
+from node.plugins.conformity import Check, checks_of_test, checks_of_tool
+from node.plugins.contracts import Command, Merged, Output, Part, PartContext, Requirement, Result
+from node.plugins.contracts import Test as TestContract
+from node.plugins.contracts import Tool as ToolContract
+from node.plugins.discovery import unfit
+from node.plugins.tests.idle import IdleSpec, IdleTest
+from node.plugins.tools.sleep import SleepTool
+
+
+def faults(checks: Sequence[Check]) -> str:
+    """All that was found, in one text."""
+    return "\n".join(f"{check.sentence}: {check.fault}" for check in checks if check.fault)
+
+
+class _HappyMerge(IdleTest):
+    def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
+        return Merged({"participants": len(parts), "duration_ms": 1.0})
+
+
+class _RaisingMerge(IdleTest):
+    def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
+        raise KeyError(parts[0].name)
+
+
+class _NoExample(IdleTest):
+    example = {"duration": "soon"}  # noqa: RUF012 - wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        (_HappyMerge(), "made a run that succeeded"),
+        (_RaisingMerge(), "it raised IndexError"),
+        (_NoExample(), "its example is a spec: it raised ValidationError"),
+    ],
+    ids=["happy", "raising", "example"],
+)
+def test_faults_of_a_test_are_found(test: IdleTest, found: str) -> None:
+    """A test that breaks its contract is told what it breaks."""
+    assert found in faults(checks_of_test(test))
+
+
+class _Trusting(SleepTool):
+    def read(self, part: PartContext, output: Output) -> Result:
+        return {"slept_ms": float(output.stdout or "nan")}
+
+
+class _Shouting(SleepTool):
+    def command(self, part: PartContext) -> Command:
+        return Command(argv=("sleep", 5))  # type: ignore[arg-type]
+
+
+class _Endless(SleepTool):
+    def duration(self, spec: IdleSpec) -> int:
+        return 0
+
+
+class _Untried(SleepTool):
+    requirement = Requirement("sleep", "coreutils", ("nap", "--version"), "no group")
+    tried = ()
+
+
+class _Lost(SleepTool):
+    tests = ("nothing",)
+
+
+@pytest.mark.parametrize(
+    ("tool", "found"),
+    [
+        (_Trusting(), "refused in words: it raised ValueError"),
+        (_Shouting(), "the argv of participant 0 is ('sleep', 5)"),
+        (_Endless(), "it books 0 µs"),
+        (_Untried(), "does not ask sleep for its version; version_pattern has not"),
+        (_Lost(), "there is no test 'nothing'"),
+    ],
+    ids=["trusting", "shouting", "endless", "untried", "lost"],
+)
+def test_faults_of_a_tool_are_found(tool: SleepTool, found: str) -> None:
+    """A tool that breaks its contract is told what it breaks."""
+    assert found in faults(checks_of_tool(tool, registry.tests()))
+
+
+def test_a_refusal_without_words_is_found() -> None:
+    """An error that says nothing helps nobody."""
+
+    class Mute(SleepTool):
+        def read(self, part: PartContext, output: Output) -> Result:
+            raise ToolOutputError(" ")
+
+    assert "refused without a word" in faults(checks_of_tool(Mute(), registry.tests()))
+
+
+@pytest.mark.parametrize(
+    ("contract", "name", "plugin", "found"),
+    [
+        (TestContract, "idle", IdleTest(), None),
+        (ToolContract, "sleep", SleepTool(), None),
+        (TestContract, "idle", IdleTest, "it is the class IdleTest"),
+        (TestContract, "Idle!", IdleTest(), "other characters"),
+        (TestContract, "rest", IdleTest(), "it calls itself 'idle', its entry point 'rest'"),
+        (TestContract, "sleep", SleepTool(), "it has no example, hosts, merge"),
+        (ToolContract, "x", object(), "it has no command, duration"),
+    ],
+)
+def test_what_can_be_no_plugin_is_told(
+    contract: type[Any], name: str, plugin: object, found: str | None
+) -> None:
+    """An entry point that leads to something else is told what it lacks."""
+    told = unfit(contract, name, plugin)
+    assert told is None if found is None else found in str(told)
