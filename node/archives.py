@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +38,15 @@ from node.store.database import Connection, Database
 
 FaultOf = Callable[[Mapping[str, str | None]], Awaitable[str | None]]
 """Why a transform cannot be used; None if it can."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A task's archives after an edit, checked; and before and after as they may be shown."""
+
+    choices: tuple[ArchiveChoice, ...]
+    before: list[dict[str, Any]]
+    after: list[dict[str, Any]]
 
 
 class Archives:
@@ -108,10 +117,24 @@ class Archives:
             ]
         )
 
-    async def of_task(self, task: UUID) -> list[KeptArchive]:
-        """The archives of a task, in its order; secrets and all."""
+    async def of_task(self, task: UUID) -> tuple[ArchiveChoice, ...]:
+        """The archives of a task, in its order, as they may be shown."""
         async with self._database.connection() as connection:
-            return await archives.listed(connection, task)
+            kept = await archives.listed(connection, task)
+        return tuple(ArchiveChoice(**choice_of(one)) for one in kept)
+
+    async def edited(self, task: UUID, choices: Sequence[ArchiveChoice]) -> Edited | None:
+        """What an edit makes of a task's archives; None if nothing.
+
+        :raises InvalidDocument: a field is wrong.
+        """
+        async with self._database.connection() as connection:
+            before = await archives.listed(connection, task)
+        checked = await self.checked_all(choices, before)
+        old = [ArchiveChoice(**{**choice_of(one), "spec": one.spec}) for one in before]
+        if list(checked) == old:
+            return None
+        return Edited(checked, _shown(old), _shown(checked))
 
     async def keep_of_task(
         self, connection: Connection, task: UUID, choices: Sequence[ArchiveChoice]
@@ -294,6 +317,21 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
         "runs": kept.runs,
         "transform": kept.transform,
     }
+
+
+def _shown(choices: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
+    return [
+        {
+            **choice.model_dump(mode="json", exclude_none=True),
+            "spec": archiving.redacted(archivers()[choice.archiver].spec_model, choice.spec),
+        }
+        for choice in choices
+    ]
+
+
+def shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
+    """Archives as they may be shown."""
+    return tuple(ArchiveChoice.model_validate(each) for each in _shown(choices))
 
 
 def _hiding(patch: dict[str, Any], known: KeptArchive) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import secrets
 from collections import Counter
@@ -12,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,6 +20,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from node.accounts import Accounts
 from node.admission import Admission
+from node.archives import Archives
+from node.archiving import transforms
+from node.archiving.delivery import Archiving
 from node.booking import HoldKeeper, TimeLine
 from node.campaigns import Campaigns
 from node.capabilities import Capabilities
@@ -59,18 +60,20 @@ from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peering import Peering
 from node.peers import Directory
+from node.plugins.contracts import ArchivingHost
 from node.pools import Pools
 from node.prospect import Prospect
 from node.reseating import Reseating
 from node.reservations import Reservations
 from node.seating import Seating
 from node.settings import Settings
-from node.store import campaigns, nodes, runs, seats, tasks
+from node.store import archives, campaigns, nodes, runs, seats, tasks
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from node.trust.keys import NodeKey
+from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier, new_nonce, sign
 from node.trust.tokens import digest, new_token, write_token
 
@@ -157,6 +160,9 @@ class Node:
         self.reservations = Reservations(
             database, clock, settings, self.directory, self.ending, means.new_id
         )
+        host = ArchivingHost(settings.name, settings.archive_places, clock.now)
+        self.archives = Archives(database, clock, host, transforms.fault_of, means.new_id)
+        self.archiving = Archiving(database, clock, host, self.capabilities.metrics)
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
         self.launcher = self._launcher(means)
@@ -173,6 +179,7 @@ class Node:
             self.time_line.heard,
             self.interest.heard,
             self.fetching.heard,
+            self.archiving.heard,
         ]
 
     def _launcher(self, means: Means) -> Launcher:
@@ -198,6 +205,7 @@ class Node:
             clock=self.clock,
             capabilities=self.capabilities,
             campaigns=self.campaigns,
+            archives=self.archives,
             seating=self.seating,
             directory=self.directory,
             introduce=self._introduce,
@@ -211,6 +219,7 @@ class Node:
             self.database,
             self.clock,
             self.admission,
+            self.archives,
             Reseating(self.database, self.admission, self.seating, self.directory, self.ending),
             identity,
             self.settings.name,
@@ -257,8 +266,9 @@ class Node:
         ]
         self._house_keeping()
 
-    def fetch_work(self) -> None:
-        """Once the API answers: where no other node reaches it, fetch what they would ask of it."""
+    def reach_out(self) -> None:
+        """Once the API answers: deliver results; where nobody reaches it, fetch what they ask."""
+        self._loops.append(asyncio.create_task(self.archiving.run(), name="archiving"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.fetching.run(), name="fetching"))
 
@@ -311,6 +321,7 @@ class Node:
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
             await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
+            await archives.purge(connection)
         while await self._forget(now - KEEP_FINISHED, now - KEEP_FAILED):
             pass
 
@@ -483,18 +494,3 @@ def signer(key: NodeKey, clock: Clock) -> Sign:
         return sign(key, method, url, body, created=created, nonce=nonce, to=receiver)
 
     return signed
-
-
-def prepare_directory(path: Path) -> None:
-    """Make the state directory, readable by its owner only.
-
-    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
-    run as root and must get to its own directory.
-
-    :raises HostError: it cannot be made.
-    """
-    try:
-        path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"{path} cannot be made: {error.strerror}; choose another with --state-dir"
-        raise HostError(msg) from error

@@ -30,7 +30,7 @@ from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyErro
 from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
-from node.service import Node, assemble, prepare_directory, program_version
+from node.service import Node, assemble, program_version
 from node.settings import Settings
 from node.web.routes import routes as page_routes
 
@@ -209,7 +209,7 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         listen = node.settings.listen
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
-    node.fetch_work()
+    node.reach_out()
     try:
         yield
     finally:

@@ -111,3 +111,18 @@ def _exposed(path: Path, mode: int) -> str:
 
 def _unwritable(path: Path, error: OSError) -> str:
     return f"{path} cannot be written: {error.strerror}"
+
+
+def prepare_directory(path: Path) -> None:
+    """Make the state directory, readable by its owner only.
+
+    Root's can be entered by others, who find nothing readable in it: the private Postgres does not
+    run as root and must get to its own directory.
+
+    :raises HostError: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{path} cannot be made: {error.strerror}; choose another with --state-dir"
+        raise HostError(msg) from error
