@@ -353,7 +353,7 @@ class Admission:
         task = stored(introduction, own)
         return replace(task, participant=places.index(own) if own in places else None)
 
-    async def _keep(  # noqa: PLR0913, PLR0917 - what is kept with a task
+    async def _keep(
         self,
         introduction: Introduction,
         slot: int,

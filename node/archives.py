@@ -173,7 +173,9 @@ class Archives:
         digest = hashlib.sha256(written).hexdigest()
         where = Where(digest, choice.archiver, choice.spec, label, archiver.ordered)
         destination = await archives.keep_destination(connection, where)
-        transform = choice.transform and choice.transform.model_dump(exclude_none=True)
+        transform = None
+        if choice.transform is not None:
+            transform = choice.transform.model_dump(exclude_none=True)
         now = self._clock.now()
         return KeptArchive(
             self._new_id(),
@@ -234,7 +236,7 @@ class Archives:
         known = await self._own(name)
         _check_revision(known, patch.revision)
         changes = _hiding(patch.changes(), known)
-        before = {"spec": known.spec, "runs": known.runs}
+        before: dict[str, Any] = {"spec": known.spec, "runs": known.runs}
         if "transform" not in changes:
             before["transform"] = known.transform
         after = merged(before, changes)
@@ -287,9 +289,7 @@ class Archives:
         """
         if request.archive is not None:
             await self._own(request.archive)
-        wanted = Filter(
-            archive=request.archive, destination=request.destination, run=request.run
-        )
+        wanted = Filter(archive=request.archive, destination=request.destination, run=request.run)
         async with self._database.transaction() as connection:
             count = await archives.retry(connection, wanted, request.number, self._clock.now())
         return Retried(retried=count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import (
+    archives,
     campaigns,
     events,
     meshes,
@@ -29,6 +30,7 @@ ROUTES = (
     *campaigns.ROUTES,
     *pools.ROUTES,
     *meshes.ROUTES,
+    *archives.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

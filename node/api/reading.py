@@ -133,6 +133,17 @@ def limit(request: web.Request) -> int:
     return value
 
 
+def number(request: web.Request, name: str) -> int | None:
+    """A whole number above zero that a database column holds."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
+    if value < 1:
+        raise _query_fault(name, "must be a whole number from 1 on")
+    return value
+
+
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:
     """A comma-separated list of known words."""
     text = request.query.get(name)

@@ -9,6 +9,7 @@ from aiohttp import web
 from node.api import reading, replies, runs
 from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
+from node.archives import shown
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
@@ -73,7 +74,8 @@ async def fetch(node: Node, task: UUID) -> Task:
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    return task_of(rows[0])
+    archived = await node.archives.of_task(task)
+    return task_of(rows[0]).model_copy(update={"archives": archived})
 
 
 async def create(request: web.Request) -> web.StreamResponse:
@@ -159,6 +161,8 @@ async def edit(request: web.Request) -> web.StreamResponse:
     patch = reading.document(request, TaskPatch)
     would_be = await node.changing.edit(task, patch, dry_run=dry_run)
     found = await fetch(node, task)
+    if would_be is not None and patch.archives is not None:
+        found = found.model_copy(update={"archives": shown(patch.archives)})
     return replies.one(found if would_be is None else _as_if(found, would_be))
 
 

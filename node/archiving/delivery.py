@@ -32,6 +32,7 @@ from node.plugins.contracts import (
     Delivery,
     Destination,
     Fate,
+    Metric,
     Outcome,
 )
 from node.store import archives, bookings
@@ -45,8 +46,8 @@ _SETTLED_WITHIN = 30 * times.SECOND
 _KEPT_OPEN = times.MINUTE
 _REASON_MAX = 500
 
-MetricsOf = Callable[[str, dict[str, Any] | None], Sequence[Mapping[str, Any]]]
-"""The figures of a test's result."""
+MetricsOf = Callable[[str, dict[str, Any]], Sequence[Metric]]
+"""The figures of a test's result; none of one that this version cannot read."""
 
 log = structlog.get_logger()
 
@@ -242,7 +243,7 @@ class Archiving:
             async with self._database.connection() as connection:
                 await archives.supersede(connection, gone)
         items = await self._transformed(current, by_run)
-        left, fitting = size_max, []
+        left, fitting = size_max, list[_Item]()
         for item in items:
             left -= len(item.made) if isinstance(item.made, bytes) else 0
             if left < 0 and fitting:
@@ -268,8 +269,11 @@ class Archiving:
         return [_Item(row, made[row["number"]]) for row in rows]
 
     def _document(self, row: Record, parts: Sequence[Record]) -> bytes:
-        metrics = self._metrics_of(row["test"], row["result"])
-        return orjson.dumps(archiving.document_of(row, metrics, parts))
+        figures: Sequence[Metric] = ()
+        if row["state"] == "finished" and row["result"] is not None:
+            figures = self._metrics_of(row["test"], row["result"])
+        metrics = [vars(figure) for figure in figures]
+        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in parts]))
 
     async def _delivered(self, opened: _Open, items: Sequence[_Item]) -> dict[int, Outcome]:
         """What the archiver says of each, by number."""
@@ -347,20 +351,20 @@ def _settled(item: _Item, outcome: Outcome | None, now: int) -> Settled:
     if outcome is None:
         assert isinstance(item.made, Transformed)  # noqa: S101 - all others have an outcome
         if item.made.error is None:
-            return Settled(item.number, "delivered", None, "left out by its transform", False)
+            return Settled(item.number, "delivered", None, "left out by its transform")
         reason = f"the transform failed: {item.made.error}"
-        return Settled(item.number, "parked", None, _clean(reason), True)
+        return Settled(item.number, "parked", None, _clean(reason))
     if outcome.fate is Fate.ACCEPTED:
-        return Settled(item.number, "delivered", None, None, False)
+        return Settled(item.number, "delivered", None, None)
     reason = _clean(outcome.reason or "no reason was given")
     if outcome.fate is Fate.REFUSED:
-        return Settled(item.number, "parked", None, f"refused: {reason}", True)
+        return Settled(item.number, "parked", None, f"refused: {reason}")
     attempts = int(item.row["attempts"]) + 1
     first = item.row["first_tried_at"]
     next_at = archiving.next_try(attempts, now if first is None else first, now, outcome.pause)
     if next_at is None:
-        return Settled(item.number, "parked", None, f"given up after a day: {reason}", True)
-    return Settled(item.number, "waiting", next_at, reason, True)
+        return Settled(item.number, "parked", None, f"given up after a day: {reason}")
+    return Settled(item.number, "waiting", next_at, reason)
 
 
 def _clean(reason: str) -> str:

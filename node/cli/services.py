@@ -32,6 +32,7 @@ from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.service import Node, assemble, program_version
 from node.settings import Settings
+from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
 _WATCHDOG_S = 10.0

@@ -251,7 +251,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one delivery, and why; ``pause`` (µs) is what the destination asked us to wait."""
+    """What came of one delivery, and why; ``pause`` (µs): how long the destination asks to wait."""
 
     fate: Fate
     reason: str | None = None
@@ -260,7 +260,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Batches:
-    """How much one call of ``deliver`` takes: documents, their bytes, and how long it may last (µs)."""
+    """How much one call of ``deliver`` takes: documents, bytes, and how long it may last (µs)."""
 
     items: int
     size: int

@@ -49,7 +49,11 @@ class Settled:
     state: str
     next_at: int | None
     error: str | None
-    failed: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was tried in vain."""
+        return self.state != "delivered"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,6 @@ from node.model.wire.fields import Document, Instant, Name, Patch
 RunsKept = Literal["succeeded", "failed", "all"]
 ArchivingState = Literal["waiting", "delivered", "parked"]
 
-_RUNS = Field(
-    "succeeded",
-    description="Which runs: succeeded have a result, failed have none (those that never took "
-    "place included, cancelled ones not), all are both.",
-)
 _Expression = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
 
@@ -45,7 +40,11 @@ class ArchiveChoice(Document):
     spec: dict[str, Any] = Field(
         default_factory=dict, description="The archiver's own fields; see /v1/archivers."
     )
-    runs: RunsKept = _RUNS
+    runs: RunsKept = Field(
+        "succeeded",
+        description="Which runs: succeeded have a result, failed have none (those that never took "
+        "place included, cancelled ones not), all are both.",
+    )
     transform: Transform | None = None
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from node.model.classes import SchedulingClass
+from node.model.wire.archives import Archiving
 from node.model.wire.fields import Document, Instant
 
 
@@ -95,6 +96,9 @@ class Explanation(Document):
     state: str
     sentence: str
     decisions: tuple[Decision, ...]
+    archivings: tuple[Archiving, ...] = Field(
+        (), description="Of a run that is over: where its outcome went, or why not yet."
+    )
 
 
 class ScheduleEntry(Document):

@@ -63,7 +63,7 @@ class FileArchiver:
     name = "file"
     title = "Append to a file on this host, a JSON document a line"
     ordered = True
-    spec_model = FileSpec
+    spec_model: type[Document] = FileSpec
 
     def label(self, spec: FileSpec) -> str:
         """The path."""

@@ -112,7 +112,7 @@ class HttpArchiver:
     name = "http"
     title = "Post batches to a URL (webhook), signed"
     ordered = False
-    spec_model = HttpSpec
+    spec_model: type[Document] = HttpSpec
 
     def label(self, spec: HttpSpec) -> str:
         """The URL without its query, in which some put keys."""

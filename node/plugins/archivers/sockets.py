@@ -37,7 +37,7 @@ class TcpArchiver:
     name = "tcp"
     title = "Send JSON lines over TCP"
     ordered = True
-    spec_model = SocketSpec
+    spec_model: type[Document] = SocketSpec
 
     def label(self, spec: SocketSpec) -> str:
         """Host and port."""
@@ -87,7 +87,7 @@ class UdpArchiver:
     name = "udp"
     title = "Send JSON in datagrams (UDP)"
     ordered = False
-    spec_model = SocketSpec
+    spec_model: type[Document] = SocketSpec
 
     def label(self, spec: SocketSpec) -> str:
         """Host and port."""

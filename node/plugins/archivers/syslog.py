@@ -65,7 +65,7 @@ class SyslogArchiver:
     name = "syslog"
     title = "Send to syslog (RFC 5424)"
     ordered = False
-    spec_model = SyslogSpec
+    spec_model: type[Document] = SyslogSpec
 
     def label(self, spec: SyslogSpec) -> str:
         """Transport and address."""
@@ -123,7 +123,7 @@ class SyslogDestination:
         ]
 
     def message(self, one: Delivery) -> bytes:
-        """``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``; MSGID tells what it is."""
+        """``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
         severity = _INFORMATIONAL if one.succeeded else _WARNING
         priority = _FACILITIES[self._spec.facility] * 8 + severity
         head = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from node.model import times
 from node.model.errors import ArchiverFailed
@@ -98,8 +99,9 @@ class DatagramSender:
         if self._socket is not None:
             return self._socket
         loop = asyncio.get_running_loop()
+        address: Any = self._address
         if isinstance(self._address, str):
-            made, address = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), self._address
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         else:
             found = await loop.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
             made, address = socket.socket(found[0][0], socket.SOCK_DGRAM), found[0][4]
