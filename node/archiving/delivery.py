@@ -129,11 +129,15 @@ class Archiving:
         try:
             await self._run()
         finally:
-            for working in list(self._working.values()):
-                working.cancel()
-            await asyncio.gather(*self._working.values(), return_exceptions=True)
-            for one in list(self._open):
-                await self._close(one)
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop the workers and let go of the destinations."""
+        for working in list(self._working.values()):
+            working.cancel()
+        await asyncio.gather(*self._working.values(), return_exceptions=True)
+        for one in list(self._open):
+            await self._close(one)
 
     async def _run(self) -> None:
         released = False

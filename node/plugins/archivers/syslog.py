@@ -38,7 +38,7 @@ class SyslogSpec(Document):
     """Whom to tell, and as what."""
 
     transport: Literal["unix", "udp", "tcp"] = "unix"
-    path: Annotated[str, StringConstraints(pattern=r"^/[^\0]{1,106}$")] = Field(
+    path: Annotated[str, StringConstraints(pattern=r"^/[ -~]{1,106}$")] = Field(
         _LOCAL_SOCKET,
         description="For unix: the socket. Others than /dev/log must be in a directory that the "
         "node's owner allows (PARLEY_ARCHIVE_DIRECTORIES).",
