@@ -16,6 +16,7 @@ from node.execution.jq import Transformed
 
 SIZE_MAX = 8_000_000
 """Bytes of a transformed document: an expression can make it larger than what it was given."""
+_VALUES_MAX = 500_000
 _SAID_MAX = 300
 
 
@@ -75,7 +76,7 @@ def _written(one: Transformed) -> bytes | Transformed:
     if one.error is not None or not one.found:
         return one
     if not _is_small(one.document):
-        return Transformed(error=f"it made more than {SIZE_MAX} bytes")
+        return Transformed(error=f"it made more than {SIZE_MAX} bytes or {_VALUES_MAX} values")
     try:
         return orjson.dumps(one.document)
     except (orjson.JSONEncodeError, RecursionError) as error:
@@ -84,15 +85,14 @@ def _written(one: Transformed) -> bytes | Transformed:
 
 def _is_small(document: Any) -> bool:
     """Whether it is worth writing: nested lists of the same list grow without end when written."""
-    left, stack = SIZE_MAX, [document]
-    while stack and left > 0:
+    left, values, stack = SIZE_MAX, _VALUES_MAX, [document]
+    while stack and left > 0 and values > 0:
         value = stack.pop()
-        left -= 1
+        values -= 1
         if isinstance(value, str):
             left -= len(value)
         elif isinstance(value, Mapping):
             stack.extend(value.values())
-            left -= len(value)
         elif isinstance(value, list):
             stack.extend(value)
-    return left > 0
+    return left > 0 and values > 0

@@ -7,7 +7,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from aiohttp import web
@@ -68,12 +70,17 @@ async def test_it_is_written_with_the_outcome_or_not_at_all(a: Office) -> None:
     await a.archive("all", "http", {"url": DEAD})
     begun = await a.begun()
     with pytest.raises(ZeroDivisionError):
-        async with a.database.transaction() as connection:
-            await connection.execute("UPDATE run SET state = 'finished' WHERE id = ANY($1)", begun)
-            raise ZeroDivisionError
+        await _ended_but_not_committed(a, begun)
     assert await a.states() == {}
     await a.end(begun)
     assert await a.states() == {"waiting": 1}
+
+
+async def _ended_but_not_committed(a: Office, begun: list[UUID]) -> None:
+    async with a.database.transaction() as connection:
+        await connection.execute("UPDATE run SET state = 'finished' WHERE id = ANY($1)", begun)
+        waiting = await connection.fetchval("SELECT count(*) FROM archiving")
+        raise ZeroDivisionError(waiting)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +146,9 @@ async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: Manu
     """1 m, 5 m, 30 m, then each hour until a day is over; then it is parked with what was said."""
     await a.archive("dead", "http", {"url": DEAD})
     await a.ended()
-    tries = []
+    tries: list[int] = []
     begun = clock.now()
+    row = None
     while await a.states() == {"waiting": 1}:
         tries.append((clock.now() - begun) // times.MINUTE)
         await a.archiving.run_once()
@@ -148,8 +156,9 @@ async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: Manu
         assert row["attempts"] == len(tries)
         clock.move_to(row["next_at"] or clock.now())
     assert tries[:5] == [0, 1, 6, 36, 96]
-    assert {after - before for before, after in zip(tries[3:], tries[4:], strict=False)} == {60}
+    assert {after - before for before, after in pairwise(tries[3:])} == {60}
     assert 24 * 60 <= tries[-1] < 25 * 60
+    assert row is not None
     assert row["state"] == "parked"
     assert row["last_error"].startswith("given up after a day: Cannot connect to host 127.0.0.1:9")
 
