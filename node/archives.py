@@ -45,8 +45,8 @@ class Edited:
     """A task's archives after an edit, checked; and before and after as they may be shown."""
 
     choices: tuple[ArchiveChoice, ...]
-    before: list[dict[str, Any]]
-    after: list[dict[str, Any]]
+    before: tuple[ArchiveChoice, ...]
+    after: tuple[ArchiveChoice, ...]
 
 
 class Archives:
@@ -319,19 +319,13 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
     }
 
 
-def _shown(choices: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
-    return [
-        {
-            **choice.model_dump(mode="json", exclude_none=True),
-            "spec": archiving.redacted(archivers()[choice.archiver].spec_model, choice.spec),
-        }
-        for choice in choices
-    ]
-
-
-def shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
-    """Archives as they may be shown."""
-    return tuple(ArchiveChoice.model_validate(each) for each in _shown(choices))
+def _shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
+    """Without what is secret."""
+    models = [archivers()[choice.archiver].spec_model for choice in choices]
+    return tuple(
+        choice.model_copy(update={"spec": archiving.redacted(model, choice.spec)})
+        for choice, model in zip(choices, models, strict=True)
+    )
 
 
 def _hiding(patch: dict[str, Any], known: KeptArchive) -> dict[str, Any]:

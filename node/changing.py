@@ -10,7 +10,7 @@ under it, and is introduced to the task again by the planner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from node.model.changes import Standing, Terms
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
 from node.model.recurrence import Recurrence
 from node.model.scheduling import default_slip, recurrence_of
+from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import Freeing, Introduction
 from node.model.wire.problems import faults_of
@@ -364,9 +365,13 @@ def _trace(
     if archived is None:
         return {"before": before, "after": after}
     return {
-        "before": {**before, "archives": archived.before},
-        "after": {**after, "archives": archived.after},
+        "before": {**before, "archives": _written(archived.before)},
+        "after": {**after, "archives": _written(archived.after)},
     }
+
+
+def _written(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
+    return [archive.model_dump(mode="json") for archive in archives]
 
 
 def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:

@@ -9,7 +9,6 @@ from aiohttp import web
 from node.api import reading, replies, runs
 from node.api.routing import NODE, Access, Query, Route
 from node.api.waiting import until
-from node.archives import shown
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
@@ -161,9 +160,14 @@ async def edit(request: web.Request) -> web.StreamResponse:
     patch = reading.document(request, TaskPatch)
     would_be = await node.changing.edit(task, patch, dry_run=dry_run)
     found = await fetch(node, task)
-    if would_be is not None and patch.archives is not None:
-        found = found.model_copy(update={"archives": shown(patch.archives)})
-    return replies.one(found if would_be is None else _as_if(found, would_be))
+    if would_be is None:
+        return replies.one(found)
+    if "archives" in patch.model_fields_set:
+        archived = await node.archives.edited(task, patch.archives or ())
+        found = found.model_copy(
+            update={"archives": found.archives if archived is None else archived.after}
+        )
+    return replies.one(_as_if(found, would_be))
 
 
 def _as_if(found: Task, would_be: StoredTask) -> Task:
