@@ -13,6 +13,7 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from node.model import times
+from node.model.wire.archives import Backlog
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
@@ -355,6 +356,34 @@ async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> N
         assert "b.example is busy with exclusive runs until 12:14:00" in told
         marks = "document.querySelectorAll('#campaigns .mark').length"
         assert await page.evaluate(marks) == 8  # two bars of each that is promised a part
+        assert page.complaints() == []
+
+
+async def test_what_waits_for_an_archive_is_tried_again(browser: str, ordinary: StandIn) -> None:
+    """Where results go, how many wait since when and why; the button has them tried again."""
+    ordinary.backlog = [
+        Backlog(
+            destination=7,
+            archiver="http",
+            label="https://collector.example/in",
+            archives=("hook",),
+            tasks=2,
+            waiting=3,
+            parked=41,
+            oldest_at=NOW - times.HOUR,
+            next_at=NOW + times.MINUTE,
+            last_error="refused: 404 Not Found",
+            last_error_at=NOW,
+        )
+    ]
+    async with opened(browser, ordinary) as page:
+        await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
+        told = await page.text("#archives")
+        for word in ("https://collector.example/in", "3", "41", "11:00", "404 Not Found"):
+            assert word in told
+        await page.click("#archives button")
+        await page.until("document.getElementById('archives-panel').hidden")
+        assert ordinary.retried == [{"destination": 7}]
         assert page.complaints() == []
 
 
