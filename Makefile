@@ -22,10 +22,10 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak chaos lock clean
+.PHONY: help demo test check lint bench soak chaos accuracy lock clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1 stops after one round
 	$(BIN)/parley lab demo $(if $(CHECK),--check)
@@ -48,6 +48,9 @@ soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10
 
 bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (15 min); ARGS="single claim" chooses
 	$(BIN)/python -m tests.bench $(ARGS)
+
+accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root; writes node/plugins/ACCURACY.md
+	$(BIN)/python -m tests.accuracy $(ARGS)
 
 chaos: $(DEVELOPMENT) ## 100,000 operations while nodes, leads and databases are killed; ARGS="--operations 5000" is shorter
 	$(BIN)/python -m tests.chaos $(ARGS)

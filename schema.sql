@@ -274,6 +274,7 @@ CREATE TABLE task (
     ended_at timestamptz,
     parent uuid REFERENCES task ON DELETE CASCADE,
     yielding uuid [],
+    starts timestamptz [],
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -291,6 +292,8 @@ COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
+COMMENT ON COLUMN task.starts IS
+'(At the lead) when runs of a seat start if that time is still free: it was found when the seat was given.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
@@ -332,7 +335,7 @@ CREATE INDEX planning_waits ON planning (waits_for) WHERE waits_for IS NOT NULL;
 
 CREATE TABLE pool_task (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
-    pool_id integer NOT NULL REFERENCES pool,
+    pool_id integer REFERENCES pool,
     request jsonb NOT NULL,
     next_slot timestamptz,
     due_at timestamptz,
@@ -341,6 +344,7 @@ CREATE TABLE pool_task (
 );
 COMMENT ON TABLE pool_task IS
 'What a task asks of a pool instead of naming its nodes. It has no runs of its own: they are those of its seats.';
+COMMENT ON COLUMN pool_task.pool_id IS 'Null only of a task that is over, once its pool has been removed; the request says what it was called.';
 COMMENT ON COLUMN pool_task.request IS '{pool, k, min_k, match, prefer, spread, together, choice, field}.';
 COMMENT ON COLUMN pool_task.next_slot IS 'The first slot that is in no term yet; null when there are no more terms.';
 COMMENT ON COLUMN pool_task.due_at IS 'When the term that begins with it is given to nodes.';

@@ -27,6 +27,10 @@ from node.store.tasks import StoredTask
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
+_OF_WHAT_IS_LEFT = 64
+_UNHURRIED = 30 * times.SECOND
+"""A seat that is not needed before long is not looked for every few seconds: the first pause is a
+part of the time until then, up to half a minute."""
 
 
 class StaleEpisode(Exception):
@@ -37,12 +41,14 @@ class StaleEpisode(Exception):
 class Part:
     """An ordinary task that is to be made for some seats; by number who has them (identities).
 
-    ``yielding`` are the runs that may give way to its own; None is any of lower priority.
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority. They
+    start at ``starts`` if that time is still free.
     """
 
     task: StoredTask
     seats: Mapping[int, str]
     yielding: Sequence[UUID] | None
+    starts: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class Assignment:
             plan_at = max(now, first - self._horizon + part.task.duration)
             await tasks.open_planning(connection, part.task.id, first, plan_at)
             given += [
-                GivenSeat(number, node, part.task.id, part.yielding)
+                GivenSeat(number, node, part.task.id, part.yielding, part.starts)
                 for number, node in part.seats.items()
             ]
         if given:
@@ -129,7 +135,9 @@ class Assignment:
         """When the seats that are still empty are tried again, and why they are empty."""
         opened, full = result.case.open, account.outcome == "seated"
         tries = 0 if account.taken else opened.tries + 1
-        pause = drawn_pause(PAUSE_FIRST, PAUSE_MAX, tries, self._rng)
+        left = result.case.slots[0] - now
+        first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
+        pause = drawn_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         again = max(together(now, pause), min(no_sooner, opened.over_at))
         if full:

@@ -69,6 +69,8 @@ class Found:
     remembered: Remembered
     view: View
     booked: Mapping[str, PostedRun]
+    coming: Sequence[PostedRun] = ()
+    """Those of seats that are given: when they are to start was found out then."""
     cases: Mapping[str, Case] = field(default_factory=dict)
     over: Sequence[Over] = ()
     closed: Sequence[Case] = ()
@@ -151,12 +153,16 @@ class Caseload:
         self._resources = frozenset(resources)
 
     async def of(
-        self, membership: Membership, pool: StoredPool, tasks: Sequence[PoolTask]
+        self,
+        membership: Membership,
+        pool: StoredPool,
+        tasks: Sequence[PoolTask],
+        imagined: Sequence[OpenTerm] = (),
     ) -> Found:
-        """What is due for these tasks of a pool."""
+        """What is due for these tasks of a pool; ``imagined`` terms are as if they were stored."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            rows = await _rows(connection, pool.name, tasks, now)
+            rows = await _rows(connection, pool.name, tasks, imagined, now)
             found = self._cases(membership, pool, tasks, rows, now)
             remembered = await episodes.policy_state(connection, pool.name)
             closed = [case for case in found.due if case.begins is None]
@@ -171,6 +177,7 @@ class Caseload:
             remembered,
             view,
             booked,
+            runs.to_come,
             named,
             found.over,
             closed,
@@ -345,9 +352,15 @@ class Caseload:
         )
 
 
-async def _rows(connection: Connection, pool: str, wholes: Sequence[PoolTask], now: int) -> _Rows:
+async def _rows(
+    connection: Connection,
+    pool: str,
+    wholes: Sequence[PoolTask],
+    imagined: Sequence[OpenTerm],
+    now: int,
+) -> _Rows:
     tasks = [whole.id for whole in wholes]
-    terms = await episodes.terms_due(connection, tasks, now)
+    terms = [*await episodes.terms_due(connection, tasks, now), *imagined]
     longest = max((whole.duration for whole in wholes), default=0)
     until = longest + max((opened.over_at for opened in terms), default=now)
     reserved = await reservations.for_pools(connection, [pool], now, max(now, until))

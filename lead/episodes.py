@@ -241,7 +241,7 @@ class Episodes:
     async def _open(self, pool: StoredPool, whole: PoolTask, now: int) -> bool:
         request = SeatRequest.model_validate(whole.request)
         length = term_length(request.choice or pool.choice, pool.term)
-        terms, on = _due_terms(whole, request, length, self._limits.horizon, now)
+        terms, on = due_terms(whole, request, length, self._limits.horizon, now)
         async with self._database.transaction() as connection:
             if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
                 await episodes.open_terms(connection, terms, now)
@@ -367,7 +367,7 @@ def _about(lack: str | None) -> Decision:
     return Decision(outcome, sentence, 0, 0, None, None)
 
 
-def _due_terms(
+def due_terms(
     whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int
 ) -> tuple[list[OpenTerm], GoingOn]:
     """The terms of a task that are due, and where it goes on behind them."""

@@ -66,6 +66,8 @@ class Claim:
     pool: str | None = None
     yielding: list[UUID] | None = None
     """The runs that may give way to its own; None is any of lower priority."""
+    starts: list[int] | None = None
+    """When its runs start if that time is still free: it was found when the seat was given."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,10 @@ class Booked:
 
 @dataclass(frozen=True)
 class ToCome:
-    """An ordinary task that has seats and of which nothing is planned yet; nodes by identity."""
+    """An ordinary task that has seats and of which nothing is planned yet; nodes by identity.
+
+    Its runs are to start at ``starts``, as far as that is known.
+    """
 
     task: UUID
     campaign: str
@@ -252,19 +257,22 @@ class ToCome:
     scheduling_class: str
     priority: int
     nodes: list[str]
+    starts: list[int]
 
 
 @dataclass(frozen=True)
 class GivenSeat:
     """A seat that is given to a node (its identity), and the ordinary task for its runs.
 
-    ``yielding`` are the runs that may give way to these; None is any of lower priority.
+    ``yielding`` are the runs that may give way to these; None is any of lower priority. They start
+    at ``starts`` if that time is still free.
     """
 
     number: int
     node: str
     task: UUID
     yielding: Sequence[UUID] | None = None
+    starts: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

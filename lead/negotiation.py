@@ -144,9 +144,14 @@ async def ask(
             asked.failures[participant.name] = Failure(reason, "clock")
             continue
         asked.proposals[participant.name] = answered
-        displacing = answered.free if answered.free_displacing is None else answered.free_displacing
-        asked.offers.append(Offer(participant.name, answered.free, displacing))
+        asked.offers.append(offer_of(participant.name, answered))
     return asked
+
+
+def offer_of(name: str, answered: Proposal) -> Offer:
+    """The ranges of an answer."""
+    displacing = answered.free if answered.free_displacing is None else answered.free_displacing
+    return Offer(name, answered.free, displacing)
 
 
 def cut_short(slots: Sequence[Slot], proposals: Mapping[str, Proposal], within: int) -> bool:
@@ -190,7 +195,7 @@ class Negotiator:
         if done.beyond:
             return done
         rng = drawing(claimed.task, claimed.lease_epoch, claimed.schedule)
-        done.choices = choose(slots, done.offers, claimed.duration, rng)
+        done.choices = choose(slots, done.offers, claimed.duration, rng, claimed.starts or ())
         done.reasons = why_not(slots, done.choices, claimed.duration, done.offers, done.proposals)
         if done.choices:
             await self._hold(claimed, participants, done)

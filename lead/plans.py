@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from lead.negotiation import Asked, ask, cut_short, drawing
 from lead.participants import Adviser
@@ -24,9 +25,11 @@ from lead.planning.alternatives import (
     instead,
     shortest,
 )
+from lead.planning.closing import Closed
 from lead.planning.forecast import Placed, fresh_agenda
-from lead.planning.placement import Offer, choose
+from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import why_not
+from lead.scouting import Promises
 from node.clock import Clock
 from node.model.errors import ParleyError, RequestError, ToolUnavailable
 from node.model.wire.outlooks import Outlook, OutlookRequest
@@ -70,6 +73,19 @@ class Considered:
     asked: Asked = field(default_factory=Asked)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What else would be planned at the same time.
+
+    ``promises`` is the time that is taken by it, if any; ``yielding`` are the runs that may give
+    way to this task, None is any of lower priority. ``closed`` is what is reserved of its pool.
+    """
+
+    promises: Promises | None = None
+    yielding: Sequence[UUID] | None = None
+    closed: Closed | None = None
+
+
 class Foresight:
     """Answers what would happen."""
 
@@ -87,14 +103,18 @@ class Foresight:
         """
         document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
         considered = await self._consider(TaskDocument.model_validate(document))
-        outlooks = await self._outlooks(considered)
+        outlooks = await self.outlooks([considered])
         found, missing = await self._alternatives(document, considered)
         return _plan(considered, outlooks, request.runs, self._clock.now()).model_copy(
             update={"alternatives": tuple(found), "no_alternatives": tuple(missing)}
         )
 
     async def _consider(self, document: TaskDocument) -> Considered:
-        introduction = await self._ask_all(self._counsel.draft(document))
+        return await self.consider(self._counsel.draft(document), Beside())
+
+    async def consider(self, drafted: Introduction, beside: Beside) -> Considered:
+        """What the participants of a drafted task say of it, and which starts would be chosen."""
+        introduction = await self._ask_all(drafted)
         refusals = [
             f"{p.name}: {p.reason}" for p in introduction.participants if p.accepted is False
         ]
@@ -109,7 +129,7 @@ class Foresight:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
                 return Considered(introduction, self._limits, Placed(failure=failure))
-        return await self._place(introduction)
+        return await self._place(introduction, beside)
 
     async def _ask_all(self, introduction: Introduction) -> Introduction:
         answers = await asyncio.gather(
@@ -134,37 +154,49 @@ class Foresight:
         )
         return introduction.model_copy(update={"tool": tool, "duration": duration})
 
-    async def _place(self, introduction: Introduction) -> Considered:
+    async def _place(self, introduction: Introduction, beside: Beside) -> Considered:
         """Ask for the time as real planning would, and choose as it would.
 
         As there, it is asked again for less if a participant books less far ahead.
         """
-        found, ahead = await self._offered(introduction, self._limits)
+        found, ahead = await self._offered(introduction, self._limits, beside)
         if ahead < self._limits.horizon:
-            found, _ = await self._offered(introduction, replace(self._limits, horizon=ahead))
+            limits = replace(self._limits, horizon=ahead)
+            found, _ = await self._offered(introduction, limits, beside)
         return found
 
-    async def _offered(self, introduction: Introduction, limits: Limits) -> tuple[Considered, int]:
+    async def _offered(
+        self, introduction: Introduction, limits: Limits, beside: Beside
+    ) -> tuple[Considered, int]:
         """What comes of asking up to this horizon, and how far ahead to ask instead."""
         now = self._clock.now()
         schedule, created_at = introduction.schedule, introduction.created_at
         agenda = fresh_agenda(schedule, created_at, introduction.duration, limits, now)
         if not agenda.slots:
-            placed = _chosen(introduction, agenda, Asked())
+            placed = _chosen(introduction, agenda, Asked(), beside)
             return Considered(introduction, limits, placed), limits.horizon
         windows = [(slot.start, slot.end) for slot in agenda.slots]
-        asked = await self._propose(introduction, introduction.duration, windows)
+        duration, yielding = introduction.duration, beside.yielding
+        asked = await self._propose(introduction, duration, windows, yielding)
         for failure in asked.failures.values():
             placed = Placed(agenda, failure=(Outcome(failure.outcome), failure.reason))
             return Considered(introduction, limits, placed, asked), limits.horizon
-        placed = _chosen(introduction, agenda, asked)
         ahead = limits.horizon
         if cut_short(agenda.slots, asked.proposals, now + limits.horizon):
             ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
+        if beside.closed is not None and beside.closed.spans:
+            offer, proposal = beside.closed.offer(agenda.slots, duration, now)
+            asked.offers.append(offer)
+            asked.proposals[offer.name] = proposal
+        placed = _chosen(introduction, agenda, asked, beside)
         return Considered(introduction, limits, placed, asked), ahead
 
     async def _propose(
-        self, introduction: Introduction, duration: int, windows: Sequence[tuple[int, int]]
+        self,
+        introduction: Introduction,
+        duration: int,
+        windows: Sequence[tuple[int, int]],
+        yielding: Sequence[UUID] | None = None,
     ) -> Asked:
         request = ProposalRequest(
             task=introduction.task,
@@ -172,6 +204,7 @@ class Foresight:
             scheduling_class=introduction.scheduling_class,
             duration=duration,
             priority=introduction.priority,
+            yielding=None if yielding is None else tuple(yielding),
             windows=tuple(windows),
             test=introduction.test,
             campaign=introduction.campaign,
@@ -179,26 +212,35 @@ class Foresight:
         advisers = [self._counsel.adviser_of(p.node) for p in introduction.participants]
         return await ask(advisers, request, self._clock, self._clock_limit)
 
-    async def _outlooks(self, considered: Considered) -> dict[str, Outlook]:
-        """By name, what the chosen runs would mean for each participant that says so."""
-        introduction, choices = considered.introduction, considered.placed.choices
+    async def outlooks(self, together: Sequence[Considered]) -> dict[str, Outlook]:
+        """By name, what the chosen runs would mean for each participant that says so.
+
+        Of tasks that would be planned ``together``, all are runs of one kind.
+        """
+        nodes = {p.name: p.node for it in together for p in it.introduction.participants}
+        answers = await asyncio.gather(
+            *(
+                self._outlook(node, together, chosen_on(name, together))
+                for name, node in nodes.items()
+            )
+        )
+        named = zip(nodes, answers, strict=True)
+        return {name: answered for name, answered in named if answered is not None}
+
+    async def _outlook(
+        self, node: str, together: Sequence[Considered], choices: Sequence[Choice]
+    ) -> Outlook | None:
+        """None from a node that has gone silent since it was asked for its time."""
         if not choices:
-            return {}
+            return None
+        introduction = together[0].introduction
         request = OutlookRequest(
             since=self._clock.now(),
             scheduling_class=introduction.scheduling_class,
-            priority=introduction.priority,
+            priority=max(it.introduction.priority for it in together),
             runs=tuple((c.starts_at, c.starts_at + introduction.duration) for c in choices),
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
         )
-        answers = await asyncio.gather(
-            *(self._outlook(p.node, request) for p in introduction.participants)
-        )
-        named = zip(introduction.participants, answers, strict=True)
-        return {p.name: answered for p, answered in named if answered is not None}
-
-    async def _outlook(self, node: str, request: OutlookRequest) -> Outlook | None:
-        """None from a node that has gone silent since it was asked for its time."""
         try:
             return await self._counsel.adviser_of(node).outlook(request)
         except ParleyError:
@@ -310,7 +352,17 @@ _NAMED = (Kind.LATER, Kind.SHORTER, Kind.TOOL)
 """The kinds of alternatives that everybody may expect."""
 
 
-def _chosen(introduction: Introduction, agenda: Agenda, asked: Asked) -> Placed:
+def chosen_on(name: str, together: Sequence[Considered]) -> list[Choice]:
+    """What is chosen for one node, of tasks that would be planned together."""
+    return [
+        choice
+        for it in together
+        if name in {p.name for p in it.introduction.participants}
+        for choice in it.placed.choices
+    ]
+
+
+def _chosen(introduction: Introduction, agenda: Agenda, asked: Asked, beside: Beside) -> Placed:
     over = dict.fromkeys(
         (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
     )
@@ -319,8 +371,11 @@ def _chosen(introduction: Introduction, agenda: Agenda, asked: Asked) -> Placed:
     slots, duration = agenda.slots, introduction.duration
     schedule = introduction.schedule.model_dump(mode="json")
     rng = drawing(introduction.task, FIRST_EPOCH, schedule)
-    choices = choose(slots, asked.offers, duration, rng)
-    reasons = why_not(slots, choices, duration, asked.offers, asked.proposals)
+    kind = introduction.scheduling_class
+    taken = beside.promises
+    offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
+    choices = choose(slots, offers, duration, rng)
+    reasons = why_not(slots, choices, duration, offers, asked.proposals)
     return Placed(agenda, choices, over | reasons)
 
 
@@ -356,7 +411,7 @@ def _plan(considered: Considered, outlooks: Mapping[str, Outlook], shown: int, n
             for lost in forecast.displaced(name, placed.choices, outlook)
         ),
         displaced_count=sum(outlook.displaced_count for outlook in outlooks.values()),
-        participants=tuple(_answer(considered, p) for p in introduction.participants),
+        participants=tuple(answer_of(considered, p) for p in introduction.participants),
         occupancy=tuple(
             forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
         ),
@@ -365,7 +420,8 @@ def _plan(considered: Considered, outlooks: Mapping[str, Outlook], shown: int, n
     )
 
 
-def _answer(considered: Considered, participant: Listed) -> ParticipantAnswer:
+def answer_of(considered: Considered, participant: Listed) -> ParticipantAnswer:
+    """What one participant says of a task."""
     said, reason, windows_free = "accepts", participant.reason, None
     if not participant.accepted:
         said = "unreachable" if participant.accepted is None else "refuses"

@@ -13,6 +13,7 @@ from lead.faults import told_of
 from lead.membership import Membership
 from lead.model import PoolTask, Remembered
 from lead.participants import Proposing
+from lead.planning.foreknown import Foreknown
 from lead.planning.overview import Case, worth_keeping
 from lead.planning.remembering import document_of
 from lead.policy.asking import Ask
@@ -56,7 +57,10 @@ class Round:
             return self._participant_of(nodes[name].identity)
 
         facts = {name: node.facts for name, node in nodes.items()}
-        scout = Scout(self._clock, self._clock_limit, participant, facts, found.booked)
+        now = self._clock.now()
+        near = now, now + found.view.horizon
+        foreknown = Foreknown(found.booked, found.cases.values(), near)
+        scout = Scout(self._clock, self._clock_limit, participant, facts, foreknown, found.coming)
         pool = found.pool
         policy = configured(pool.policy_set, pool.overrides)
         episode = Episode(found.view, policy, self._rng)
@@ -138,11 +142,13 @@ class Round:
         slip = min(scouted.slips[name] for name in group.values())
         made = self._made(case, list(group.values()), slots, slip)
         seats = {number: membership.by_name[name].identity for number, name in group.items()}
+        starts = scouted.starts[next(iter(group.values()))]
         if yielding is None:
-            return Part(made, seats, None)
+            return Part(made, seats, None, starts)
         going = {run.run: run for name in group.values() for run in yielding.get(name, ())}
         priority = max([made.priority, *(run.priority + 1 for run in going.values())])
-        return Part(replace(made, priority=priority), seats, sorted(UUID(run) for run in going))
+        named = sorted(UUID(run) for run in going)
+        return Part(replace(made, priority=priority), seats, named, starts)
 
     def _made(
         self, case: Case, names: Sequence[str], slots: Sequence[int], slip: int | None = None

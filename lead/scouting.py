@@ -1,9 +1,13 @@
 """Finds nodes for the seats of one term: asks those that policies put first when they have time.
 
 What may give way to the seats is what the policies say, and no more runs than they say: each seat
-has those that its runs need. Nothing is booked by it. The ordinary tasks of the seats are planned
-like all others; that others book the same time meanwhile costs them a retry inside the slip. What
-was found in one episode, and is of use, counts as taken for the rest of it.
+has those that its runs need. Nothing is booked by it. What was found, and is of use, counts as
+taken for the rest of the episode, and in the following ones until it is booked. The ordinary tasks
+of the seats are planned like all others, but keep the starts that were found, so that none takes
+the time of another one; that other leads book the same time meanwhile costs them a retry inside the
+slip.
+
+Nodes of which it is known that they have no time (``planning/foreknown.py``) are not asked.
 
 What policies keep for somebody who is blocked is nobody else's when the runs are booked, either:
 nodes have a seat only if its runs can end before that, and these may slip no further.
@@ -11,16 +15,19 @@ nodes have a seat only if its runs can end before that, and these may slip no fu
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice
 from uuid import UUID
 
-from lead.negotiation import Asked, ask
+from lead.negotiation import Asked, ask, offer_of
 from lead.participants import Proposing
-from lead.planning.agenda import Slot
 from lead.planning.closing import Closed
+from lead.planning.foreknown import Foreknown
 from lead.planning.overview import Case
 from lead.planning.placement import Choice, Offer, choose
 from lead.planning.reasons import why_unplaced
@@ -28,6 +35,7 @@ from lead.planning.seating import Spread, by_time, numbered, take_together
 from lead.policy.asking import Ask
 from lead.policy.view import PostedRun
 from node.clock import Clock
+from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.predicates import Attributes
 from node.model.spans import Span, intersect, normalise, subtract
@@ -39,6 +47,12 @@ _TOO_MANY = "more runs would have to give way to it than may"
 _KEPT = "its time then is kept for another task, which is blocked"
 _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
+
+_TOLD_MAX = 8
+"""Of so many nodes that were not asked, because it is known that they have no time, it is said."""
+
+_BOOKED_WITHIN = 10 * times.SECOND
+"""So long it may take until the runs of a seat are booked that is given now."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,8 @@ class Scouted:
     """Those of them that had no time at all, or did not answer."""
     slips: Mapping[str, int] = field(default_factory=dict)
     """By name of who takes a seat, how far its runs may slip (µs)."""
+    starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By name of who takes a seat, when its runs can start, as far as that could be found out."""
 
 
 class Promises:
@@ -65,16 +81,20 @@ class Promises:
     What was given last is taken as long as its case is looked at; who keeps it makes that last.
     """
 
-    def __init__(self) -> None:
-        """Nothing so far."""
+    def __init__(self, coming: Iterable[PostedRun], now: int) -> None:
+        """Nothing so far but these, which were found in earlier episodes."""
+        self._soon = now + _BOOKED_WITHIN
         self._taken: dict[str, list[tuple[SchedulingClass, Span]]] = defaultdict(list)
+        for run in coming:
+            for name in run.nodes:
+                self._taken[name].append((run.scheduling_class, self._span(run.start, run.end)))
         self._given: list[tuple[str, SchedulingClass, Span]] = []
 
     def give(
         self, names: Iterable[str], kind: SchedulingClass, choices: Sequence[Choice], duration: int
     ) -> None:
         """These nodes are taken for runs that start so."""
-        spans = [(it.starts_at, it.starts_at + duration) for it in choices]
+        spans = [self._span(it.starts_at, it.starts_at + duration) for it in choices]
         self._given += [(name, kind, span) for name in names for span in spans]
 
     def keep(self) -> None:
@@ -86,6 +106,10 @@ class Promises:
     def drop(self) -> None:
         """What was given and not kept is free again."""
         self._given = []
+
+    def _span(self, start: int, end: int) -> Span:
+        """What is begun at once begins a little later, since it is still to be booked."""
+        return start, end + _BOOKED_WITHIN if start < self._soon else end
 
     def left(self, offer: Offer, kind: SchedulingClass) -> Offer:
         """What is left of an offer."""
@@ -113,15 +137,19 @@ class Scout:
         clock_limit: int,
         participant_of: Callable[[str], Proposing],
         facts: Mapping[str, Attributes],
-        runs: Mapping[str, PostedRun],
+        foreknown: Foreknown,
+        coming: Iterable[PostedRun],
     ) -> None:
-        """``participant_of(name)``; what is known of each node, by name, and the booked runs."""
+        """``participant_of(name)``; what each node says of itself, by name, and what is known.
+
+        ``coming`` are runs of seats that were given before, and are not booked yet.
+        """
         self._clock = clock
         self._clock_limit = clock_limit
         self._participant_of = participant_of
         self._facts = facts
-        self._runs = runs
-        self._promises = Promises()
+        self._foreknown = foreknown
+        self._promises = Promises(coming, clock.now())
         self._silent: dict[str, str] = {}
 
     async def find(self, asked: Ask, case: Case, fixed: Sequence[str]) -> Scouted:
@@ -135,12 +163,14 @@ class Scout:
         search.close(case.closed, self._clock.now())
         order = case.in_order(asked.nodes)
         await self._hear(search, fixed)
-        if not search.unheard(fixed):
-            for _ in range(_ROUNDS):
-                names = search.to_ask(order)
-                if not names or len(self._taken(search, order)) == len(case.empty):
-                    break
-                await self._hear(search, names)
+        rounds = 0
+        while rounds < _ROUNDS and not search.unheard(fixed):
+            if len(self._taken(search, order)) == len(case.empty):
+                break
+            names = search.to_ask(order, lambda name: self._is_full(search, name))
+            if not names:
+                break
+            rounds += await self._hear(search, names)
         return self._settled(search, order)
 
     def keep(self) -> None:
@@ -153,28 +183,58 @@ class Scout:
             return ()
         if asked.displacing.runs is None:
             return None
-        known = (self._runs[run] for run in asked.displacing.runs if run in self._runs)
+        runs = self._foreknown.runs
+        known = (runs[run] for run in asked.displacing.runs if run in runs)
         return [run for run in known if run.priority < PRIORITY_MAX][:YIELDING_MAX]
 
-    async def _hear(self, search: _Search, names: Sequence[str]) -> None:
-        """Ask these for their time; who did not answer once is not asked again."""
+    def _is_full(self, search: _Search, name: str) -> bool:
+        """Whether a node has no time for it, as is known before it is asked."""
+        told = self._foreknown.answer(name, search.request)
+        if told is None:
+            offer, horizon = self._foreknown.at_most(name, search.request), self._foreknown.near[1]
+        else:
+            offer, horizon = offer_of(name, told), told.horizon
+        left = search.before_kept(self._promises.left(offer, search.kind))
+        both = [left, *(self._left(search, each) for each in search.fixed)]
+        if search.placeable(name, both, horizon):
+            return False
+        search.full[name] = offer
+        return True
+
+    async def _hear(self, search: _Search, names: Sequence[str]) -> bool:
+        """Hear from these when they have time; whether one of them had to be asked for that.
+
+        Who did not answer once, or has answered, is not asked again.
+        """
         search.heard |= {name: self._silent[name] for name in names if name in self._silent}
-        to_ask = [name for name in names if name not in search.heard]
-        if not to_ask or not search.slots:
-            return
+        if not search.slots:
+            return False
+        for name in names:
+            told = self._foreknown.answer(name, search.request)
+            if told is not None:
+                search.hear(name, told)
+        to_ask = [name for name in names if name not in search.heard and name not in search.offers]
+        if not to_ask:
+            return False
         participants = [self._participant_of(name) for name in to_ask]
-        answered: Asked = await ask(participants, search.request(), self._clock, self._clock_limit)
-        search.proposals |= answered.proposals
-        search.offers |= {offer.name: offer for offer in answered.offers}
+        put = self._foreknown.widened(search.request)
+        answered: Asked = await ask(participants, put, self._clock, self._clock_limit)
+        for name, told in answered.proposals.items():
+            search.hear(name, self._foreknown.hear(name, search.request, told))
         for name, failure in answered.failures.items():
             search.heard[name] = failure.reason
             self._silent[name] = failure.reason
+        return True
 
     def _taken(self, search: _Search, order: Sequence[str]) -> list[str]:
         case = search.case
         left = {name: self._left(search, name) for name in search.offers}
         search.covered = {
-            name: search.placeable(name, [left[name], *(left[each] for each in search.fixed)])
+            name: search.placeable(
+                name,
+                [left[name], *(left[each] for each in search.fixed)],
+                search.proposals[name].horizon,
+            )
             for name in search.offers
             if name not in search.fixed
         }
@@ -198,7 +258,7 @@ class Scout:
         It leaves less to give way, too: a node for which too much would is taken without that.
         """
         nodes = self._taken(search, order)
-        starts: list[int] = []
+        starts: dict[str, list[int]] = {}
         groups = [nodes] if search.case.request.together else [[name] for name in nodes]
         taken: list[str] = []
         yielding: dict[str, Sequence[PostedRun]] = {}
@@ -206,25 +266,26 @@ class Scout:
         for group in filter(None, groups):
             both = [*group, *search.fixed]
             offers = [self._left(search, name) for name in both]
-            choices = search.choices(offers)
+            rng = search.drawing(group)
+            choices = search.choices(offers, rng)
             going = search.giving_way(both, choices)
             if search.too_many(going, yielding.values()):
-                choices = search.choices([Offer(it.name, it.free, it.free) for it in offers])
+                choices = search.choices([Offer(it.name, it.free, it.free) for it in offers], rng)
                 going = []
                 search.heard |= dict.fromkeys(group, _TOO_MANY)
             if not choices and not search.reaches_beyond(group):
                 continue
             self._promises.give(both, search.kind, choices, search.case.whole.duration)
-            starts += [choice.starts_at for choice in choices]
+            starts |= {key: [choice.starts_at for choice in choices] for key in group}
             taken += group
             slips |= dict.fromkeys(group, search.slip(both))
             yielding |= dict.fromkeys(group, going)
         seats = numbered(taken, search.case.empty, search.case.before)
-        first = min(starts, default=search.case.slots[0])
+        first = min(chain.from_iterable(starts.values()), default=search.case.slots[0])
         refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
         named = None if search.may_yield is None else yielding
         said = self._reasons(search, order, taken)
-        return Scouted(seats, first, named, said, refused, slips)
+        return Scouted(seats, first, named, said, refused, slips, starts)
 
     def _reasons(
         self, search: _Search, order: Sequence[str], taken: Sequence[str]
@@ -234,6 +295,8 @@ class Scout:
         for name in search.covered:
             if name not in taken and name not in said:
                 said[name] = self._why_not(search, name, taken)
+        for name in islice(search.full, _TOLD_MAX):
+            said[name] = self._why_full(search, name)
         return {name: said[name] for name in (*search.fixed, *order) if name in said}
 
     def _why_not(self, search: _Search, name: str, taken: Sequence[str]) -> str:
@@ -251,6 +314,17 @@ class Scout:
         duration = search.case.whole.duration
         reason = why_unplaced(0, search.slots[0], duration, offers, search.proposals)
         return reason.removeprefix(f"{name}: ")
+
+    def _why_full(self, search: _Search, name: str) -> str:
+        """Why it was not even asked."""
+        unkept = [self._promises.left(search.offers[each], search.kind) for each in search.fixed]
+        if search.choices([self._promises.left(search.full[name], search.kind), *unkept]):
+            return _KEPT
+        others = [self._left(search, each) for each in search.fixed]
+        if (others or search.reserved) and not search.choices(others):
+            slot, duration = search.slots[0], search.case.whole.duration
+            return why_unplaced(0, slot, duration, [*others, *search.reserved], search.proposals)
+        return self._foreknown.why(name, search.request)
 
 
 class _Search:
@@ -276,6 +350,7 @@ class _Search:
         self.proposals: dict[str, Proposal] = {}
         self.heard: dict[str, str] = {}
         self.covered: dict[str, int] = {}
+        self.full: dict[str, Offer] = {}
         self.reserved: list[Offer] = []
 
     def close(self, closed: Closed, now: int) -> None:
@@ -285,6 +360,7 @@ class _Search:
             self.proposals[closed.name] = proposal
             self.reserved.append(offer)
 
+    @cached_property
     def request(self) -> ProposalRequest:
         displacing, named = self.asked.displacing, self.may_yield
         own = self.case.whole.priority
@@ -300,18 +376,32 @@ class _Search:
             campaign=self.case.whole.campaign,
         )
 
+    def hear(self, name: str, told: Proposal) -> None:
+        """What a node has to say."""
+        self.proposals[name] = told
+        self.offers[name] = offer_of(name, told)
+
     def unheard(self, names: Iterable[str]) -> bool:
         """Whether somebody without whom there is no run did not answer."""
         return any(name in self.heard for name in names)
 
-    def to_ask(self, order: Sequence[str]) -> list[str]:
-        """Whom to ask next: as many as are missing, and some more, those first that go together."""
-        left = [name for name in order if name not in self.offers and name not in self.heard]
+    def to_ask(self, order: Sequence[str], is_full: Callable[[str], bool]) -> list[str]:
+        """Whom to ask next: as many as are missing, and some more, those first that go together.
+
+        Who is full is not asked.
+        """
+        known = self.offers.keys() | self.heard.keys() | self.full.keys()
+        left = [name for name in order if name not in known]
         able = sum(count > 0 for count in self.covered.values())
         wanted = max(1, len(self.case.empty) - able)
         most = wanted + 1 + wanted // 4
-        first = self.spread.kept(left, self.case.sitting.values(), most)
-        return (first + [name for name in left if name not in first])[:most]
+        open_ = (name for name in left if not is_full(name))
+        first = self.spread.kept(open_, self.case.sitting.values(), most)
+        if len(first) < most:
+            first += islice(
+                (name for name in left if name not in (*first, *self.full)), most - len(first)
+            )
+        return first
 
     def slip(self, names: Iterable[str]) -> int:
         """How far runs on these nodes may slip and end before what is kept for others there.
@@ -341,15 +431,22 @@ class _Search:
             intersect(normalise(offer.free_displacing), allowed),
         )
 
-    def within(self, name: str) -> list[Slot]:
-        """The slots that a node books ahead; of later ones it does not say anything yet."""
-        return [slot for slot in self.slots if slot.end <= self.proposals[name].horizon]
+    def beyond(self, horizon: int) -> int:
+        """How many slots a node does not book so far ahead; it does not say anything of them."""
+        duration = self.case.whole.duration
+        return sum(slot.start + duration > horizon for slot in self.slots)
 
     def reaches_beyond(self, names: Sequence[str]) -> bool:
-        return any(len(self.within(name)) < len(self.slots) for name in names)
+        return any(self.beyond(self.proposals[name].horizon) for name in names)
 
-    def choices(self, offers: Sequence[Offer]) -> list[Choice]:
-        return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, None)
+    def choices(self, offers: Sequence[Offer], rng: random.Random | None = None) -> list[Choice]:
+        return choose(self.slots, [*offers, *self.reserved], self.case.whole.duration, rng)
+
+    def drawing(self, group: Sequence[str]) -> random.Random | None:
+        """For a random slip: seeded by the term and who takes part, as all that is drawn here."""
+        if not self.case.whole.schedule.get("slip_random"):
+            return None
+        return random.Random(f"{self.case.name} {' '.join(group)}")
 
     def giving_way(self, names: Sequence[str], choices: Sequence[Choice]) -> list[PostedRun]:
         """Of the runs that are named, those that runs on these nodes would displace."""
@@ -369,9 +466,8 @@ class _Search:
             return False
         return len({run.run for runs in (more, *already) for run in runs}) > displacing.most
 
-    def placeable(self, name: str, offers: Sequence[Offer]) -> int:
+    def placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""
         if self.slip([name, *self.fixed]) < 0:
             return 0
-        beyond = len(self.slots) - len(self.within(name))
-        return min(len(self.slots), len(self.choices(offers)) + beyond)
+        return min(len(self.slots), len(self.choices(offers)) + self.beyond(horizon))

@@ -122,6 +122,14 @@ class Admission:
         made = None if key is None else await self._made_before(key, digest)
         return made or introduction.task, False
 
+    async def draft_seated(self, document: TaskDocument, request: SeatRequest) -> Draft:
+        """A pool task as it would be created; nothing is asked or kept.
+
+        :raises InvalidDocument: a field is wrong.
+        """
+        await self._campaigns.look_up(document.campaign)
+        return self.draft_whole(document, await self._seating.seek(document, request))
+
     async def _create_seated(
         self, document: TaskDocument, request: SeatRequest, key: str | None, digest: str
     ) -> tuple[UUID, bool]:
@@ -168,7 +176,7 @@ class Admission:
         ``known``: the document is an edit of this task, and is refused if others would take part.
         """
         if document.seats is not None:
-            said = "who would be chosen is not known before; name the nodes you want to ask"
+            said = "cannot be edited into nodes of a pool; cancel this task and create another one"
             raise InvalidDocument([FieldFault("/participants/pool", said)])
         draft = self._drafted(document, known)
         if known is not None:

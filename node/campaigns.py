@@ -7,7 +7,7 @@ which field is wrong and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -26,7 +26,7 @@ from node.model.wire.campaigns import (
     CampaignPatch,
 )
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.store import campaigns, pools
 from node.store.campaigns import Settings, StoredCampaign, Uses
 from node.store.database import Connection, Database
@@ -38,8 +38,12 @@ _URGENT = campaigns.URGENT
 class Campaigns:
     """The campaigns of this node."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        """Only the one that is always there is known until :meth:`refresh`."""
+    def __init__(self, database: Database, clock: Clock, resources: Collection[str]) -> None:
+        """Only the one that is always there is known until :meth:`refresh`.
+
+        ``resources`` are those that runs of some test may need.
+        """
+        self._resources = resources
         self._database = database
         self._clock = clock
         self._states: Mapping[str, str] = {DEFAULT: "active"}
@@ -95,7 +99,7 @@ class Campaigns:
                 if taken.settings == new:
                     return False
                 raise Conflict(_taken(new.name))
-            await _check(connection, new, there)
+            await self._check(connection, new, there)
             if not await campaigns.keep(connection, new, self._clock.now()):
                 raise Conflict(_taken(new.name))
             await campaigns.notify(connection, new.name, "added")
@@ -119,12 +123,36 @@ class Campaigns:
             new = settings_of(_edited(known.settings, patch))
             if new == known.settings:
                 return
-            await _check(connection, new, there)
+            await self._check(connection, new, there, known.settings.quotas)
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
+
+    async def _check(
+        self,
+        connection: Connection,
+        new: Settings,
+        there: Sequence[StoredCampaign],
+        quotas: Collection[str] = (),
+    ) -> None:
+        """Refuse what does not go with the other campaigns, the pools, or the tests.
+
+        Of the resources in ``quotas`` it has some already: these may stay.
+        """
+        others = [each.settings for each in there if each.settings.name != new.name]
+        sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
+        found = (
+            _parent_fault(new, others),
+            _weight_fault(new.weight, sets),
+            _target_fault(new, others),
+            _default_fault(new),
+            *(_quota_fault(it, self._resources) for it in new.quotas if it not in quotas),
+        )
+        faults = [fault for fault in found if fault is not None]
+        if faults:
+            raise InvalidDocument(faults)
 
     async def remove(self, name: str) -> None:
         """Remove a campaign that nothing hangs on.
@@ -189,22 +217,7 @@ def _edited(known: Settings, patch: CampaignPatch) -> CampaignDocument:
     try:
         return CampaignDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
-
-
-async def _check(connection: Connection, new: Settings, there: Sequence[StoredCampaign]) -> None:
-    """Refuse what does not go with the other campaigns, or with the pools."""
-    others = [each.settings for each in there if each.settings.name != new.name]
-    sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
-    found = (
-        _parent_fault(new, others),
-        _weight_fault(new.weight, sets),
-        _target_fault(new, others),
-        _default_fault(new),
-    )
-    faults = [fault for fault in found if fault is not None]
-    if faults:
-        raise InvalidDocument(faults)
+        raise InvalidDocument(faults_of(error, CampaignDocument)) from None
 
 
 def _parent_fault(new: Settings, others: Sequence[Settings]) -> FieldFault | None:
@@ -279,6 +292,15 @@ def _target_fault(new: Settings, others: Sequence[Settings]) -> FieldFault | Non
         f"{theirs}; give {theirs} here, or {ours} there"
     )
     return FieldFault(f"/target/{ours}", said)
+
+
+def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
+    """What no run needs would be without effect, and nobody would notice."""
+    if resource in resources:
+        return None
+    near = get_close_matches(resource, list(resources), n=3, cutoff=0.5) or sorted(resources)
+    said = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
+    return FieldFault(f"/quotas/{resource}", said)
 
 
 def _default_fault(new: Settings) -> FieldFault | None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.plugins import registry
 from node.plugins.contracts import Metric, Result, Test, Tool
 
@@ -28,6 +28,11 @@ class Capabilities:
             for each in registry.foreign()
             if each.fault is not None
         )
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """What runs of some test may need of nodes."""
+        return frozenset(name for test in self.tests.values() for name in test.resources)
 
     def test(self, name: str, pointer: str = "/test/type") -> Test:
         """The test of this name.
@@ -48,7 +53,7 @@ class Capabilities:
         try:
             return test.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
-            raise InvalidDocument(faults_of(error, pointer)) from None
+            raise InvalidDocument(faults_of(error, test.spec_model, pointer)) from None
 
     def metrics(self, name: str, result: Result) -> tuple[Metric, ...]:
         """The figures of a stored result; none of one that this version cannot read."""

@@ -30,9 +30,9 @@ from node.model.scheduling import default_slip, recurrence_of
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import Freeing, Introduction
-from node.model.wire.problems import faults_of
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
+from node.model.wire.validation import faults_of
 from node.reseating import Edited, Reseating
 from node.store import bookings, campaigns, changes, outbox, seats, tasks
 from node.store.changes import Change
@@ -386,7 +386,7 @@ def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = No
             changed.merged(document_of(task, request), wanted), context=FROM_OUTSIDE
         )
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, TaskDocument)) from None
 
 
 def _check_type(task: StoredTask, wanted: Mapping[str, Any]) -> None:

@@ -6,25 +6,32 @@ here. A pool that nobody meets is refused when it is made, with what there is in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 from pydantic import ValidationError
 
 from node.campaigns import weights_fault
 from node.clock import Clock
-from node.model import policysets, predicates, times
+from node.model import policysets, predicates, promises, times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
+from node.model.promises import Promised, Sized
+from node.model.wire.campaigns import SUSPENDED
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.peers import Directory
 from node.store import campaigns, pools
+from node.store.campaigns import StoredCampaign
 from node.store.database import Connection, Database
 from node.store.pools import StoredPool
+
+_NAMED = 5
 
 Judge = Callable[[PolicyChoice], list[FieldFault]]
 """What is wrong with the choice of a policy, by its fields."""
@@ -46,6 +53,14 @@ class Membership:
 
     nodes: tuple[str, ...]
     others: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Warnings:
+    """By name of campaigns and of pools, what is to be told of them; nothing of most."""
+
+    campaigns: Mapping[str, tuple[str, ...]]
+    pools: Mapping[str, tuple[str, ...]]
 
 
 class Pools:
@@ -84,6 +99,25 @@ class Pools:
             else:
                 nodes.append(name)
         return Membership(tuple(nodes), others)
+
+    async def warnings(self) -> Warnings:
+        """What is allowed as it stands, and yet hardly meant."""
+        async with self._database.connection() as connection:
+            there = await pools.listed(connection)
+            listed = await campaigns.listed(connection)
+        sized = [
+            Sized(
+                pool.name,
+                len(self.membership(pool.match).nodes),
+                promises.keeps_promises(pool.policy_set, pool.overrides),
+            )
+            for pool in there
+        ]
+        promised = [each for each in map(_promised, listed) if each is not None]
+        return Warnings(
+            {own.campaign: promises.of_campaign(own, promised, sized) for own in promised},
+            {pool.name: promises.of_pool(pool, promised) for pool in sized},
+        )
 
     async def create(self, document: PoolDocument) -> bool:
         """Make a pool; False if the very same one was made before.
@@ -129,12 +163,12 @@ class Pools:
         """Forget a pool.
 
         :raises NotFound: there is none of that name.
-        :raises Conflict: tasks ask for nodes of it.
+        :raises Conflict: tasks ask for nodes of it that are not over; names them.
         """
         async with self._database.transaction() as connection:
-            if tasks := await pools.asking(connection, name):
-                count = f"{tasks} task{'' if tasks == 1 else 's'}"
-                raise Conflict(f"{count} ask for nodes of {name}, ended ones among them; keep it")
+            asking, count = await pools.asking(connection, name, _NAMED)
+            if asking:
+                raise Conflict(_why_kept(name, asking, count))
             if not await pools.remove(connection, name):
                 _named(await pools.listed(connection), name)
             await pools.notify(connection, name, "removed")
@@ -201,6 +235,15 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
     }
 
 
+def _promised(campaign: StoredCampaign) -> Promised | None:
+    """What a campaign is promised, unless it is suspended."""
+    own = campaign.settings
+    share = None if own.target_share is None else Fraction(own.target_share)
+    if own.level == SUSPENDED or (own.target_seats is None and share is None):
+        return None
+    return Promised(own.name, own.target_seats, share)
+
+
 def _settings(pool: StoredPool) -> dict[str, Any]:
     return document_of(pool)
 
@@ -216,7 +259,7 @@ def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     try:
         return PoolDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, PoolDocument)) from None
 
 
 def _named(there: list[StoredPool], name: str) -> StoredPool:
@@ -226,6 +269,16 @@ def _named(there: list[StoredPool], name: str) -> StoredPool:
         msg = f"there is no pool {name} on this node; there are: {known}"
         raise NotFound(msg)
     return found
+
+
+def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
+    """Who keeps a pool from being removed, and what to do about it."""
+    named = ", ".join(str(task) for task in asking)
+    more = f" and {count - len(asking)} more" if count > len(asking) else ""
+    which = (
+        f"1 task wants nodes of {name}: " if count == 1 else f"{count} tasks want nodes of {name}: "
+    )
+    return f"{which}{named}{more}; end what is not wanted first: parley task cancel {asking[0]}"
 
 
 def _taken(name: str) -> str:

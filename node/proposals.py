@@ -16,7 +16,7 @@ from node.clock import Clock
 from node.model import times
 from node.model.calendar import KEPT_FOR, Calendar
 from node.model.classes import SchedulingClass, blockers
-from node.model.reservations import Applicant, Reserved, closed_to
+from node.model.reservations import Applicant, Reserved, closed_to, is_particular
 from node.model.spans import Span
 from node.model.timeline import (
     Booking,
@@ -97,17 +97,20 @@ class Proposals:
         if not self._hears:
             self._calendar.clear()
         async with self._database.connection() as connection:
-            questions = self._questions(asked, await self._closed(connection, now), now)
+            reserved = await self._closed(connection, now)
+            questions = self._questions(asked, reserved, now)
             free, there = await self._look(connection, questions, now)
             if any(each.without for each in free):
                 self._reserved_at = None
-                questions = self._questions(asked, await self._closed(connection, now), now)
+                reserved = await self._closed(connection, now)
+                questions = self._questions(asked, reserved, now)
                 if stale := _stale(questions, free, there):
                     for window in stale:
                         self._calendar.give_back(window)
                     free, there = await self._look(connection, questions, now)
+        for_some = any(is_particular(each.access) for each in reserved)
         return [
-            _proposal(question, each, obstacles(question, each.without, there), now)
+            _proposal(question, each, obstacles(question, each.without, there), now, for_some)
             for question, each in zip(questions, free, strict=True)
         ]
 
@@ -235,7 +238,11 @@ def _stale(
 
 
 def _proposal(
-    question: Question, free: Free, in_the_way: Sequence[tuple[int, Booking | Reserved]], now: int
+    question: Question,
+    free: Free,
+    in_the_way: Sequence[tuple[int, Booking | Reserved]],
+    now: int,
+    for_some: bool,  # noqa: FBT001 - whether time is reserved for some
 ) -> Proposal:
     return Proposal(
         now=now,
@@ -246,6 +253,7 @@ def _proposal(
         ),
         obstacles=tuple(obstacle(index, each) for index, each in in_the_way),
         reason=None if free.free_displacing else _nothing_free(question, in_the_way),
+        particular=for_some,
     )
 
 

@@ -13,13 +13,14 @@ its own owner says there, and no lead.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
+from node.campaigns import no_such
 from node.clock import Clock
 from node.ending import Ending
 from node.model import times
@@ -29,7 +30,6 @@ from node.model.recurrence import Recurrence, next_nominal, validate
 from node.model.reservations import Reserved, in_words, occurrences
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
 from node.model.wire.reservations import (
     AccessDocument,
     Occasions,
@@ -39,10 +39,11 @@ from node.model.wire.reservations import (
     ReservationPatch,
     RunInside,
 )
+from node.model.wire.validation import faults_of
 from node.peers import Directory
 from node.seating import no_pool
 from node.settings import Settings
-from node.store import bookings, pools, reservations, seats, tasks
+from node.store import bookings, campaigns, pools, reservations, seats, tasks
 from node.store.database import Connection, Database, Record
 from node.store.reservations import Filter, Terms
 
@@ -120,7 +121,7 @@ class Reservations:
         now = self._clock.now()
         edited = self._edited(known, patch)
         terms = self._terms(edited, now)
-        await self._check(edited)
+        await self._check(edited, self._access(known["access"]).campaigns)
 
         async def change(connection: Connection) -> None:
             await self._stop_seating(connection, known["pool"])
@@ -143,9 +144,11 @@ class Reservations:
                 context=FROM_OUTSIDE,
             )
         except ValidationError as error:
-            raise InvalidDocument(faults_of(error)) from None
+            raise InvalidDocument(faults_of(error, ReservationDocument)) from None
 
-    async def _check(self, document: ReservationDocument) -> None:
+    async def _check(self, document: ReservationDocument, admitted: Collection[str] = ()) -> None:
+        """``admitted`` are the campaigns that it admits already, whether there still are any."""
+        await self._check_campaigns(document.access.campaigns, admitted)
         if document.pool is None:
             await self._check_tasks(document.access.tasks)
             return
@@ -156,6 +159,18 @@ class Reservations:
             there = await pools.listed(connection)
         if document.pool not in [pool.name for pool in there]:
             raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+
+    async def _check_campaigns(self, named: Sequence[str], admitted: Collection[str]) -> None:
+        """A name that is mistyped would admit nobody, and be noticed in that time only."""
+        async with self._database.connection() as connection:
+            there = await campaigns.names(connection)
+        faults = [
+            FieldFault(f"/access/campaigns/{index}", no_such(name, there))
+            for index, name in enumerate(named)
+            if name not in there and name not in admitted
+        ]
+        if faults:
+            raise InvalidDocument(faults)
 
     async def _check_tasks(self, named: Sequence[UUID]) -> None:
         """Runs on a node are of the tasks of seats: the id of a pool task would admit nothing."""

@@ -97,12 +97,6 @@ class Seating:
             tuple(tool for tool in offered if not tools or tool in tools),
         )
 
-    @property
-    def resources(self) -> frozenset[str]:
-        """What runs of some test may need of nodes."""
-        tests = self._capabilities.tests.values()
-        return frozenset(name for test in tests for name in test.resources)
-
     def needs(self, test: str, spec: dict[str, Any]) -> Mapping[str, int | None]:
         """What runs of this test take of counted resources; None is all that a node has.
 

@@ -133,7 +133,7 @@ class Node:
         self.directory = Directory(database)
         self.capabilities = Capabilities()
         self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
-        self.campaigns = Campaigns(database, clock)
+        self.campaigns = Campaigns(database, clock, self.capabilities.resources)
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
         self.seating = Seating(database, self.directory, self.capabilities)

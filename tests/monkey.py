@@ -195,6 +195,8 @@ class Monkey:
         if "named_by" in names:
             of = made["parts"] if "parts" in names else made["runs"]
             made["named_by"] = self._rng.choices(of, k=len(made["named"]))
+        if "found_by" in names:
+            made["found_by"] = self._rng.choices(made["parts"], k=len(made["found"]))
         if "numbers" in names:
             each = list(range(1, len(made["tasks"]) + 1))
             any_of_them = "ends" in names  # a negotiation is about one run at least, a hold is not

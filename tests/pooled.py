@@ -18,25 +18,31 @@ from tests.clocks import START
 from tests.worlds import Site, World
 
 
+def bounds_of(site: Site) -> Bounds:
+    """Within what seats are given at a site."""
+    settings = site.node.settings
+    limits = Limits(settings.horizon, settings.start_margin, settings.batch)
+    return Bounds(limits, settings.clock_limit)
+
+
+def powers_of(site: Site) -> SeatPowers:
+    """What giving seats may have the node of a site do."""
+    node = site.node
+    return SeatPowers(
+        known=node.directory.known,
+        wanted_of=node.seating.wanted,
+        needs_of=node.seating.needs,
+        resources=node.capabilities.resources,
+        participant_of=site._participant,
+        seat_task=node.admission.seat_task,
+        take_back=node.ending.take_back,
+    )
+
+
 def episodes_of(site: Site) -> Episodes:
     """The loop that gives the seats of the pool tasks of a site; not started."""
-    node, settings = site.node, site.node.settings
-    limits = Limits(settings.horizon, settings.start_margin, settings.batch)
-    return Episodes(
-        node.database,
-        site.clock,
-        Bounds(limits, settings.clock_limit),
-        SeatPowers(
-            known=node.directory.known,
-            wanted_of=node.seating.wanted,
-            needs_of=node.seating.needs,
-            resources=node.seating.resources,
-            participant_of=site._participant,
-            seat_task=node.admission.seat_task,
-            take_back=node.ending.take_back,
-        ),
-        random.Random(1),
-    )
+    bounds, powers = bounds_of(site), powers_of(site)
+    return Episodes(site.node.database, site.clock, bounds, powers, random.Random(1))
 
 
 @dataclass

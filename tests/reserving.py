@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from node.model.times import format_instant
+from node.model.wire.campaigns import DEFAULT, CampaignDocument
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
 from tests.bookers import HOUR
@@ -28,7 +29,10 @@ def document(start: int = HOUR, **fields: Any) -> dict[str, Any]:
 async def reserve(
     site: Site, start: int = HOUR, *, key: str | None = None, **fields: Any
 ) -> Reservation:
-    """Post such a document to a site."""
+    """Post such a document to a site, where the campaigns are that it names."""
+    for name in fields.get("access", {}).get("campaigns", ()):
+        if name != DEFAULT:
+            await site.node.campaigns.create(CampaignDocument(name=name))
     asked = ReservationDocument.model_validate(document(start, **fields), context=FROM_OUTSIDE)
     return await site.node.reservations.create(asked, key)
 

@@ -136,8 +136,12 @@ async def hold(
     cases: Sequence[Case],
     pool: Mapping[str, Any],
     runs: Sequence[PostedRun] = (),
+    coming: Sequence[PostedRun] = (),
 ) -> Ruling:
-    """One episode of a pool with these policies (``policy_set``, ``overrides``)."""
+    """One episode of a pool with these policies (``policy_set``, ``overrides``).
+
+    ``runs`` are booked, those ``coming`` are not yet.
+    """
     by_name = {host.name: host for host in hosts}
     for run in runs:
         for name in run.nodes:
@@ -158,11 +162,11 @@ async def hold(
         nodes={name: Node(name) for name in by_name},
         campaigns={each.name: each for each in campaigns},
         candidates=[candidate_of(case, HORIZON) for case in cases],
-        runs=runs,
+        runs=[*runs, *coming],
     )
     known = {run.run: run for run in runs}
     named = {case.name: case for case in cases}
-    found = Found(stored, Remembered({}, 0), view, known, named)
+    found = Found(stored, Remembered({}, 0), view, known, coming, named)
     membership = Membership({"europe": stored}, hosts, _nothing_wanted)
     by_key = {host.identity: host for host in hosts}
     held = Round(ManualClock(), times.SECOND, by_key.__getitem__, _seat_task, random.Random(1))

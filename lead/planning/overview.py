@@ -6,6 +6,7 @@ its slots in the first hour of those that are still open.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -204,20 +205,29 @@ def runs_to_come(
     """The first runs of a seat that is given, and not booked yet, up to an instant."""
     recurrence = recurrence_of(Schedule.model_validate(given.schedule), given.created_at)
     slots = nominal_starts(recurrence, recurrence.anchor - 1, ahead, most)
+    windows = windows_of(slots, recurrence, given.duration)
+    starts = [_start_in(window, given) for window in windows]
     return [
         PostedRun(
             run=f"{given.task} {times.format_instant(slot)}",
             task=str(given.task),
             campaign=given.campaign,
             nodes=tuple(names[node] for node in given.nodes if node in names),
-            start=slot,
-            end=slot + given.duration,
+            start=start,
+            end=start + given.duration,
             scheduling_class=SchedulingClass(given.scheduling_class),
             priority=given.priority,
             needs=needs,
         )
-        for slot in slots
+        for slot, start in zip(slots, starts, strict=True)
     ]
+
+
+def _start_in(window: Slot, given: ToCome) -> int:
+    """When the run of a slot is to start: as was found, else as early as it can."""
+    at = bisect_left(given.starts, window.start)
+    found = given.starts[at : at + 1]
+    return found[0] if found and found[0] + given.duration <= window.end else window.start
 
 
 def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:

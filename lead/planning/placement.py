@@ -36,11 +36,16 @@ class Choice:
 
 
 def choose(
-    slots: Sequence[Slot], offers: Sequence[Offer], duration: int, rng: random.Random | None
+    slots: Sequence[Slot],
+    offers: Sequence[Offer],
+    duration: int,
+    rng: random.Random | None,
+    found: Sequence[int] = (),
 ) -> list[Choice]:
     """A start for each slot that all participants have time for, in the order of the slots.
 
-    The earliest common start, or with ``rng`` one drawn evenly from all common whole seconds.
+    The one that was ``found`` for it before (sorted instants), else the earliest common start, or
+    with ``rng`` one drawn evenly from all common whole seconds.
     """
     quiet = common([offer.free for offer in offers])
     displacing: list[Span] | None = None
@@ -48,12 +53,13 @@ def choose(
     choices = []
     for slot in slots:
         displaces = False
-        start = _start(quiet, slot, taken, duration, rng)
+        own = found[bisect_left(found, slot.start) : bisect_right(found, slot.end - duration)]
+        start = _start(quiet, slot, taken, duration, rng, own)
         if start is None:
             if displacing is None:
                 displacing = common([offer.free_displacing for offer in offers])
             displaces = True
-            start = _start(displacing, slot, taken, duration, rng)
+            start = _start(displacing, slot, taken, duration, rng, own)
         if start is not None:
             choices.append(Choice(slot, start, displaces))
             insort(taken, (start, start + duration))
@@ -71,6 +77,7 @@ def _start(
     taken: Sequence[Span],
     duration: int,
     rng: random.Random | None,
+    found: Sequence[int],
 ) -> int | None:
     first = max(0, bisect_right(ranges, (slot.start, slot.start)) - 1)
     last = bisect_right(ranges, (slot.end, slot.end))
@@ -82,6 +89,9 @@ def _start(
     fitting = at_least(inside, duration)
     if not fitting:
         return None
+    for at in found:
+        if any(start <= at and at + duration <= end for start, end in fitting):
+            return at
     if rng is None:
         return fitting[0][0]
     return _drawn(fitting, duration, rng)

@@ -15,7 +15,7 @@ from node.model.times import to_the_second
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
-_TOGETHER = (times.MINUTE, 10 * times.SECOND)
+_TOGETHER = (PAUSE_MAX // 2, times.MINUTE, 10 * times.SECOND)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class Outcome:
     """What an episode came to.
 
     ``refused`` says for each task that got nothing why not, the decisive reason first;
-    ``unreached`` is how many were not looked at because there were no workers left.
+    ``unreached`` is how many were not looked at, or not in the second round, because there were no
+    workers left.
     ``reservations`` were made for tasks that are blocked. ``state`` is to be remembered until the
     next episode.
     """

@@ -58,6 +58,7 @@ class Episode:
         self._follows = self._ordering.follows or policy.fill.follows
         self._coming = self._rounds()
         self._later: list[Candidate] = []
+        self._again: set[str] = set()
         self._blocked: list[str] = []
         self._passes = dict(view.state.passes)
         self._measured = dict(view.state.measured)
@@ -111,6 +112,7 @@ class Episode:
         for place in range(max(map(len, queues), default=0)):
             for queue in queues:
                 if place < len(queue):
+                    self._again.add(queue[place].task)
                     yield Round.SECOND, queue[place]
 
     def _considered(self) -> Iterator[Candidate]:
@@ -240,10 +242,13 @@ class Episode:
         held = self._ordering.held()
         self._refused.update((task, (no,)) for task, no in held.items())
         considered = len(self._board.candidates) - len(held)
+        # What there was no worker left for in the second round was not looked at to the end: what
+        # it was told in the first one holds only as long as others come first.
+        cut = {it.task for it in self._later} - self._again if not self._workers else set()
         return Outcome(
             placed=self._board.placed,
-            refused=self._refused,
-            unreached=considered - self._reached,
+            refused={task: noes for task, noes in self._refused.items() if task not in cut},
+            unreached=considered - self._reached + len(cut),
             reservations=list(self._filling.slots()),
             state=self._state(),
         )

@@ -91,7 +91,7 @@ DEFAULT: Final = "campaign-default"
 _PASSED_MAX: Final = 20
 
 _RECOMMENDED = PolicySet(
-    order=order.LateFirst(order.Weighted(Weights({"service": _SERVICE}))),
+    order=order.LateFirst(order.Weighted(Weights({"service": _SERVICE}), longest=True)),
     share=share.ByUsage(together=share.Together.PARENT, entitled=True),
     select=select.Affinity(least_loaded=True),
     preempt=preempt.UrgentByScore(_URGENCY, others=preempt.LowerPriority()),

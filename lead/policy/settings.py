@@ -21,7 +21,7 @@ from lead.policy.feasible import availability, deferral
 from lead.policy.fill import backfill
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
-from lead.policy.select.linear_function import parse
+from lead.policy.select.linear_function import Linear, parse
 from lead.policy.sets import SETS, PolicySet
 from lead.policy.share.decayed_windows import Windows
 from node.model.errors import FieldFault, InvalidDocument
@@ -65,7 +65,7 @@ def _rule(
     """The rule of one axis: another one, or that of the set with other parameters."""
     usual = next(name for name, it in RULES[axis].items() if it.make is type(present))
     name = wanted.get("rule", usual)
-    if name not in RULES[axis]:
+    if not isinstance(name, str) or name not in RULES[axis]:
         faults.append(FieldFault(f"{pointer}/rule", _unknown("rule", str(name), RULES[axis])))
         return None
     rule = RULES[axis][name]
@@ -112,18 +112,27 @@ def _count_or_none(value: Any) -> int | None:
 
 
 def _exact(value: Any) -> Fraction:
-    return Fraction(str(value))
+    try:
+        return Fraction(str(value))
+    except (ValueError, ArithmeticError):
+        raise ValueError(f"is {value}; write a number") from None
+
+
+def _length(value: Any) -> int:
+    if not isinstance(value, str):
+        raise TypeError("write a duration: PT30S, PT5M, PT1H or P1D")
+    return parse_duration(value)
 
 
 def _duration(value: Any) -> int:
-    duration = parse_duration(value)
+    duration = _length(value)
     if duration <= 0:
         raise ValueError("write a duration of more than 0")
     return duration
 
 
 def _one_of(kind: type[Choice], value: Any) -> Choice:
-    if value not in list(kind):
+    if not isinstance(value, str) or value not in list(kind):
         raise ValueError(f"write one of {', '.join(kind)}")
     return kind(value)
 
@@ -131,7 +140,7 @@ def _one_of(kind: type[Choice], value: Any) -> Choice:
 def _numbers(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise TypeError("write numbers by name")
-    return {str(name): float(number) for name, number in value.items()}
+    return {str(name): float(_exact(number)) for name, number in value.items()}
 
 
 def _weights(value: Any) -> Weights:
@@ -158,7 +167,7 @@ def _windows(value: Any) -> Windows:
 
 def _urgency(value: Any) -> Urgency:
     """``{"percent": 10, "delay": "PT10S"}``."""
-    found = _fields(value, {"percent": _exact, "delay": parse_duration})
+    found = _fields(value, {"percent": _exact, "delay": _length})
     return Urgency(**{"percent": Fraction(0), **found})
 
 
@@ -173,9 +182,15 @@ def _patience(value: Any) -> deferral.Patience | None:
 def _others(value: Any) -> Any:
     """What gives way to those that are not urgent."""
     rules = {"never": preempt.Never(), "lower-priority": preempt.LowerPriority()}
-    if value not in rules:
+    if not isinstance(value, str) or value not in rules:
         raise ValueError(f"write one of {', '.join(rules)}")
     return rules[value]
+
+
+def _function(value: Any) -> Linear:
+    if not isinstance(value, str):
+        raise TypeError("write a sum of figures with coefficients, such as speed + 0.01*mbps")
+    return parse(value)
 
 
 _PRIORITY: Final = {
@@ -185,6 +200,7 @@ _PRIORITY: Final = {
     "classes": _numbers,
     "duration_min": _duration,
     "relative": _flag,
+    "longest": _flag,
 }
 RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     "order": {
@@ -195,7 +211,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "late-first": _Rule(
             order.LateFirst,
             {
-                "others": lambda value: order.Weighted(_weights(value)),
+                "others": lambda value: order.Weighted(_weights(value), longest=True),
                 "half_life": _duration,
                 "ahead": _duration,
             },
@@ -232,7 +248,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "affinity": _Rule(select.Affinity, {"least_loaded": _flag}),
         "last-available": _Rule(select.LastAvailable),
         "poorest": _Rule(select.Poorest),
-        "function": _Rule(select.ByFunction, {"function": parse}),
+        "function": _Rule(select.ByFunction, {"function": _function}),
         "fetching": _Rule(select.Fetching, {"low": _duration, "more": _duration}),
         "laid": _Rule(select.Laid, {"way": partial(_one_of, select.Way)}),
     },

@@ -230,7 +230,7 @@ class Host:
                     known=node.directory.known,
                     wanted_of=node.seating.wanted,
                     needs_of=node.seating.needs,
-                    resources=node.seating.resources,
+                    resources=node.capabilities.resources,
                     participant_of=node.participant,
                     seat_task=node.admission.seat_task,
                     take_back=node.ending.take_back,

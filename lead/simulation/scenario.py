@@ -23,9 +23,9 @@ from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.fields import FROM_OUTSIDE, Document, Duration
 from node.model.wire.participants import BATCH_MAX
 from node.model.wire.pools import PoolDocument
-from node.model.wire.problems import faults_of
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import PRIORITY_MAX
+from node.model.wire.validation import faults_of
 
 _SUFFIX = ".toml"
 FLEET = "fleet"
@@ -295,7 +295,7 @@ def checked(model: type[Described], document: Any) -> Described:
     try:
         return model.model_validate(document, context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, model)) from None
 
 
 def _document(text: str, suffix: str) -> Any:

@@ -121,6 +121,8 @@ async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now
     task, term = key
     yielding = {each.task: each.yielding for each in given}
     named = [(part, run) for part, runs in yielding.items() for run in runs or ()]
+    starts = {each.task: each.starts for each in given}
+    found = [(part, start) for part, listed in starts.items() for start in listed]
     await connection.execute(
         _SQL["adopt"],
         task,
@@ -128,6 +130,8 @@ async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now
         [runs is None for runs in yielding.values()],
         [part for part, _ in named],
         [run for _, run in named],
+        [part for part, _ in found],
+        [start for _, start in found],
     )
     rows = await connection.fetch(
         _SQL["take"],

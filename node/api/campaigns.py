@@ -14,8 +14,17 @@ from node.service import Node
 from node.store.campaigns import HourFilter
 
 
+async def _all(node: Node) -> list[Campaign]:
+    """By name, each with its account and what is to be told of it."""
+    told = (await node.pools.warnings()).campaigns
+    return [
+        campaign.model_copy(update={"warnings": told.get(campaign.name, ())})
+        for campaign in await node.accounts.all()
+    ]
+
+
 async def _fetch(node: Node, name: str) -> Campaign:
-    every = {campaign.name: campaign for campaign in await node.accounts.all()}
+    every = {campaign.name: campaign for campaign in await _all(node)}
     if name not in every:
         raise NotFound(no_such(name, every))
     return every[name]
@@ -33,7 +42,7 @@ async def create(request: web.Request) -> web.StreamResponse:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of campaigns, by name."""
     reading.only(request, "limit", "cursor")
-    every = await request.app[NODE].accounts.all()
+    every = await _all(request.app[NODE])
     return replies.many(*reading.page_of_names(request, every))
 
 

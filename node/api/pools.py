@@ -8,12 +8,12 @@ from node.api import reading, replies
 from node.api.routing import NODE, Access, Route
 from node.api.tasks import CURSOR, LIMIT
 from node.model.wire.pools import Outside, Pool, PoolDocument, PoolPatch
-from node.pools import document_of
+from node.pools import Warnings, document_of
 from node.service import Node
 from node.store.pools import StoredPool
 
 
-def _document(node: Node, pool: StoredPool) -> Pool:
+def _document(node: Node, pool: StoredPool, warnings: Warnings) -> Pool:
     members = node.pools.membership(pool.match)
     others = tuple(Outside(node=name, reason=why) for name, why in members.others.items())
     return Pool(
@@ -24,7 +24,12 @@ def _document(node: Node, pool: StoredPool) -> Pool:
         changed_at=pool.changed_at,
         nodes=members.nodes,
         others=others,
+        warnings=warnings.pools.get(pool.name, ()),
     )
+
+
+async def _shown(node: Node, name: str) -> Pool:
+    return _document(node, await node.pools.one(name), await node.pools.warnings())
 
 
 async def create(request: web.Request) -> web.StreamResponse:
@@ -32,7 +37,7 @@ async def create(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     document = reading.document(request, PoolDocument)
     await node.pools.create(document)
-    made = _document(node, await node.pools.one(document.name))
+    made = await _shown(node, document.name)
     return replies.one(made, 201, {"Location": f"/v1/pools/{document.name}"})
 
 
@@ -40,7 +45,8 @@ async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of pools, by name."""
     node = request.app[NODE]
     reading.only(request, "limit", "cursor")
-    every = [_document(node, pool) for pool in await node.pools.all()]
+    warnings = await node.pools.warnings()
+    every = [_document(node, pool, warnings) for pool in await node.pools.all()]
     return replies.many(*reading.page_of_names(request, every))
 
 
@@ -48,14 +54,14 @@ async def show(request: web.Request) -> web.StreamResponse:
     """GET: one pool."""
     node = request.app[NODE]
     reading.only(request)
-    return replies.one(_document(node, await node.pools.one(reading.name(request, "pool"))))
+    return replies.one(await _shown(node, reading.name(request, "pool")))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the pool with the changes, from now on."""
     node, name = request.app[NODE], reading.name(request, "pool")
     await node.pools.edit(name, reading.document(request, PoolPatch))
-    return replies.one(_document(node, await node.pools.one(name)))
+    return replies.one(await _shown(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:

@@ -15,7 +15,7 @@ from node.api.routing import BODY
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
 from node.model.wire.fields import FROM_OUTSIDE, Document
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 
 T = TypeVar("T", bound=Document)
 
@@ -46,7 +46,7 @@ def document(request: web.Request, kind: type[T]) -> T:
     try:
         return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, kind)) from None
 
 
 def quick(request: web.Request, kind: type[T]) -> T:
@@ -60,7 +60,7 @@ def quick(request: web.Request, kind: type[T]) -> T:
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] == "json_invalid":
             return document(request, kind)
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, kind)) from None
 
 
 def _check(parsed: Any) -> None:

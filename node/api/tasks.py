@@ -29,6 +29,8 @@ from node.store.tasks import StoredTask
 STATES = frozenset({"active", "paused", "finished", "cancelled", "refused"})
 _KEY_MAX = 200
 _SOON = 5_000_000
+_REASONS = 3
+_NAMED = 5
 
 
 def task_of(row: Record) -> Task:
@@ -240,11 +242,13 @@ async def explain(request: web.Request) -> web.StreamResponse:
     task = await fetch(node, reading.identifier(request))
     async with node.database.connection() as connection:
         decisions = await runs.decisions(connection, task.id, None, reading.limit(request))
+        waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
     if not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
         verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
         sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
+    sentence = "; ".join([sentence, *map(waiting_in_words, waits)])
     return replies.one(
         Explanation(
             task=task.id,
@@ -254,6 +258,16 @@ async def explain(request: web.Request) -> web.StreamResponse:
             decisions=decisions,
         )
     )
+
+
+def waiting_in_words(waits: seats.Waits) -> str:
+    """What runs of seats wait for, as it is said at the pool task."""
+    count, nodes = waits.runs, len(waits.nodes)
+    some = f" and {nodes - _NAMED} more" if nodes > _NAMED else ""
+    whose = f"seat{'' if nodes == 1 else 's'} of {', '.join(waits.nodes[:_NAMED])}{some}"
+    runs_wait = f"{count} run{' waits' if count == 1 else 's wait'}"
+    since = times.to_the_second(waits.slot)
+    return f"{whose}: {runs_wait} from {since} on, because {waits.reason}"
 
 
 def _not_planned(node: Node, task: Task) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from node.cli.documents import from_file
-from node.cli.listing import collect, limit_option, shortened
+from node.cli.listing import collect, limit_option, shortened, warned
 from node.cli.output import Column, Kind, Record, pairs, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, local
@@ -226,7 +226,9 @@ async def list_campaigns(session: Session, limit: int) -> None:
         return await session.client.campaigns(limit=size, cursor=cursor)
 
     found, more = await collect(page, limit)
-    session.output.many(records_of(found), CAMPAIGN)
+    records = records_of(found)
+    session.output.many(records, CAMPAIGN)
+    warned(session, records)
     shortened(session, more=more)
 
 
@@ -338,6 +340,7 @@ def campaign_view(campaign: Record) -> str:
             ("contact", campaign["contact"]),
             ("description", campaign["description"]),
             ("revision", campaign["revision"]),
+            *(("warning", printable(warning)) for warning in campaign["warnings"]),
         )
     )
 

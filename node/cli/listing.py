@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from node.cli.insisting import insist
+
 if TYPE_CHECKING:
+    from node.cli.output import Record
     from node.cli.session import Session
     from node.client.users import Page
 
@@ -41,17 +45,32 @@ async def collect(
 
 
 async def gathered(
-    session: Session, items: AsyncIterator[Item], doing: str, unit: str = ""
+    session: Session,
+    page: Callable[[str | None], Awaitable[Page[Item]]],
+    doing: str,
+    unit: str = "",
 ) -> list[Item]:
-    """All of a list; of a long one it is told how far it is."""
+    """All of a list, page by page; of a long one it is told how far it is."""
     found: list[Item] = []
-    async for item in items:
-        found.append(item)
-        if not len(found) % _TOLD:
-            told = f"{doing}: {len(found)}{unit} so far"
-            session.progress.status(told, f"{doing.split(maxsplit=1)[0]} {len(found) // _TOLD}")
-    session.progress.clear()
-    return found
+    cursor: str | None = None
+    while True:
+        part = await insist(session.progress, session.clock, partial(page, cursor))
+        told = len(found) // _TOLD
+        found.extend(part.items)
+        if len(found) // _TOLD > told:
+            so_far = f"{doing}: {len(found)}{unit} so far"
+            session.progress.status(so_far, f"{doing.split(maxsplit=1)[0]} {len(found) // _TOLD}")
+        cursor = part.next
+        if cursor is None:
+            session.progress.clear()
+            return found
+
+
+def warned(session: Session, records: Iterable[Record]) -> None:
+    """Say what is to be told of these."""
+    for record in records:
+        for warning in record["warnings"]:
+            session.progress.note(f"! {record['name']}: {warning}")
 
 
 def shortened(session: Session, *, more: bool) -> None:

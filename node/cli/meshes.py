@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from node.cli.failures import say
+from node.cli.insisting import insist
 from node.cli.listing import collect, gathered, limit_option, shortened
 from node.cli.meshfile import AT_ONCE, Study, consult, study
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
@@ -185,10 +187,13 @@ async def status(session: Session, mesh: str, since: int) -> int:
     client, now = session.client, session.clock.now()
     if found is not None and not found.existing:
         return _nothing_yet(session, found)
-    head = await client.mesh(name, now, now)
+    ask = partial(client.mesh, name, now, now)
+    first = found is None
+    head = await (ask() if first else insist(session.progress, session.clock, ask))
     from_, until = now - since, head.until
     counting = f"counting what mesh {name} has delivered"
-    pairs = await gathered(session, client.mesh_pairs(name, from_, until), counting, " pairs")
+    page = partial(client.mesh_pairs, name, from_, until)
+    pairs = await gathered(session, page, counting, " pairs")
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}
@@ -222,7 +227,9 @@ def _is_file(word: str) -> bool:
 @asks_node
 async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
     """Cancel all tasks of a mesh; what they have measured stays."""
-    found = [task async for task in session.client.mesh_tasks(name)]
+    found = await gathered(
+        session, partial(session.client.mesh_tasks, name), f"reading the tasks of mesh {name}"
+    )
     if not found:
         msg = f"there is no mesh {name} led by this node; see: parley mesh list"
         raise NotFound(msg)

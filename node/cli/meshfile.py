@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.insisting import insist
 from node.cli.listing import gathered
 from node.mesh import answers as answered
 from node.mesh.answers import Answer, judged, occupied
@@ -120,7 +122,8 @@ async def study(session: Session, path: str) -> Study:
     terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
     reading = f"reading the tasks of mesh {document.name}"
     session.progress.status(reading, "reading")
-    existing = tuple(await gathered(session, session.client.mesh_tasks(document.name), reading))
+    page = partial(session.client.mesh_tasks, document.name)
+    existing = tuple(await gathered(session, page, reading))
     comparison = compare(expansion.pairs, terms, existing)
     return replace(begun, terms=terms, existing=existing, comparison=comparison)
 
@@ -202,7 +205,8 @@ async def _ask(
         posted = study.terms[pair.measure].document(key, pair.source, pair.dest)
         async with slots:
             try:
-                plan: Plan = await session.client.plan({**posted, "runs": _STARTS})
+                wanted = partial(session.client.plan, {**posted, "runs": _STARTS})
+                plan: Plan = await insist(session.progress, session.clock, wanted)
             except InvalidDocument as error:
                 for fault in error.faults:
                     faults[answered.placed(document, pair.measure, fault)] = None

@@ -8,15 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from node.cli.insisting import PAUSES_S, SILENT, before_again
 from node.cli.times import spoken
 from node.model import times
-from node.model.errors import (
-    DatabaseUnavailable,
-    NotAllowed,
-    NotAuthenticated,
-    ParleyError,
-    PeerUnreachable,
-)
+from node.model.errors import NotAllowed, NotAuthenticated, ParleyError
 
 if TYPE_CHECKING:
     from node.cli.progress import Progress
@@ -27,10 +22,6 @@ T = TypeVar("T")
 _HOPELESS = (NotAuthenticated, NotAllowed)
 """What the next request would meet, too."""
 
-_SILENT = (PeerUnreachable, DatabaseUnavailable)
-"""What may be over a little later. Whether the node has done it is not known."""
-
-_PAUSES_S = (1, 2, 4, 8, 16)
 _TOLD_EVERY = times.SECOND // 2
 _TENTHS = 10
 
@@ -84,18 +75,16 @@ class Work:
 
     async def _insist(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
         """Do it, several times if need be."""
-        answers, pauses = self._answers, iter(_PAUSES_S)
+        answers, pauses = self._answers, iter(PAUSES_S)
         while True:
             try:
                 return await self._heard(act(item))
-            except _SILENT as error:
+            except SILENT as error:
                 pause_s = next(pauses, None)
                 if pause_s is None:
                     self.stopped = self.stopped or self._answers == answers
                 elif not self.stopped:
-                    again = f"{error.detail}; asking again in {pause_s} s"
-                    self.progress.status(again, f"again {pause_s}")
-                    await self.clock.sleep(pause_s)
+                    await before_again(self.progress, self.clock, error, pause_s)
                 if pause_s is None or self.stopped:
                     raise
 
@@ -103,7 +92,7 @@ class Work:
         """Count an answer, be it a refusal."""
         try:
             await request
-        except _SILENT:
+        except SILENT:
             raise
         except ParleyError:
             self._answers += 1

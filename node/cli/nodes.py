@@ -146,12 +146,13 @@ async def add(session: Session, url: str, identity: str | None) -> None:
     from pydantic import ValidationError  # slow to load
 
     from node.model.errors import InvalidDocument
-    from node.model.wire.problems import faults_of
+    from node.model.wire.nodes import NodeAddition
+    from node.model.wire.validation import faults_of
 
     try:
         addition = _addition(url, identity)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from error
+        raise InvalidDocument(faults_of(error, NodeAddition)) from error
     node = await session.client.add_node(addition)
     session.output.one(node.model_dump(mode="json"), NODE, node_view)
     if node.url is None:
@@ -161,7 +162,7 @@ async def add(session: Session, url: str, identity: str | None) -> None:
 
 
 def _addition(url: str, identity: str | None) -> NodeAddition:
-    from node.model.wire.nodes import NodeAddition
+    from node.model.wire.nodes import NodeAddition  # slow to load
 
     if url.startswith("ed25519:"):
         return NodeAddition(identity=url)

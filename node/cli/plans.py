@@ -69,6 +69,7 @@ async def task(session: Session, /, runs: int | None, alternative: int | None, *
 
     \b
       parley plan task throughput --spec source=a --spec dest=b --repeat 1h
+      parley plan task rtt --spec dest=192.0.2.7 --repeat 5m --pool europe -k 2
       parley plan task --file task.json
       parley plan task --file task.json --alternative 1 | parley task create --file -
     """  # noqa: D301 - click's mark for lines to keep
@@ -97,12 +98,14 @@ def _no_such(plan: Record, wanted: int) -> str:
 def plan_view(plan: Record) -> str:
     """A plan for a person: when, what gives way, who says what, how full, what else."""
     names = printable(route(participant["name"] for participant in plan["participants"]))
-    head = f"{plan['test']} {names}: {printable(plan['sentence'])}"
+    who = "" if plan["seats"] else f" {names}"
+    head = f"{plan['test']}{who}: {printable(plan['sentence'])}"
     takes = f"takes {plan['duration']} of all, {plan['scheduling_class']}"
     if plan["tool"]:
         takes += f", with {plan['tool']}"
     sections = [
         [head, f"({takes}; nothing is booked or kept by asking)"],
+        _seats(plan),
         _starts(plan),
         _unplaced(plan),
         _displaced(plan),
@@ -113,12 +116,33 @@ def plan_view(plan: Record) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
+def _seats(plan: Record) -> list[str]:
+    """Who would have the seats of a pool task; of later terms only how many would be taken."""
+    if not plan["seats"]:
+        return []
+    first = plan["seats"][0]
+    rows = []
+    for seat in plan["seats"]:
+        if seat["term"] == first["term"]:
+            time = f"time for {seat['placed']} of {seat['asked']}" if seat["asked"] else ""
+            who, why = printable(seat["node"] or "nobody"), printable(seat["reason"] or "")
+            rows.append([str(seat["number"]), who, time, why])
+    lines = [f"Seats from {local(first['term'])} on", *_columns(rows)]
+    for term in dict.fromkeys(seat["term"] for seat in plan["seats"][len(rows) :]):
+        there = [seat for seat in plan["seats"] if seat["term"] == term]
+        named = [seat["node"] for seat in there if seat["node"]]
+        said = f"{len(named)} of {len(there)}: {', '.join(map(printable, named)) or 'nobody'}"
+        lines.append(f"  from {local(term)}  {said}")
+    return lines
+
+
 def _starts(plan: Record) -> list[str]:
     rows = []
     for start in plan["starts"]:
         late = times.parse_instant(start["starts_at"]) - times.parse_instant(start["slot"])
         told = [f"{spoken(late)} after its nominal start"] if late >= times.SECOND else []
         told += ["displacing lower priorities"] if start["displacing"] else []
+        told += [printable(name) for name in start["nodes"]]
         rows.append([local(start["starts_at"]), ", ".join(told)])
     lines = ["Starts", *aligned(rows, indent="  ").splitlines()] if rows else []
     if more := plan["placed"] - len(rows):

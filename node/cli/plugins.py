@@ -22,7 +22,7 @@ from node.cli.output import Column, Kind, Output, aligned, flat
 from node.clock import SystemClock
 from node.execution.trial import Trial, attempt
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.plugins import conformity, registry
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import NAME
@@ -144,7 +144,7 @@ def _spec(test: Test, given: str | None) -> Any:
     try:
         return test.spec_model.model_validate(document)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error, "--spec")) from None
+        raise InvalidDocument(faults_of(error, test.spec_model, "--spec")) from None
 
 
 def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:

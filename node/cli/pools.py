@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
-from node.cli.listing import collect, limit_option, shortened
+from node.cli.listing import collect, limit_option, shortened, warned
 from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
@@ -109,7 +109,9 @@ async def list_pools(session: Session, limit: int) -> None:
         return await session.client.pools(limit=size, cursor=cursor)
 
     found, more = await collect(page, limit)
-    session.output.many(records_of(found), POOL)
+    records = records_of(found)
+    session.output.many(records, POOL)
+    warned(session, records)
     shortened(session, more=more)
 
 
@@ -161,7 +163,7 @@ async def set_policy(
 @click.argument("name")
 @asks_node
 async def remove(session: Session, name: str) -> None:
-    """Remove a pool; its nodes stay."""
+    """Remove a pool that no task wants nodes of any more; its nodes stay."""
     await session.client.remove_pool(name)
     session.progress.note(f"{name} is removed.")
 
@@ -212,6 +214,7 @@ def pool_view(pool: Record) -> str:
             ("description", pool["description"]),
             ("revision", pool["revision"]),
             ("nodes", f"{len(pool['nodes'])}: {', '.join(pool['nodes'])}"),
+            *(("warning", printable(warning)) for warning in pool["warnings"]),
         )
     )
     rows = [(other["node"], printable(other["reason"])) for other in pool["others"]]

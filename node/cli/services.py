@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import click
@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.clock import SystemClock
+from node.consent import introduced
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
@@ -34,6 +35,12 @@ from node.service import Node, assemble, program_version
 from node.settings import Settings
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
+
+if TYPE_CHECKING:
+    from lead.episodes import SeatPowers
+    from node.model.wire.participants import Introduction
+    from node.model.wire.seats import SeatRequest
+    from node.model.wire.tasks import TaskDocument
 
 _WATCHDOG_S = 10.0
 
@@ -223,21 +230,46 @@ def with_foresight(node: Node) -> None:
 
     The policies that a pool may be given are the lead's to judge, too.
     """
+    from lead.episodes import Bounds
     from lead.planning.agenda import Limits
     from lead.plans import Counsel, Foresight
+    from lead.seatplans import SeatCounsel, SeatForesight
 
     node.pools.judge = _judge_policy
     settings = node.settings
-    node.plans = Foresight(
+    limits = Limits(settings.horizon, settings.start_margin, settings.batch)
+    counsel = Counsel(
+        draft=lambda document: node.admission.draft(document).introduction,
+        adviser_of=node.participant,
+        choose_tool=node.capabilities.agree,
+    )
+
+    async def draft_whole(document: TaskDocument, request: SeatRequest) -> tuple[Introduction, int]:
+        draft = await node.admission.draft_seated(document, request)
+        return draft.introduction, draft.first_slot
+
+    node.plans = SeatForesight(
+        node.database,
         node.clock,
-        Limits(settings.horizon, settings.start_margin, settings.batch),
-        settings.clock_limit,
-        Counsel(
-            draft=lambda document: node.admission.draft(document).introduction,
-            adviser_of=node.participant,
-            choose_tool=node.capabilities.agree,
-        ),
+        Bounds(limits, settings.clock_limit),
+        _seat_powers(node),
+        SeatCounsel(draft_whole, introduced),
+        Foresight(node.clock, limits, settings.clock_limit, counsel),
     ).plan
+
+
+def _seat_powers(node: Node) -> SeatPowers:
+    from lead.episodes import SeatPowers
+
+    return SeatPowers(
+        known=node.directory.known,
+        wanted_of=node.seating.wanted,
+        needs_of=node.seating.needs,
+        resources=node.capabilities.resources,
+        participant_of=node.participant,
+        seat_task=node.admission.seat_task,
+        take_back=node.ending.take_back,
+    )
 
 
 def _judge_policy(policy: PolicyChoice) -> list[FieldFault]:
@@ -253,7 +285,6 @@ def _judge_policy(policy: PolicyChoice) -> list[FieldFault]:
 
 @contextlib.asynccontextmanager
 async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
-    from lead.episodes import SeatPowers
     from lead.model import SeatWeights
     from lead.negotiation import Terms
     from lead.planning.agenda import Limits
@@ -272,15 +303,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,
-            seats=SeatPowers(
-                known=node.directory.known,
-                wanted_of=node.seating.wanted,
-                needs_of=node.seating.needs,
-                resources=node.seating.resources,
-                participant_of=node.participant,
-                seat_task=node.admission.seat_task,
-                take_back=node.ending.take_back,
-            ),
+            seats=_seat_powers(node),
         ),
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _ON_A_TERMINAL = times.SECOND // 5
 _IN_A_FILE = 30 * times.SECOND
-_TOO_EARLY = 0.02
-"""Before this share is done it is anybody's guess how long the rest takes."""
 
 
 def _days(days: float | None) -> str:
@@ -164,7 +162,11 @@ def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Si
 
 
 class _Watch:
-    """Tells who waits how far the simulation is: on a terminal all the time, else now and then."""
+    """Tells who waits how far the simulation is: on a terminal all the time, else now and then.
+
+    How long the rest takes is not said: a day costs twice as much in the beginning as later, and
+    what else this host does changes it as much.
+    """
 
     def __init__(self, progress: Progress, clock: Clock, days: float) -> None:
         self._progress = progress
@@ -178,25 +180,23 @@ class _Watch:
         if now - self._told < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
             return
         self._told = now
-        left = (now - self._began) * (1 - share) / share if share > _TOO_EARLY else None
-        text = _how_far(share, world, self._days, left)
+        text = _how_far(share, world, self._days, now - self._began)
         if self._progress.terminal:
             self._progress.status(text, "simulating")
         else:
             self._progress.note(text)
 
 
-def _how_far(share: float, world: World, days: float, left: float | None) -> str:
+def _how_far(share: float, world: World, days: float, took: int) -> str:
     passed = world.loop.now / times.DAY
     sent = sum(world.network.sent.values())
-    parts = [
+    parts = (
         f"{share:4.0%} done",
         f"day {min(passed, days):.2f} of {days:.3g}",
         f"{world.created:,} of {world.wished:,} tasks",
         f"{sent:,} messages",
-    ]
-    if left is not None:
-        parts.append(f"about {max(1, round(left / times.SECOND)):,} s left")
+        f"{took // times.SECOND:,} s so far",
+    )
     return ", ".join(parts)
 
 

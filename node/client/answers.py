@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from node.model.errors import PeerAnswered
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Record = TypeVar("Record")
@@ -27,7 +27,7 @@ def read(model: type[Model], document: object) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        fault = faults_of(error)[0]
+        fault = faults_of(error, model)[0]
         msg = (
             f"the node's answer is not the {model.__name__} this program knows: "
             f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"

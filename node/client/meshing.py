@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from node.client.answers import Page, page, read
 from node.client.sharing import Sharing
 from node.model.times import format_instant
 from node.model.wire.meshes import Mesh, MeshDelivery, MeshPair, MeshTask
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _PAGE = 500
 
@@ -32,30 +28,18 @@ class Meshing(Sharing):
         query = {"from": format_instant(since), "to": format_instant(until)}
         return read(MeshDelivery, await self._ask("GET", _path(name), query=query))
 
-    async def mesh_pairs(self, name: str, since: int, until: int) -> AsyncIterator[MeshPair]:
-        """What each pair of a mesh has delivered, in the order of their keys."""
-        cursor: str | None = None
-        while True:
-            span = {"from": format_instant(since), "to": format_instant(until)}
-            query = {**span, "limit": _PAGE, "cursor": cursor}
-            found = page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
-            for pair in found.items:
-                yield pair
-            cursor = found.next
-            if cursor is None:
-                return
+    async def mesh_pairs(
+        self, name: str, since: int, until: int, cursor: str | None = None
+    ) -> Page[MeshPair]:
+        """A page of what each pair of a mesh has delivered, in the order of their keys."""
+        span = {"from": format_instant(since), "to": format_instant(until)}
+        query = {**span, "limit": _PAGE, "cursor": cursor}
+        return page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
 
-    async def mesh_tasks(self, name: str) -> AsyncIterator[MeshTask]:
-        """The tasks of a mesh: those that are not over, and the newest of each key."""
-        cursor: str | None = None
-        while True:
-            query = {"limit": _PAGE, "cursor": cursor}
-            found = page(MeshTask, await self._ask("GET", f"{_path(name)}/tasks", query=query))
-            for task in found.items:
-                yield task
-            cursor = found.next
-            if cursor is None:
-                return
+    async def mesh_tasks(self, name: str, cursor: str | None = None) -> Page[MeshTask]:
+        """A page of the tasks of a mesh: those that are not over, and the newest of each key."""
+        query = {"limit": _PAGE, "cursor": cursor}
+        return page(MeshTask, await self._ask("GET", f"{_path(name)}/tasks", query=query))
 
 
 def _path(name: str) -> str:

@@ -48,14 +48,16 @@ class Trial:
     merged: Merged
 
 
-async def attempt(test: Test, tool: Tool, spec: Any, clock: Clock) -> Trial:
-    """Run all parts of one run now.
+async def attempt(
+    test: Test, tool: Tool, spec: Any, clock: Clock, places: Mapping[str, str] | None = None
+) -> Trial:
+    """Run all parts of one run now; ``places`` are addresses of hosts, before those found here.
 
     :raises HostError: a program is not there, or cannot be started.
     """
     names = [name or "this-host" for name in test.participants(spec)]
     addresses = {host: _address(host) for host in test.hosts(spec)}
-    addresses |= dict.fromkeys(names, LOOPBACK)
+    addresses |= dict.fromkeys(names, LOOPBACK) | dict(places or {})
     starts = clock.now() + _AHEAD
     parties = tuple(
         Party(name, addresses[name], {"port": _free_port()} if tool.needs_port(spec, at) else {})

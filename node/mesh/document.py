@@ -14,8 +14,8 @@ from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.pools import Match
-from node.model.wire.problems import faults_of
 from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
+from node.model.wire.validation import faults_of
 
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
 Shape = Literal["full-mesh", "star", "pairs"]
@@ -121,7 +121,7 @@ def parse(text: str, *, toml: bool) -> MeshDocument:
     try:
         return MeshDocument.model_validate(raw, context=FROM_OUTSIDE)
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error)) from None
+        raise InvalidDocument(faults_of(error, MeshDocument)) from None
 
 
 def _plain(value: Any) -> Any:

@@ -68,6 +68,9 @@ SETS: Final[dict[str, Kind]] = {
 }
 """By name; the first is the one recommended for pools."""
 
+PROMISING: Final = "promised"
+"""The rule of sharing that keeps promises, as overrides call it."""
+
 
 def near(name: str) -> list[str]:
     """Sets whose names are like this one, for whoever has mistyped it."""

@@ -95,6 +95,12 @@ def _word_counts(access: Access, applicant: Applicant) -> bool:
     return named or (access.priority is not None and applicant.priority >= access.priority)
 
 
+def is_particular(access: Access) -> bool:
+    """Whether it may admit one run of a lead and class and not another one."""
+    one_of = access.tasks or access.campaigns or access.tests
+    return bool(one_of) or access.priority is not None
+
+
 def closed_to(applicant: Applicant, reserved: Sequence[Reserved]) -> list[Reserved]:
     """The spans that are not for it."""
     lists = {each.reservation: each.access for each in reserved}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from node.model.errors import Conflict
 from node.store.database import BrokenReference, Connection, Queries
@@ -52,13 +53,14 @@ def _columns(pool: StoredPool) -> tuple[Any, ...]:
     )
 
 
-async def asking(connection: Connection, name: str) -> int:
-    """How many tasks ask for nodes of a pool."""
-    return int(await connection.fetchval(_SQL["asking"], name))
+async def asking(connection: Connection, name: str, most: int) -> tuple[list[UUID], int]:
+    """The first tasks that ask for nodes of a pool and are not over, and how many there are."""
+    rows = await connection.fetch(_SQL["asking"], name, most)
+    return [row[0] for row in rows], rows[0][1] if rows else 0
 
 
 async def remove(connection: Connection, name: str) -> bool:
-    """Away with it; False if there is none of that name.
+    """Away with it, also from tasks that are over; False if there is none of that name.
 
     :raises Conflict: a task has come to ask for its nodes at the same moment.
     """

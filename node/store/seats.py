@@ -110,6 +110,22 @@ async def lose_ended(connection: Connection, task: UUID, now: int) -> None:
     await connection.execute(_SQL["lose_ended"], task, now)
 
 
+@dataclass(frozen=True)
+class Waits:
+    """So many runs of the seats of a pool task wait for this, the first at that slot."""
+
+    reason: str
+    runs: int
+    slot: int
+    nodes: tuple[str, ...]
+
+
+async def waiting(connection: Connection, task: UUID, most: int) -> list[Waits]:
+    """What the runs of the seats of a pool task wait for; by name, whose seats these are."""
+    rows = await connection.fetch(_SQL["waiting_in_seats"], task, most)
+    return [Waits(row[0], row[1], row[2], tuple(row[3])) for row in rows]
+
+
 async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete terms that were over before then, with their seats; how many, no more than this.
 

@@ -80,6 +80,18 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
     assert weight[0] == "0.100000"
 
 
+async def test_a_quota_that_is_kept_may_stay(a: Asker) -> None:
+    """Of what no test needs any more, a campaign has its quota until that is taken away."""
+    await _add(a, "ops", quotas={"mbps": 1000})
+    await a.rows("UPDATE campaign SET quotas = '{\"disk\": 1}' WHERE name = 'ops'")
+    status, edited = await a.ask("PATCH", "/v1/campaigns/ops", {"weight": 2})
+    assert (status, edited["quotas"]) == (200, {"disk": 1})
+    status, problem = await a.ask("PATCH", "/v1/campaigns/ops", {"quotas": {"cpu": 1}})
+    assert (status, problem["errors"][0]["pointer"]) == (422, "/quotas/cpu")
+    status, edited = await a.ask("PATCH", "/v1/campaigns/ops", {"quotas": {"disk": None}})
+    assert (status, edited["quotas"]) == (200, {})
+
+
 async def test_the_same_again_is_harmless(a: Asker) -> None:
     """A POST that comes twice makes one campaign; another one of the name is refused."""
     first = await _add(a, "ops", weight=2)
@@ -213,7 +225,7 @@ async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
         ({"name": "Ops"}, "/name"),
         ({"name": "ops", "level": 10}, "/level"),
         ({"name": "ops", "weight": 1e-9}, "/weight"),
-        ({"name": "ops", "limits": {"engines": {"hard": 1}}}, "/limits/engines/"),
+        ({"name": "ops", "limits": {"engines": {"hard": 1}}}, "/limits/engines"),
         ({"name": "ops", "limits": {"runs": {"soft": 3, "hard": 2}}}, "/limits/runs"),
         ({"name": "ops", "fairshare": {"part": 2}}, "/fairshare/part"),
         ({"name": "ops", "queue": {"floor": 5, "ceiling": 1}}, "/queue"),

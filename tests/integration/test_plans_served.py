@@ -33,3 +33,29 @@ async def test_a_node_without_its_lead_answers(
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 1)
     assert [said.answer for said in plan.participants] == ["accepts", "accepts"]
     assert [full.added_s for full in plan.occupancy] == [60, 60]
+
+
+async def test_a_pool_task_is_planned_without_a_lead(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Which nodes would have its seats needs no loop that gives any: it is asked as it would be."""
+    async with contextlib.AsyncExitStack() as stack:
+        a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
+        b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
+        await know(a, b)
+        await know(b, a)
+        with_foresight(a)
+        async with a.database.transaction() as connection:
+            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        spec = {"duration": "PT1M", "class": "exclusive"}
+        async with UserClient(a.settings.public_url, "secret", clock) as client:
+            await client.add_pool({"name": "all", "match": {}})
+            asked = {
+                "test": {"type": "idle", "spec": spec},
+                "participants": {"pool": "all", "k": 2},
+            }
+            plan = await client.plan(asked)
+            assert (await client.tasks(seats=True)).items == ()
+    assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
+    assert [(seat.number, seat.node) for seat in plan.seats] == [(1, "a"), (2, "b")]
+    assert [full.added_s for full in plan.occupancy] == [60, 60]

@@ -9,11 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from node.api.tasks import waiting_in_words
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.ids import TaskId, run_id
 from node.model.times import format_instant
 from node.model.wire.tasks import TaskDocument
+from node.store import seats
 from tests import prospects
 from tests.bookers import HOUR
 from tests.clocks import START
@@ -108,6 +110,20 @@ async def test_no_node_is_asked_for_what_is_all_closed(world: World) -> None:
     await pool.lead.node.reservations.remove(made.id)
     await pool.changed()
     assert len((await pool.seats(task))[1]) == 2
+
+
+async def test_the_pool_task_says_what_runs_of_its_seats_wait_for(world: World) -> None:
+    """All its seats are taken; that some of their runs have no time is said there, too."""
+    pool = await _pool(world)
+    made = await reserve(pool.lead, duration="PT2H", pool="europe")
+    task = await pool.create(2, schedule=UNTIL)
+    assert (await pool.states(pool.lead, task))["waiting"] == 4
+    async with pool.lead.database.connection() as connection:
+        [waits] = await seats.waiting(connection, task, 3)
+    assert waiting_in_words(waits) == (
+        f"seats of n1, n2: 4 runs wait from {format_instant(HOUR)} on, because pool europe: "
+        f"no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, reservation {made.id}"
+    )
 
 
 async def test_a_term_begins_behind_it(world: World) -> None:

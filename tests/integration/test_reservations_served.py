@@ -47,6 +47,7 @@ async def client(node: Served, token: str | None = "secret") -> AsyncIterator[Us
 async def test_a_life_over_http(node: Served) -> None:
     """Made, listed, shown, changed against a revision, on the time line, and removed."""
     async with client(node) as owner:
+        await owner.add_campaign({"name": "ops"})
         made = await owner.add_reservation(document())
         assert (made.state, made.inside, made.access.campaigns) == ("upcoming", (), ())
         assert [one.id for one in (await owner.reservations()).items] == [made.id]
@@ -142,6 +143,27 @@ async def test_wrong_fields_are_pointed_at(
             await owner.add_reservation(document(**fields))
         assert error.value.faults[0].pointer == pointer
         assert (await owner.reservations()).items == ()
+
+
+async def test_campaigns_that_are_admitted_are_there(node: Served) -> None:
+    """A name that is mistyped is refused with those alike; one that is gone since may stay."""
+    async with client(node) as owner:
+        await owner.add_campaign({"name": "sc26"})
+        refused = document(access={"campaigns": ["default", "sc62"]})
+        with pytest.raises(InvalidDocument) as error:
+            await owner.add_reservation(refused)
+        [fault] = error.value.faults
+        assert fault.pointer == "/access/campaigns/1"
+        assert fault.detail == (
+            "there is no campaign sc62 on this node; near: sc26; make it: parley campaign add sc62"
+        )
+        made = await owner.add_reservation(document(access={"campaigns": ["sc26"]}))
+        await owner.remove_campaign("sc26")
+        longer = await owner.edit_reservation(made.id, {"duration": "PT1H"})
+        assert (longer.duration, longer.access.campaigns) == (times.HOUR, ("sc26",))
+        access = {"campaigns": ["sc26", "sc26x"]}
+        with pytest.raises(InvalidDocument, match="there is no campaign sc26x"):
+            await owner.edit_reservation(made.id, {"access": access})
 
 
 async def test_what_is_not_there(node: Served) -> None:

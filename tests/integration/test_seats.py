@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from lead.store import episodes
-from node.model.errors import InvalidDocument
+from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
 from tests.pooled import Pooled, idle, known_as_they_are, pooled
@@ -100,7 +100,7 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
     assert await pool.seats(full) == {}
     outcome, sentence = (await pool.told(full))[0]
     assert outcome == "not seated"
-    assert "n1: no PT1M free: busy with an exclusive idle run of priority 0" in sentence
+    assert "n1: no PT1M free: busy with an exclusive run of priority 0 of campaign" in sentence
     task = await pool.create(2, schedule={"until": "2026-12-01T06:00:00Z"})
     assert await pool.seats(task) == {0: {1: "n2", 2: "n3"}}
 
@@ -245,3 +245,29 @@ async def test_runs_to_come_that_are_not_seen_are_told(
     assert not any(note in sentence for sentence in first)
     assert second
     assert all(note in sentence for sentence in second)
+
+
+async def test_a_pool_goes_as_soon_as_nobody_wants_nodes_of_it(world: World) -> None:
+    """Who still wants some is named with what to do; tasks that are over do not keep it."""
+    pool = await pooled(world, [{}])
+    paused, over = await pool.create(1), await pool.create(1)
+    await pool.lead.node.changing.pause(paused)
+    await pool.lead.node.ending.cancel_task(over)
+    with pytest.raises(Conflict) as refused:
+        await pool.lead.node.pools.remove("europe")
+    assert refused.value.detail == (
+        f"1 task wants nodes of europe: {paused}; end what is not wanted first: "
+        f"parley task cancel {paused}"
+    )
+    await pool.lead.node.ending.cancel_task(paused)
+    await pool.lead.node.pools.remove("europe")
+    assert await pool.lead.node.pools.all() == []
+    kept = "SELECT request ->> 'pool' FROM pool_task WHERE pool_id IS NULL"
+    assert [row[0] for row in await pool.lead.rows(kept)] == ["europe", "europe"]
+    await pool.seat()
+    match = {"in": "europe"}
+    await pool.lead.node.pools.create(
+        PoolDocument.model_validate({"name": "europe", "match": match})
+    )
+    task = await pool.create(1)
+    assert await pool.seats(task)

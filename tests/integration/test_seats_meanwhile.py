@@ -88,9 +88,9 @@ async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     """Give what is to be given; something happens after the first episode was read."""
     read = at.episodes._caseload.of
 
-    async def reading(membership: Any, pool: Any, tasks: Any) -> Any:
+    async def reading(membership: Any, pool: Any, tasks: Any, imagined: Any = ()) -> Any:
         at.episodes._caseload.of = read  # type: ignore[method-assign]
-        found = await read(membership, pool, tasks)
+        found = await read(membership, pool, tasks, imagined)
         assert found.over
         await meanwhile(at, task)
         return found

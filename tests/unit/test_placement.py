@@ -133,6 +133,25 @@ def test_the_earliest_start_is_taken(slots: list[Slot], found: list[Offer], dura
 
 
 @patient
+@given(SLOTS, OFFERS, DURATIONS, DRAWN, st.lists(st.integers(0, LAST), unique=True).map(sorted))
+def test_a_start_that_was_found_before_is_kept_if_it_is_still_free(
+    slots: list[Slot],
+    found: list[Offer],
+    duration: int,
+    rng: random.Random | None,
+    before: list[int],
+) -> None:
+    """The first such start of a slot; who else may be drawn or earlier comes after it."""
+    taken: list[Span] = []
+    for choice in choose(slots, found, duration, rng, before):
+        open_starts = possible(choice.slot, found, duration, taken, displacing=choice.displacing)
+        kept = [start for start in before if start in open_starts]
+        assert choice.starts_at in open_starts
+        assert not kept or choice.starts_at == kept[0]
+        taken.append((choice.starts_at, choice.starts_at + duration))
+
+
+@patient
 @given(SLOTS, OFFERS, DURATIONS)
 def test_choices_come_in_the_order_of_the_slots(
     slots: list[Slot], found: list[Offer], duration: int

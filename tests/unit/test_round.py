@@ -10,6 +10,8 @@ import pytest
 from lead.assignment import Part, Ruling, account_of
 from lead.policy.view import URGENT, Campaign
 from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from tests.clocks import START
 from tests.rounds import Host, booked, case_of, given, hold
@@ -85,7 +87,7 @@ async def test_nothing_or_whatever_is_lower_gives_way(policy_set: str, nodes: se
     case = case_of("a", "ops", ["n1"], priority=1)
     ruling = await hold([host], campaigns, [case], {"policy_set": policy_set}, runs)
     assert given(ruling) == {"ops": nodes}
-    assert host.asked[0].yielding == (None if nodes else ())
+    assert [request.yielding for request in host.asked] == [None] * len(nodes)
     assert [part.yielding for part in _parts(ruling)] == ([None] if nodes else [])
 
 
@@ -105,3 +107,57 @@ async def test_a_case_that_comes_to_nothing_leaves_time_for_the_next() -> None:
     hosts = [Host(name) for name in names]
     ruling = await hold(hosts, [Campaign("ops")], [three, two], {"policy_set": "pscheduler"}, runs)
     assert [dict(it.taken) for it in ruling.results] == [{}, {1: "n1", 2: "n2"}]
+
+
+async def test_seats_that_are_given_have_their_time() -> None:
+    """One after the other, beside what was promised before; what begins at once may begin late."""
+    coming = [booked("r1", "ops", ["n1"], start=START, end=START + 10 * times.MINUTE)]
+    after = START + 10 * times.MINUTE + 10 * times.SECOND
+    cases = [case_of(name, "ops", ["n1"]) for name in ("a", "b")]
+    cases = [
+        replace(case, recurrence=replace(case.recurrence, slip=11 * times.MINUTE)) for case in cases
+    ]
+    host, pool = Host("n1"), {"policy_set": "pscheduler"}
+    ruling = await hold([host], [Campaign("ops")], cases, pool, coming=coming)
+    assert [part.starts for part in _parts(ruling)] == [[after]]
+    ruling = await hold([host], [Campaign("ops")], cases, pool)
+    assert [part.starts for part in _parts(ruling)] == [[START], [after]]
+
+
+async def test_where_the_slip_is_random_what_is_promised_is_drawn() -> None:
+    """Not the earliest start, nor the same for all; and the same again in the same state."""
+    cases = [case_of(f"t{number}", "ops", ["n1"]) for number in range(2)]
+    drawn = [
+        replace(
+            case, whole=replace(case.whole, schedule={**case.whole.schedule, "slip_random": True})
+        )
+        for case in cases
+    ]
+    pool = {"policy_set": "pscheduler"}
+    both = [await hold([Host("n1")], [Campaign("ops")], [case], pool) for case in drawn]
+    starts = [part.starts[0] for ruling in both for part in _parts(ruling)]
+    assert len({START, *starts}) == 3
+    assert all(start <= START + 10 * times.MINUTE for start in starts)
+    again = await hold([Host("n1")], [Campaign("ops")], drawn[:1], pool)
+    assert [part.starts for part in _parts(again)] == [starts[:1]]
+
+
+async def test_of_a_full_pool_nobody_is_asked_in_vain() -> None:
+    """Ten terms want time that runs of this lead have, ten more what runs of others have."""
+    names = [f"n{number}" for number in range(1, 7)]
+    own = [booked(f"r{name}", "ops", [name]) for name in names[:3]]
+    hosts = [Host(name) for name in names]
+    run = UUID(int=1), UUID(int=2), "idle", SchedulingClass.EXCLUSIVE, 9
+    for host in hosts[3:]:
+        host.bookings.append(Booking(*run, START, START + 20 * times.MINUTE, fixed=False))
+    cases = [
+        case_of(f"{half}{number}", "ops", half)
+        for half in (names[:3], names[3:])
+        for number in range(10)
+    ]
+    ruling = await hold(hosts, [Campaign("ops")], cases, {"policy_set": "campaign-default"}, own)
+    assert given(ruling) == {"ops": set()}
+    assert [len(host.asked) for host in hosts] == [0, 0, 0, 1, 1, 1]
+    said = [why for result in ruling.results for why in result.heard.values()]
+    assert len(said) == 60
+    assert all(why.startswith("no PT10M free") for why in said)

@@ -23,9 +23,9 @@ from node.model.seating import (
     slots_in,
 )
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument
+from node.model.wire.validation import faults_of
 from tests.clocks import START
 
 MINUTE = times.MINUTE
@@ -175,7 +175,7 @@ def test_a_wrong_request_names_its_field(changes: dict[str, object], pointer: st
     document = {"test": {"type": "rtt"}, "participants": {"pool": "europe", "k": 3} | changes}
     with pytest.raises(ValidationError) as raised:
         TaskDocument.model_validate(document, context=FROM_OUTSIDE)
-    assert [fault.pointer for fault in faults_of(raised.value)] == [pointer]
+    assert [fault.pointer for fault in faults_of(raised.value, TaskDocument)] == [pointer]
 
 
 def test_how_many_suffice() -> None:

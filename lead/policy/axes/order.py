@@ -92,7 +92,9 @@ def by_campaign(
 class Weighted:
     """By one number per task; fairshare only where it weighs anything.
 
-    ``relative``: how far below its fairshare counts as a part of that.
+    ``relative``: how far below its fairshare counts as a part of that. With ``longest``, of equals
+    the longest comes first: short runs fit into the pieces that long ones leave, and not the other
+    way round.
     """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
@@ -101,6 +103,7 @@ class Weighted:
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     relative: bool = False
+    longest: bool = False
 
     def begin(self, board: Board, serving: Sequence[str]) -> Listed:
         """For one episode."""
@@ -120,6 +123,7 @@ class Weighted:
             self.classes,
             self.duration_min,
             self.targets,
+            self.longest,
         )
         return _by_name(board, weighted.order(board.candidates, self.weights, standing))
 

@@ -109,7 +109,8 @@ class Standing:
     """What weighs for all tasks of an episode: as of when, for whom, and what is remembered.
 
     ``fairshare`` is by campaign (percent below its share). ``targets`` are of waiting (minutes) and
-    expansion; without one, waiting aims at the last instant at which the run may start.
+    expansion; without one, waiting aims at the last instant at which the run may start. With
+    ``longest``, of tasks that are equal in all else the longest comes first.
     """
 
     now: int
@@ -119,13 +120,18 @@ class Standing:
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     targets: Mapping[str, float] = field(default_factory=dict)
+    longest: bool = False
 
 
 def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
-    """The tasks, highest priority first."""
+    """The tasks, highest priority first; of equals who waited longer, then the older."""
     sums = _compiled(weights)
     ranked = []
-    for candidate in sorted(candidates, key=lambda it: it.added_at):
+
+    def place(candidate: Candidate) -> tuple[int, int]:
+        return -candidate.duration if standing.longest else 0, candidate.added_at
+
+    for candidate in sorted(candidates, key=place):
         waited = waited_minutes(candidate, standing)
         total = 0.0
         for weight, cap, terms in sums:

@@ -34,7 +34,7 @@ def parse(text: str) -> Linear:
     while at < len(text) or at == 0:
         found = _TERM.match(text, at)
         if found is None or (at > 0 and not found["sign"]):
-            msg = f"not a sum of figures with coefficients from {text[at:]!r} on"
+            msg = f"no sum of figures from {text[at:]!r} on; write it like speed + 0.01*mbps"
             raise ValueError(msg)
         figure = found["scaled"] or found["figure"]
         amount = Fraction(found["number"] or found["factor"] or 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from typing import Annotated, Self
 
@@ -54,7 +55,10 @@ class FleetScenario(Document):
         return self
 
     def shared_by(self) -> list[Campaign]:
-        """The campaigns as policies see them."""
+        """The campaigns as policies see them; which one is how old is drawn from the seed."""
+        ages = random.Random(f"{self.seed} ages").sample(
+            range(len(self.campaigns)), len(self.campaigns)
+        )
         total = sum(it.weight for it in self.campaigns)
         most = max(it.weight for it in self.campaigns)
         return [
@@ -62,10 +66,10 @@ class FleetScenario(Document):
                 it.name,
                 weight=it.weight,
                 level=it.level,
-                created_at=START - _OLD + number,
+                created_at=START - _OLD + age,
                 target=Fraction(it.weight, total),
                 fairshare=Fairshare(Fraction(it.weight, total)),
                 queue=Queue(price=Fraction(most, it.weight)),
             )
-            for number, it in enumerate(self.campaigns)
+            for age, it in zip(ages, self.campaigns, strict=True)
         ]

@@ -29,7 +29,7 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
         trials.newcomers,
         (
             "Joining a full fleet, a campaign never holds more than a seat beyond its part, "
-            "rounded up; and in its first hours no less than its part, rounded down."
+            "rounded up; and of its first six hours it goes without its part in one at most."
         ),
     ),
     "starvation": (

@@ -12,6 +12,8 @@ from typing import Final
 from lead.policy.dividing import divide
 from lead.policy.share import promised
 from lead.policy.view import BUCKET, Campaign, Exact
+from lead.simulation.fleet import starts
+from node.model import times
 
 Seats = Mapping[str, Fraction]
 Sharing = Callable[[Sequence[Campaign], Mapping[str, int], int], Seats]
@@ -23,6 +25,22 @@ def _by(key: Callable[[Campaign], Exact]) -> Sharing:
         return divide(amount, {it.name: key(it) for it in campaigns}, demand).exact()
 
     return shared
+
+
+EQUAL: Final = 10 * times.MINUTE
+"""How long runs take where all are made equally long."""
+
+
+def _by_starts(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+    """By price, if nobody wants less than that; else what the rule comes to (``starts.py``)."""
+    inverse = {it.name: Fraction(1) / it.queue.price for it in campaigns}
+    by_price = divide(amount, inverse, demand)
+    if not by_price.limited:
+        return by_price.exact()
+    rules = {it.name: it.queue for it in campaigns}
+    wanted = {name: demand[name] // EQUAL for name in rules}
+    found = starts.in_the_long_run(rules, amount // EQUAL, wanted)
+    return {name: count * EQUAL for name, count in found.items()}
 
 
 def _targets(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
@@ -98,7 +116,6 @@ def _first_come(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount
 
 
 BY_WEIGHT: Final = _by(lambda it: it.weight)
-_BY_PRICE: Final = _by(lambda it: Fraction(1) / it.queue.price)
 
 SHARES: Final[Mapping[str, Sharing]] = {
     "campaign-default": BY_WEIGHT,
@@ -110,10 +127,10 @@ SHARES: Final[Mapping[str, Sharing]] = {
     "gridserver-sla": _targets,
     "gridserver-sla-preempt": _targets,
     "gridserver-blacklist": BY_WEIGHT,
-    "fbsng-dynamic": _BY_PRICE,
-    "fbsng-quota": _BY_PRICE,
-    "fbsng-partition": _BY_PRICE,
-    "fbsng-placement": _BY_PRICE,
+    "fbsng-dynamic": _by_starts,
+    "fbsng-quota": _by_starts,
+    "fbsng-partition": _by_starts,
+    "fbsng-placement": _by_starts,
     "maui-fairshare": _fairshares,
     "boinc-wrr": BY_WEIGHT,
     "boinc-backoff": BY_WEIGHT,

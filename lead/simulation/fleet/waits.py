@@ -158,7 +158,9 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
     who = "seats taken from others at once"
     found = _most_at_once(taken)
     yield check(who=who, unit="seats", promised=budget, most=budget, found=found)
-    yield check(who="runs displaced", unit="runs", promised=1, least=1, found=gone)
+    # A budget of less than a node is none: then nothing may go.
+    some = min(budget, 1)
+    yield check(who="runs displaced", unit="runs", promised=some, least=some, found=gone)
 
 
 def _urgency(name: str) -> Urgency:

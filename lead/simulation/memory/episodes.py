@@ -245,8 +245,10 @@ def adopt(
     whichever: Sequence[bool],
     named_by: Sequence[UUID],
     named: Sequence[UUID],
+    found_by: Sequence[UUID],
+    found: Sequence[int],
 ) -> Answer:
-    """These tasks have its seats, and these runs may give way to theirs."""
+    """These tasks have its seats, these runs may give way to theirs, which can start then."""
     of_part: dict[UUID, list[UUID]] = {}
     for part, run in zip(named_by, named, strict=True):
         of_part.setdefault(part, []).append(run)
@@ -254,7 +256,8 @@ def adopt(
         row = tables.tasks.rows.get(part)
         if row is not None:
             yielding = None if of_any else tuple(sorted(of_part.get(part, ())))
-            tables.tasks.change(row, parent=pool_task, yielding=yielding)
+            starts = sorted(at for by, at in zip(found_by, found, strict=True) if by == part)
+            tables.tasks.change(row, parent=pool_task, yielding=yielding, starts=tuple(starts))
     return ()
 
 
@@ -431,7 +434,7 @@ def booked(tables: Tables, since: int, until: int, nodes: Sequence[str], limit: 
 
 @TWINS.of(
     *("id", "campaign", "schedule", "duration", "created_at", "scheduling_class", "priority"),
-    "nodes",
+    *("nodes", "starts"),
 )
 def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
     """Tasks that were made for seats, and of which nothing is planned."""
@@ -453,6 +456,7 @@ def to_come(tables: Tables, nodes: Sequence[str]) -> Answer:
             task.scheduling_class,
             task.priority,
             own,
+            list(task.starts or ()),
         )
         for task, own in found
     ]

@@ -50,6 +50,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "parent",
     "pool",
     "yielding",
+    "starts",
 )
 def claim(
     tables: Tables,
@@ -115,6 +116,7 @@ def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
         task.parent,
         None if whole is None else tables.pools.rows[whole.pool_id].name,
         None if task.yielding is None else list(task.yielding),
+        None if task.starts is None else list(task.starts),
     )
 
 
@@ -147,7 +149,7 @@ def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
     answered = []
     for task in sorted(set(tasks)):
         rows = tables.runs.waiting.of(task)
-        rows.sort(key=lambda run: (run.changed_at, run.slot, run.number))
+        rows.sort(key=lambda run: (run.changed_at, run.slot, run.attempt))
         answered += [(task, run.slot, run.attempt, run.reason) for run in rows[:limit]]
     return answered
 

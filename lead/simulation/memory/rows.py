@@ -289,6 +289,7 @@ class Task(Row):
     ended_at: int | None = None
     parent: UUID | None = None
     yielding: tuple[UUID, ...] | None = None
+    starts: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True, eq=False)

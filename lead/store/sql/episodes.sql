@@ -122,14 +122,18 @@ ON CONFLICT DO NOTHING
 RETURNING place;
 
 -- adopt --
--- To the runs of these tasks any of lower priority give way, or only those that are named.
+-- To the runs of these tasks any of lower priority give way, or only those that are named. And when they can start.
 UPDATE task
 SET
     parent = $1,
     yielding = CASE WHEN NOT given.whichever THEN ARRAY(
         SELECT named.yielding FROM unnest($4::uuid [], $5::uuid []) AS named (task_id, yielding)
         WHERE named.task_id = given.task_id ORDER BY named.yielding
-    ) END
+    ) END,
+    starts = ARRAY(
+        SELECT found.starts_at FROM unnest($6::uuid [], $7::timestamptz []) AS found (task_id, starts_at)
+        WHERE found.task_id = given.task_id ORDER BY found.starts_at
+    )
 FROM unnest($2::uuid [], $3::boolean []) AS given (task_id, whichever)
 WHERE task.id = given.task_id;
 
@@ -259,7 +263,8 @@ LIMIT $4;
 SELECT
     task.id, coalesce(task.campaign, 'default') AS campaign, task.schedule, task.duration, task.created_at,
     task.scheduling_class::text, task.priority,
-    (SELECT array_agg(place.value ->> 'node') FROM jsonb_array_elements(task.participants) AS place) AS nodes
+    (SELECT array_agg(place.value ->> 'node') FROM jsonb_array_elements(task.participants) AS place) AS nodes,
+    coalesce(task.starts, '{}') AS starts
 FROM planning
 INNER JOIN task ON planning.task_id = task.id
 WHERE

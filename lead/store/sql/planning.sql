@@ -30,7 +30,7 @@ RETURNING
         INNER JOIN pool ON pool_task.pool_id = pool.id
         WHERE pool_task.task_id = task.parent
     ) AS pool,
-    task.yielding;
+    task.yielding, task.starts;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond
@@ -58,7 +58,9 @@ SELECT
 -- Those that were not asked for longest come first, so that each has its turn where there are many.
 SELECT task_id, slot, attempt, reason
 FROM (
-    SELECT task_id, slot, attempt, reason, row_number() OVER (PARTITION BY task_id ORDER BY changed_at, slot) AS number
+    SELECT
+        task_id, slot, attempt, reason,
+        row_number() OVER (PARTITION BY task_id ORDER BY changed_at, slot, attempt) AS number
     FROM run
     WHERE task_id = ANY($1::uuid []) AND state = 'waiting'
 ) AS waiting

@@ -92,7 +92,7 @@ class Target(Document):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.seats is None) == (self.share is None):
-            msg = "is either seats or share"
+            msg = "is either seats or share; give one of them"
             raise ValueError(msg)
         return self
 
@@ -123,7 +123,7 @@ class Queue(Document):
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
         if self.floor > self.ceiling:
-            msg = "floor is above ceiling"
+            msg = "floor is above ceiling; exchange them"
             raise ValueError(msg)
         return self
 
@@ -131,7 +131,7 @@ class Queue(Document):
 class CampaignDocument(Document):
     """A campaign as posted."""
 
-    name: Name
+    name: Name = Field(description="What it is called, such as ops.")
     parent: Name | None = Field(
         None, description="It takes its share out of this one's; weights compare children of one."
     )
@@ -233,6 +233,11 @@ class Campaign(CampaignDocument):
     tasks: dict[str, int] = Field(description="How many tasks it has, by state.")
     waiting: Waiting
     used: Used
+    warnings: tuple[str, ...] = Field(
+        (),
+        description="What is allowed as it stands and hardly meant: a promise that no pool can "
+        "keep.",
+    )
 
 
 class UsageHour(Document):

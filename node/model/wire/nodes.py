@@ -44,7 +44,10 @@ DERIVED = frozenset({"name", "lanes"})
 
 def _attribute_name(value: str) -> str:
     if NAME.fullmatch(value) is None or value in WORDS:
-        msg = "no name of an attribute: small letters, digits, '_', '.', ':' and '-'"
+        said = (
+            f"a small letter, then small letters, digits and _.:- (not {', '.join(sorted(WORDS))})"
+        )
+        msg = f"is no name of an attribute; write {said}"
         raise ValueError(msg)
     return value
 
@@ -58,7 +61,10 @@ def _attribute_value(value: object) -> object:
         return value
     if isinstance(value, int | float) and abs(value) <= _LARGEST:  # true and false are numbers
         return value
-    msg = f"must be true, false, a number, or a text of at most {_LONGEST} characters"
+    msg = (
+        f"must be true, false, a number up to {_LARGEST} of either sign, "
+        f"or a text of at most {_LONGEST} characters"
+    )
     raise ValueError(msg)
 
 

@@ -182,6 +182,10 @@ class Proposal(Document):
     free_displacing: tuple[Span, ...] | None = None
     obstacles: tuple[Obstacle | Closure, ...] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if nothing is.")
+    particular: bool = Field(
+        default=False,
+        description="Whether time is reserved here for some: another task may hear otherwise.",
+    )
 
 
 class RunRequest(Document):

@@ -43,6 +43,9 @@ class PlannedStart(Document):
     starts_at: Instant
     ends_at: Instant
     displacing: bool = Field(description="Whether runs of lower priority would give way to it.")
+    nodes: tuple[str, ...] = Field(
+        (), description="Of a pool task: who would have the seat, or with together the seats."
+    )
 
 
 class UnplacedStart(Document):
@@ -58,13 +61,29 @@ class ParticipantAnswer(Document):
     name: str
     node: str = Field(description="Identity: its public key.")
     answer: str = Field(
-        description="accepts, refuses, unreachable, or clock: its clock is too far off."
+        description="accepts, refuses, unreachable, or clock: its clock is too far off; "
+        "not-chosen: another node of the pool would have the seat."
     )
     reason: str | None = Field(description="Why not, or what stands in the way of some runs.")
     tools: tuple[str, ...] = Field((), description="Tools it offers for this test.")
     windows_free: int | None = Field(
         None, description="In so many of the windows asked for it has time; null if not asked."
     )
+
+
+class PlannedSeat(Document):
+    """Who would have a seat of a pool task in one of the terms for which nodes are chosen now."""
+
+    term: Instant = Field(description="The first slot of the term.")
+    until: Instant = Field(description="No slot of the term lies then or later.")
+    number: int = Field(description="From 1 to k.")
+    node: str | None = Field(description="By name; null if it would stay empty.")
+    asked: int | None = Field(
+        None,
+        description="Its runs in the first term; null for later ones, which are not asked for.",
+    )
+    placed: int | None = Field(None, description="Those of them that would find time.")
+    reason: str | None = Field(None, description="Why it is empty, or some runs would wait.")
 
 
 class Displaced(Document):
@@ -143,6 +162,11 @@ class Plan(Document):
     )
     unplaced: tuple[UnplacedStart, ...] = Field(
         description="The next runs without a time, as many as starts were asked for."
+    )
+    seats: tuple[PlannedSeat, ...] = Field(
+        (),
+        description="Of a pool task: which nodes would be chosen now, for all terms within the "
+        "horizon. What is asked and placed is then that of the first term.",
     )
     displaced: tuple[Displaced, ...]
     displaced_count: int = Field(description="How many would give way, should not all be listed.")

@@ -25,7 +25,7 @@ Text = Annotated[str, StringConstraints(max_length=500)]
 
 def _length(value: int) -> int:
     if not times.SECOND <= value <= _LONGEST:
-        msg = "is from PT1S to P366D"
+        msg = f"is {times.format_duration(value)}; give PT1S to P366D"
         raise ValueError(msg)
     return value
 
@@ -48,7 +48,7 @@ class PolicyChoice(Document):
 class PoolDocument(Document):
     """A pool as posted."""
 
-    name: Name
+    name: Name = Field(description="What it is called, such as europe.")
     match: Match
     policy: PolicyChoice = PolicyChoice()
     choice: Literal["sticky", "rotating"] = Field(
@@ -99,3 +99,8 @@ class Pool(PoolDocument):
     changed_at: Instant
     nodes: tuple[str, ...] = Field(description="Who belongs to it now, by name.")
     others: tuple[Outside, ...] = Field(description="Who does not, and why.")
+    warnings: tuple[str, ...] = Field(
+        (),
+        description="What is allowed as it stands and hardly meant: nobody belongs to it, or "
+        "more of its seats are promised than there are.",
+    )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import ValidationError
-
 from node.model.errors import FieldFault, InvalidDocument, ParleyError, PeerError, RequestError
-from node.model.wire.fields import KIND, Document
+from node.model.wire.fields import Document
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "https://parley.invalid/problems/"
@@ -65,36 +61,3 @@ def _concrete(kind: type[ParleyError]) -> list[type[ParleyError]]:
     for child in kind.__subclasses__():
         found.extend(_concrete(child))
     return found
-
-
-def faults_of(error: ValidationError, prefix: str = "") -> list[FieldFault]:
-    """Pydantic's findings as pointers (RFC 6901) and sentences."""
-    return [
-        FieldFault(prefix + _pointer(found["loc"]), _sentence(dict(found)))
-        for found in error.errors(include_url=False, include_context=True)
-    ]
-
-
-def _pointer(location: tuple[int | str, ...]) -> str:
-    written = (str(part) for part in location)
-    parts = (part for part in written if not part.startswith(KIND))
-    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
-
-
-_SENTENCES = {
-    "extra_forbidden": "no such field",
-    "missing": "is required",
-    "model_type": "must be an object",
-    "dict_type": "must be an object",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "string_type": "must be a string",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "bool_type": "must be true or false",
-}
-
-
-def _sentence(found: dict[str, Any]) -> str:
-    told = _SENTENCES.get(str(found["type"]))
-    return told or str(found["msg"]).removeprefix("Value error, ")

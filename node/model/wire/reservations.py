@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -17,6 +17,17 @@ CRITERIA_MAX = 100
 
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 """Text of one line, for a person."""
+
+
+def _length(value: int) -> int:
+    if value < times.MINUTE:
+        msg = f"is {times.format_duration(value)}; give PT1M or longer"
+        raise ValueError(msg)
+    return value
+
+
+Length = Annotated[Duration, AfterValidator(_length)]
+"""How long a reservation may take."""
 
 
 class Purpose(StrEnum):
@@ -91,8 +102,8 @@ class AccessDocument(Document):
 class ReservationDocument(Document):
     """A reservation as posted. It holds on the node that it is posted to, or on a pool of it."""
 
-    kind: Purpose
-    name: Line
+    kind: Purpose = Field(description="maintenance, demo or quiet.")
+    name: Line = Field(description="What it is called, for people.")
     pool: Name | None = Field(
         None,
         description="A pool that this node plans: its seats get no runs in that time. The time of "
@@ -101,7 +112,7 @@ class ReservationDocument(Document):
     owner: Line | None = Field(None, description="By whom; the node's owner unless said.")
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     schedule: OccasionsDocument = OccasionsDocument()
-    duration: Duration = Field(ge=times.MINUTE, description="How long it takes, PT1M or longer.")
+    duration: Length = Field(description="How long it takes, PT1M or longer.")
     access: AccessDocument = AccessDocument()
     displace: bool = Field(
         default=False,

@@ -19,9 +19,25 @@ WHERE name = $1 AND revision = $10
 RETURNING id;
 
 -- asking --
-SELECT count(*) FROM pool_task INNER JOIN pool ON pool_task.pool_id = pool.id WHERE pool.name = $1;
+-- The oldest tasks that want nodes of it now or later, and how many there are.
+SELECT task.id, count(*) OVER () AS tasks
+FROM pool_task
+INNER JOIN pool ON pool_task.pool_id = pool.id
+INNER JOIN task ON pool_task.task_id = task.id
+WHERE pool.name = $1 AND task.state IN ('active', 'paused')
+ORDER BY task.created_at, task.id
+LIMIT $2;
 
 -- remove_pool --
+-- Tasks that are over let it go, their requests still say what it was called; by any other one it is kept.
+WITH let_go AS (
+    UPDATE pool_task SET pool_id = NULL
+    FROM task, pool
+    WHERE
+        pool_task.task_id = task.id AND pool_task.pool_id = pool.id
+        AND pool.name = $1 AND task.state NOT IN ('active', 'paused')
+)
+
 DELETE FROM pool WHERE name = $1 RETURNING id;
 
 -- notify --

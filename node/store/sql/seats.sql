@@ -201,3 +201,18 @@ LEFT JOIN seat
 LEFT JOIN node ON seat.node = node.identity
 WHERE term.pool_task = $1 AND term.over_at > $2
 ORDER BY term.starts_at, number.number, seat.taken_at;
+
+-- waiting_in_seats --
+-- For people: what the runs of its seats wait for, that for which most of them do first.
+SELECT
+    run.reason,
+    count(DISTINCT run.id) AS runs,
+    min(run.slot) AS slot,
+    array_agg(DISTINCT coalesce(node.name, seat.node) ORDER BY coalesce(node.name, seat.node)) AS nodes
+FROM seat
+INNER JOIN run ON seat.task_id = run.task_id
+LEFT JOIN node ON seat.node = node.identity
+WHERE seat.pool_task = $1 AND seat.lost_at IS NULL AND run.state = 'waiting'
+GROUP BY run.reason
+ORDER BY count(DISTINCT run.id) DESC, min(run.slot), run.reason
+LIMIT $2;

@@ -46,7 +46,7 @@ def lab(node: Any) -> PlainLab:
     node.created = node.add_task(TASK, state="finished")
     node.add_run(RUN, TASK)
     tools = [
-        {"name": name, "tests": [test], "available": True, "reason": None}
+        {"name": name, "tests": [test], "available": True, "tried": [], "reason": None}
         for name, test in (("ping", "rtt"), ("stamp", "latency"), ("iperf3", "throughput"))
     ]
     node.documents["/v1/tools"] = {"items": tools, "next": None}

@@ -172,7 +172,8 @@ async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
         "last_error": None,
     }
     missing = "iperf3 is not installed: apt install iperf3"
-    tool = {"name": "iperf3", "tests": ["throughput"], "available": False, "reason": missing}
+    tool = {"name": "iperf3", "tests": ["throughput"], "tried": ["3.12"], "available": False}
+    tool["reason"] = missing
     properties = {"dest": {"type": "string", "description": "Whom to ask."}}
     test = {
         "name": "rtt",

@@ -46,7 +46,13 @@ def meshed(node: Any) -> Any:
     """A node that knows three nodes and has nothing of the mesh yet."""
     describe = {"title": "", "result": {}, "tools": []}
     tests = [{"name": name, "spec": spec, **describe} for name, spec in SCHEMAS.items()]
-    tool = {"name": "iperf3", "tests": ["throughput"], "available": True, "reason": None}
+    tool = {
+        "name": "iperf3",
+        "tests": ["throughput"],
+        "available": True,
+        "reason": None,
+        "tried": [],
+    }
     node.documents |= {
         "/v1/nodes": _page(_node("a"), _node("b"), _node("c")),
         "/v1/tests": _page(*tests),

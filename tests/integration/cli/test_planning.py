@@ -59,9 +59,11 @@ def a_plan(**changes: Any) -> dict[str, Any]:
                 "starts_at": "2026-12-01T10:02:00Z",
                 "ends_at": "2026-12-01T10:02:10Z",
                 "displacing": True,
+                "nodes": [],
             }
         ],
         "drawn": True,
+        "seats": [],
         "unplaced": [{"slot": "2026-12-01T11:00:00Z", "reason": busy}],
         "displaced": [{"name": "b", "run": RUN, "task": TASK, "test": "idle", "by": START, **lost}],
         "displaced_count": 14,

@@ -43,6 +43,28 @@ async def test_what_is_wrong_is_said_with_its_remedy(ask: Command) -> None:
     assert (await ask("campaign", "edit", "default")).code == 2
 
 
+async def test_a_promise_beyond_the_pool_is_told(ask: Command) -> None:
+    """In the answer, and wherever the campaign or the pool is shown; it is no refusal."""
+    await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")
+    made = await ask("campaign", "add", "ops", "--target", "20", "-o", "table")
+    said = "ops is promised 20 seats, and pool all has 1; lower its target, or widen the pool"
+    assert (made.code, said in " ".join(made.out.split())) == (0, True)
+    assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [said]
+    assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [said]
+    assert f"! ops: {said}" in (await ask("campaign", "list", "-o", "table")).err
+    assert f"! all: {said}" in (await ask("pool", "list", "-o", "table")).err
+    mended = json.loads((await ask("campaign", "edit", "ops", "--target", "1")).out)
+    assert mended["warnings"] == []
+
+
+async def test_a_quota_of_what_nobody_counts(ask: Command) -> None:
+    """A name that is mistyped would be no limit at all, so it is refused."""
+    refused = await ask("campaign", "add", "ops", "--quota", "mbsp=1000")
+    said = "✗ /quotas/mbsp: would limit nothing: no test needs mbsp\n  write mbps"
+    assert (refused.code, said in refused.err) == (2, True)
+    assert (await ask("campaign", "show", "ops")).code == 6
+
+
 async def test_nodes_are_named_or_chosen_and_not_both(ask: Command) -> None:
     """A named participant beside a pool is refused at once instead of forgotten."""
     both = await ask("task", "create", "idle", "--pool", "all", "-k", "1", "--participant", "a")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from node.cli.listing import gathered
 from node.cli.meshwork import Work
 from node.cli.progress import Progress
+from node.client.answers import Page
 from node.model import times
 from node.model.errors import (
     Conflict,
@@ -137,3 +141,41 @@ async def test_all_stop_once_one_gives_up() -> None:
     assert tries <= 8 * 6
     assert sum(work.failed.values()) + work.left == 100
     assert (work.exit_code, len(work.failures())) == (5, 1)
+
+
+class _Silent:
+    """Answers page by page, but for the first so many times it is asked for the second one."""
+
+    def __init__(self, silences: int) -> None:
+        self.left = silences
+        self.asked: list[str | None] = []
+
+    async def page(self, cursor: str | None) -> Page[int]:
+        """A page of two."""
+        self.asked.append(cursor)
+        if cursor is None:
+            return Page((1, 2), "2")
+        self.left -= 1
+        if self.left >= 0:
+            raise DatabaseUnavailable("the database is away")
+        return Page((3,), None)
+
+
+@pytest.mark.parametrize("silences", [0, 1, 5])
+async def test_a_page_is_asked_for_again(silences: int) -> None:
+    """A node that is silent for a moment costs that one page, and not those before it."""
+    clock, told, silent = _Hasty(), io.StringIO(), _Silent(silences)
+    session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=told))
+    assert await gathered(session, silent.page, "reading") == [1, 2, 3]
+    assert silent.asked == [None, *["2"] * (1 + silences)]
+    assert getattr(clock, "slept", []) == [1, 2, 4, 8, 16][:silences]
+    assert ("the database is away; asking again in 1 s" in told.getvalue()) is (silences > 0)
+
+
+async def test_who_stays_silent_is_given_up() -> None:
+    """After six questions the error is the command's."""
+    clock, silent = _Hasty(), _Silent(6)
+    session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=io.StringIO()))
+    with pytest.raises(DatabaseUnavailable):
+        await gathered(session, silent.page, "reading")
+    assert len(silent.asked) == 1 + 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from node.model.errors import FieldFault
 from node.model.wire.plans import Occupancy, Outcome, ParticipantAnswer, Plan
 from tests.unit.mesh.kept import NOW, a_fleet, a_mesh
 
-EXAMPLE = Path(__file__).parents[3] / "deploy" / "mesh.toml"
+REPOSITORY = Path(__file__).parents[3]
+EXAMPLE = REPOSITORY / "deploy" / "mesh.toml"
+README = (REPOSITORY / "README.md").read_text()
 
 
 def _answer(number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: Any) -> Answer:
@@ -93,6 +96,25 @@ def test_what_others_have_booked() -> None:
         _answer(2, Outcome.FOUND, occupancy=(full("a", 0.3),)),
     ]
     assert occupied(answers, {"a": 0.1, "b": 0.5}) == {"a": pytest.approx(0.2), "b": 0.0}
+
+
+def test_the_mesh_in_the_readme_is_as_large_as_it_says() -> None:
+    """The file that its figures are of stands there, complete."""
+    [text] = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    document = parse(text, toml=True)
+    nodes = [f"n{number}" for number in range(300)]
+    expansion, findings = lint(document, a_fleet(*nodes, groups={"all": nodes}), NOW)
+    assert (findings, len(expansion.pairs)) == ([], 89_700)
+
+
+def test_every_file_that_the_readme_names_is_there() -> None:
+    """What it links to is in the repository; a mesh file that is not, it shows itself."""
+    linked = set(re.findall(r"\]\(([^)#:]+)\)", README))
+    assert {name for name in linked if not (REPOSITORY / name).exists()} == set()
+    named = set(re.findall(r"[\w./-]+\.toml", README))
+    there = {name for name in named if (REPOSITORY / name).exists()}
+    assert named - there == {"m300.toml"}
+    assert "as a file `m300.toml`" in README
 
 
 def test_the_example_is_sound() -> None:

@@ -124,7 +124,7 @@ def test_the_document_of_a_task() -> None:
     ("text", "pointer", "said"),
     [
         ("name = ", "", "is not TOML"),
-        ('name = "Lab"', "/name", "pattern"),
+        ('name = "Lab"', "/name", "write a small letter"),
         ('name = "lab"\n[schedules.x]\nrepeat = "5m"', "/schedules/x/repeat", "ISO 8601"),
         ('name = "lab"\n[groups]\nx = { mach = 1 }', "/groups/x/match", "is required"),
         ('name = "lab"\n[[measure]]\nshape = "ring"\ntest = "x"', "/measure/0/shape", "full-mesh"),

@@ -12,9 +12,10 @@ from lead.policy.axes.share import ByUsage
 from lead.policy.board import Board
 from lead.policy.preempt import groups, score
 from lead.policy.seats import NamedSeats, Seats, Stake
+from lead.policy.sets import SETS
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import BUCKET, URGENT, Campaign, Charge
-from tests.pools import NOW, due, nodes_of, view_of
+from tests.pools import NOW, Driver, due, nodes_of, view_of
 
 NAMES = "abcdef"
 
@@ -225,3 +226,17 @@ def test_who_is_behind_catches_up_by_whole_runs() -> None:
     assert usage.caught_up({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
     assert usage.caught_up({"a": 4}, lacks, 20) == {"a": 24}
     assert usage.caught_up({"a": 40}, lacks, 31) == {"a": 40}
+
+
+def test_the_second_round_is_not_lost_with_the_last_worker() -> None:
+    """Who was over its share when the workers ran out is looked at again, like those after it."""
+    nodes = nodes_of(1)
+    campaigns = [Campaign("a"), Campaign("b", created_at=1)]
+    crowd = [due(f"{it.name}{n}", it.name, nodes) for it in campaigns for n in range(6)]
+    view = view_of(nodes, campaigns, crowd, workers=4)
+    outcome = Driver(view, has_time=lambda ask: ask.candidate.campaign == "a").drive(
+        SETS["gridserver-usage"]
+    )
+    assert [run.task for run in outcome.placed] == ["a0", "a1", "a2"]
+    assert list(outcome.refused) == ["b0"]
+    assert outcome.unreached == 8

@@ -162,3 +162,17 @@ def test_time_that_did_not_count_makes_nobody_older() -> None:
     kept_out = replace(STANDING, state=State(eligible_since={"old": NOW - times.MINUTE}))
     assert order([old, young], WAITING_ONLY, STANDING) == ["old", "young"]
     assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
+
+
+def test_of_equals_the_longest_is_first_where_wanted() -> None:
+    """Length decides where nothing else does: not between campaigns of which one weighs more."""
+    short = [replace(DUE, task=name, campaign=name, added_at=1) for name in CAMPAIGNS]
+    long = [
+        replace(it, task=f"long {it.task}", duration=2 * it.duration, added_at=2) for it in short
+    ]
+    tasks = [*short, *long]
+    longest = Standing(NOW, CAMPAIGNS, {}, longest=True)
+    assert order(tasks, WAITING_ONLY, longest) == ["long ops", "long net", "ops", "net"]
+    assert order(tasks, WAITING_ONLY, replace(longest, longest=False))[:2] == ["ops", "net"]
+    by_campaign = Weights({"credential": {"campaign": 1.0}})
+    assert order(tasks, by_campaign, longest) == ["long ops", "ops", "long net", "net"]

@@ -145,9 +145,31 @@ def test_a_fairshare_decides_between_runs_alike() -> None:
 @pytest.mark.timeout(60)
 def test_overload_is_shared_as_promised(name: str) -> None:
     """Where all want too much, each gets what it was promised and nothing stays unused."""
-    found = tried("overload", name, runs=2500)
+    found = tried("overload", name, runs=2500, nodes=4)
     assert len(found) == 6
     assert all(check.holds for check in found.values()), found
+
+
+@pytest.mark.timeout(60)
+def test_short_runs_leave_no_pieces_of_those_who_are_behind() -> None:
+    """Whatever order the tasks were made in, who wants less than its part has all it wants."""
+    found = tried("overload", "campaign-default", runs=500, seed=1)
+    assert found["dune"].found == found["euclid"].found == 30
+
+
+@pytest.mark.timeout(60)
+def test_without_a_budget_the_urgent_displace_nobody() -> None:
+    """A tenth of six nodes is no whole node."""
+    found = tried("urgent", "gridserver-urgent", nodes=6)
+    assert found["runs displaced"].found == 0
+    assert all(check.holds for check in found.values()), found
+
+
+@pytest.mark.timeout(60)
+def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
+    """Some seventy runs an hour take two episodes; what is left of it goes to whoever waits."""
+    found = tried("overload", "gridserver-usage-aggregated", runs=1000, nodes=12)
+    assert found["all of the fleet in use"].found == 100
 
 
 @pytest.mark.timeout(60)

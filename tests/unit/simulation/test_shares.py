@@ -74,6 +74,20 @@ def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
     assert report.delivered > 300
 
 
+@pytest.mark.timeout(120)
+def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
+    """Half as much again is wanted as there is, and runs may slip by two of their lengths."""
+    few = scenario(days=0.125, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
+    tasks = [
+        it.model_copy(update={"count": it.count * 3 // 5, "slip": 20 * times.MINUTE})
+        for it in few.tasks
+    ]
+    report = simulate(few.model_copy(update={"tasks": tuple(tasks)}))
+    assert report.delivered > 170
+    assert report.promised == report.delivered
+    assert report.messages["proposals"] < 3 * report.delivered
+
+
 def test_worlds_without_promises_have_none() -> None:
     """Only a scenario that says so looks at shares."""
     assert shares(named("small"), {}) is None

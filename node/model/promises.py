@@ -1,0 +1,85 @@
+"""Promised seats beside the pools that are to keep them: what cannot be kept as it stands. Pure.
+
+None of this is refused: pools grow and shrink with their nodes, and campaigns may be promised more
+before there is more. It is said wherever a campaign or a pool is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from node.model.policysets import PROMISING, SETS, Kind
+
+
+@dataclass(frozen=True)
+class Promised:
+    """What a campaign is promised: so many seats of each pool, or a part of them."""
+
+    campaign: str
+    seats: int | None
+    share: Fraction | None
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A pool, how many nodes belong to it, and whether its policies keep promises at all."""
+
+    name: str
+    nodes: int
+    keeps_promises: bool
+
+
+def keeps_promises(policy_set: str, overrides: Mapping[str, Any]) -> bool:
+    """Whether a pool with these policies heeds what campaigns are promised."""
+    rule = overrides.get("share", {}).get("rule")
+    return SETS.get(policy_set, Kind()).targets if rule is None else rule == PROMISING
+
+
+def of_campaign(
+    own: Promised, promised: Sequence[Promised], pools: Sequence[Sized]
+) -> tuple[str, ...]:
+    """What of the promise of one campaign cannot be kept, with the remedy."""
+    keeping = [pool for pool in pools if pool.keeps_promises]
+    if not keeping:
+        said = "its target has no effect: no pool here has policies that keep promises"
+        return (f"{said}; parley pool set-policy POOL gridserver-sla",)
+    return tuple(said for pool in keeping for said in _of_both(own, promised, pool))
+
+
+def of_pool(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
+    """What a pool cannot keep as it stands; nothing at all if nobody belongs to it."""
+    if not pool.nodes:
+        said = f"no node known here belongs to {pool.name} now: its tasks wait"
+        return (f"{said}; parley pool edit {pool.name} --match …, or parley node set there",)
+    if not pool.keeps_promises:
+        return ()
+    told = [said for each in promised for said in _alone(each, pool)]
+    return tuple(told or _together(promised, pool))
+
+
+def _of_both(own: Promised, promised: Sequence[Promised], pool: Sized) -> list[str]:
+    return _alone(own, pool) or _together(promised, pool)
+
+
+def _alone(own: Promised, pool: Sized) -> list[str]:
+    if own.seats is None or own.seats <= pool.nodes:
+        return []
+    said = f"{own.campaign} is promised {own.seats} seats, and pool {pool.name} has {pool.nodes}"
+    return [f"{said}; lower its target, or widen the pool"]
+
+
+def _together(promised: Sequence[Promised], pool: Sized) -> list[str]:
+    """Whatever is promised beyond what there is, is split: nobody gets all of it."""
+    names = ", ".join(each.campaign for each in promised)
+    seats = sum(each.seats or 0 for each in promised)
+    if seats > pool.nodes:
+        said = f"{names} are promised {seats} seats together, and pool {pool.name} has {pool.nodes}"
+        return [f"{said}; lower a target, or widen the pool"]
+    share = sum((each.share or Fraction(0) for each in promised), Fraction(0))
+    if share > 1:
+        said = f"{names} are promised {float(share):.0%} of each pool together"
+        return [f"{said}; lower a target"]
+    return []

@@ -1,0 +1,207 @@
+"""What validation finds, said for people: what is wrong, what is allowed, and what to do. Pure.
+
+Every document that comes in is checked by its model; here, in one place, what pydantic has found
+becomes a pointer (RFC 6901) and a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from node.model.errors import FieldFault
+from node.model.wire.fields import KIND
+
+PATTERNS: Final[Mapping[str, str]] = {
+    r"^[a-z][a-z0-9-]{0,62}$": "a small letter, then at most 62 small letters, digits and '-'",
+    r"^[a-z][a-z0-9-]{0,30}$": "a small letter, then at most 30 small letters, digits and '-'",
+    r"^[a-z][a-z0-9_]{0,62}$": "a small letter, then at most 62 small letters, digits and '_'",
+    r"^[a-z][a-z0-9_]{0,14}$": "a small letter, then at most 14 small letters, digits and '_'",
+    r"^[a-z][a-z0-9_.:-]{0,62}$": "a small letter, then at most 62 small letters, digits, '_', "
+    "'.', ':' and '-'",
+    r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$": "at most 63 small letters, digits, '.' and '-', with "
+    "a letter or digit at both ends",
+    r"^ed25519:[A-Za-z0-9_-]{43}$": "ed25519: and 43 characters, as parley node show prints it "
+    "there",
+    r"^[^\x00-\x1f\x7f]{1,100}$": "one line of 1 to 100 characters",
+}
+"""What the patterns of fields that people write ask for, in words."""
+
+_SHOWN = 40
+_KEY: Final = "[key]"
+_OPTION: Final = re.compile(r"'([^']*)'")
+
+
+def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> list[FieldFault]:
+    """Pydantic's findings as pointers and sentences.
+
+    ``kind`` is the model of the document, by which is said what fields there are; ``prefix`` is
+    where the document stands in a larger one.
+    """
+    return [
+        FieldFault(prefix + _pointer(_place(found)), _sentence(found, kind))
+        for found in map(dict, error.errors(include_url=False, include_context=True))
+    ]
+
+
+def _place(found: Mapping[str, Any]) -> list[int | str]:
+    """Where it stands, without what only the model knows: kinds of unions, and marks of keys."""
+    place = [part for part in found["loc"] if not str(part).startswith(KIND)]
+    return place[:-1] if _is_key(found) else place
+
+
+def _is_key(found: Mapping[str, Any]) -> bool:
+    """Whether it is about the name of an entry, not about its value."""
+    place = found["loc"]
+    return len(place) > 1 and place[-1] == _KEY and place[-2] == found["input"]
+
+
+def _pointer(place: Sequence[int | str]) -> str:
+    written = (str(part) for part in place)
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in written)
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def _sentence(found: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    what, given, context = str(found["type"]), found["input"], found.get("ctx", {})
+    place = _place(found)
+    match what:
+        case "missing" | "extra_forbidden":
+            fields = _fields(kind, place[:-1])
+            return _absent(fields, place) if what == "missing" else _unknown_field(fields, place)
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return _object(_fields(kind, place))
+        case "literal_error" | "enum":
+            return _unknown(given, _OPTION.findall(str(context["expected"])))
+        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
+            return f"is {_shown(given)}; write {PATTERNS[context['pattern']]}"
+    if what in _KINDS:
+        return f"must be {_KINDS[what]}, not {_shown(given)}"
+    limit = _LIMITS.get(what)
+    own = str(found["msg"]).removeprefix("Value error, ")
+    return own if limit is None else limit(context).replace(_GIVEN, _shown(given))
+
+
+_GIVEN = "\0"
+_KINDS: Final = {
+    "tuple_type": "a list, […]",
+    "list_type": "a list, […]",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number below 2 to the power of 63",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "decimal_type": "a number",
+    "decimal_parsing": "a number",
+    "finite_number": "a finite number",
+    "uuid_type": "an id (a whole UUID, as -o ids prints it)",
+    "uuid_parsing": "an id (a whole UUID, as -o ids prints it)",
+}
+_LIMITS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "greater_than_equal": lambda it: f"is {_GIVEN}; give {it['ge']} or more",
+    "greater_than": lambda it: f"is {_GIVEN}; give more than {it['gt']}",
+    "less_than_equal": lambda it: f"is {_GIVEN}; give {it['le']} or less",
+    "less_than": lambda it: f"is {_GIVEN}; give less than {it['lt']}",
+    "string_too_long": lambda it: f"is longer than {it['max_length']} characters; shorten it",
+    "string_too_short": lambda it: f"is {_GIVEN}; write {it['min_length']} characters or more",
+    "too_long": lambda it: f"has more than {it['max_length']} entries; leave some out",
+    "too_short": lambda it: f"has fewer than {it['min_length']} entries; add some",
+    "decimal_max_digits": lambda it: f"is {_GIVEN}; write at most {it['max_digits']} digits",
+    "decimal_whole_digits": lambda it: (
+        f"is {_GIVEN}; write at most {it['whole_digits']} digits before the point"
+    ),
+    "decimal_max_places": lambda it: (
+        f"is {_GIVEN}; write at most {it['decimal_places']} digits behind the point"
+    ),
+}
+
+
+def _shown(value: object) -> str:
+    """A value as JSON has it, shortened; of large ones only what they are."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _unknown(given: object, options: Sequence[str]) -> str:
+    """That this is none of the words there are: those alike, or else all."""
+    near = get_close_matches(str(given), options, n=3, cutoff=0.6)
+    return f"{_shown(given)} is not known; {_choice(near or options)}"
+
+
+def _choice(words: Sequence[str]) -> str:
+    return f"write {' or '.join(filter(None, (', '.join(words[:-1]), words[-1])))}"
+
+
+def _unknown_field(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
+    said = "no such field"
+    if not fields:
+        return said
+    near = get_close_matches(str(place[-1]), fields, n=3, cutoff=0.6)
+    return f"{said}; near: {', '.join(near)}" if near else f"{said}; there are: {', '.join(fields)}"
+
+
+def _absent(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
+    meant = fields.get(str(place[-1]))
+    return "is required" if meant is None else f"is required: {meant}"
+
+
+def _object(fields: Mapping[str, str | None]) -> str:
+    return f"must be an object with: {', '.join(fields)}" if fields else "must be an object, {…}"
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def _fields(kind: type[BaseModel], place: Sequence[int | str]) -> dict[str, str | None]:
+    """The fields of the part of a document that stands there, with what they mean, if known."""
+    kinds: list[Any] = [kind]
+    for part in place:
+        kinds = [inner for each in kinds for inner in _inside(each, part)]
+    models = [each for outer in kinds for each in _members(outer) if _is_model(each)]
+    return {
+        field.alias or name: field.description
+        for model in models
+        for name, field in model.model_fields.items()
+    }
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """What something annotated so can be: unions and marks are taken apart."""
+    if get_origin(annotation) is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for each in get_args(annotation):
+            yield from _members(each)
+    else:
+        yield annotation
+
+
+def _inside(annotation: Any, part: int | str) -> Iterator[Any]:
+    """What can stand at this field, place or name in it."""
+    for member in _members(annotation):
+        if _is_model(member):
+            for name, field in member.model_fields.items():
+                if part == (field.alias or name):
+                    yield field.annotation
+        elif get_origin(member) in (tuple, list, dict):
+            yield get_args(member)[1 if get_origin(member) is dict else 0]
+
+
+def _is_model(member: Any) -> bool:
+    return isinstance(member, type) and issubclass(member, BaseModel)

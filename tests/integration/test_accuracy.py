@@ -1,0 +1,58 @@
+"""The comparison of figures with the truth: one WAN of each kind, and the table made of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from node.lab.wan import WanSettings
+from node.model.errors import HostError
+from tests.accuracy.__main__ import rows_of
+from tests.accuracy.cases import Case, cases
+from tests.accuracy.ground import ground
+from tests.accuracy.table import Row, written
+from tests.integration.host_leftovers import nothing_left
+
+BOUNDS = {"_ms": 5.0, "loss": 0.0, "_mbps": 0.1}
+"""How far off a figure may be on a busy machine: ms, fraction, share of the rate."""
+
+
+def chosen(test: str) -> Case:
+    """A short case of a test over a WAN that loses a tenth."""
+    case = next(case for case in cases() if case.test == test)
+    return replace(case, wan=WanSettings(delay_ms=20, loss=0.1))
+
+
+@pytest.mark.parametrize("test", ["rtt", "latency"])
+async def test_figures_are_compared_with_what_happened(test: str) -> None:
+    """Delays are close to those of the WAN, and loss is exactly what it lost."""
+    if os.geteuid():
+        with pytest.raises(HostError, match="root"), ground():
+            pass
+        return
+    with nothing_left(), ground() as place:
+        rows = await rows_of(place, chosen(test))
+    assert len(rows) >= 2
+    for row in rows:
+        bound = next(bound for end, bound in BOUNDS.items() if row.figure.endswith(end))
+        assert row.reason is None
+        assert abs(row.reported - row.truth) <= bound + 1e-6, row
+    assert any(row.truth > 0 for row in rows if row.figure.endswith("loss"))
+
+
+def test_the_table_names_the_worst() -> None:
+    """The largest difference of each figure stands at the top; a run without a result has why."""
+    rows = [
+        Row("rtt", "ping", "20 ms", "rtt_median_ms", 40.0, 40.25),
+        Row("rtt", "ping", "0 ms", "rtt_median_ms", 0.0, 0.125),
+        Row("throughput", "iperf3", "1 Mb/s", "rate_mbps", 0.5, 0.25),
+        Row("throughput", "iperf3", "500 Mb/s", "rate_mbps", 400.0, 392.0),
+        Row("throughput", "iperf3", "9 Mb/s", "no result", 0, 0, "connection refused"),
+    ]
+    text = written(rows, ["ping 1"])
+    assert "| rtt | ping | rtt median | 2 | +0.250 ms | 20 ms |" in text
+    assert "| throughput | iperf3 | rate | 2 | -50.0 % | 1 Mb/s |" in text
+    assert "| 500 Mb/s | rate | 400 Mb/s | 392 Mb/s | -2.0 % |" in text
+    assert "| 9 Mb/s | no result |  |  | connection refused |" in text

@@ -1,0 +1,76 @@
+"""What is promised beside what there is: told wherever it is shown, and never refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from lead.policy.axes.share import Promised as PromisedRule
+from lead.policy.sets import SETS
+from lead.policy.settings import RULES
+from node.model.policysets import PROMISING
+from node.model.promises import Promised, Sized, keeps_promises, of_campaign, of_pool
+
+
+def seats(campaign: str, count: int) -> Promised:
+    """A promise of so many seats."""
+    return Promised(campaign, count, None)
+
+
+def part(campaign: str, share: str) -> Promised:
+    """A promise of a part of the seats."""
+    return Promised(campaign, None, Fraction(share))
+
+
+FAST = Sized("fast", 3, keeps_promises=True)
+OTHER = Sized("other", 1, keeps_promises=False)
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_the_sets_that_keep_promises_are_known(name: str) -> None:
+    """What a node says of a set is what the lead does: it shares by promises, or does not."""
+    assert keeps_promises(name, {}) is isinstance(SETS[name].share, PromisedRule)
+    assert keeps_promises(name, {"share": {"rule": PROMISING}})
+    assert not keeps_promises(name, {"share": {"rule": "usage"}})
+    assert RULES["share"][PROMISING].make is PromisedRule
+
+
+def test_more_seats_than_a_pool_has() -> None:
+    """It is said of the campaign and of the pool, with both figures and the remedy."""
+    ops = seats("ops", 20)
+    said = "ops is promised 20 seats, and pool fast has 3; lower its target, or widen the pool"
+    assert of_campaign(ops, [ops], [FAST, OTHER]) == (said,)
+    assert of_pool(FAST, [ops]) == (said,)
+    assert of_pool(OTHER, [ops]) == ()
+
+
+def test_promises_that_do_not_go_together() -> None:
+    """Each could be kept alone; those of all cannot, in seats or in parts of them."""
+    two = [seats("ops", 2), seats("lab", 2)]
+    said = "ops, lab are promised 4 seats together, and pool fast has 3; lower a target, or widen "
+    assert of_pool(FAST, two) == (f"{said}the pool",)
+    assert of_campaign(two[1], two, [FAST]) == (f"{said}the pool",)
+    parts = [part("ops", "0.6"), part("lab", "0.5")]
+    together = "ops, lab are promised 110% of each pool together; lower a target"
+    assert of_pool(FAST, parts) == (together,)
+
+
+def test_what_can_be_kept_is_not_talked_about() -> None:
+    """As many seats as there are, or all of the parts, are nothing to be told."""
+    for promised in ([seats("ops", 2), seats("lab", 1)], [part("ops", "0.5"), part("lab", "0.5")]):
+        assert of_pool(FAST, promised) == ()
+        assert of_campaign(promised[0], promised, [FAST]) == ()
+
+
+def test_a_promise_that_nobody_heeds() -> None:
+    """Where no pool has policies that keep promises, a target has no effect."""
+    [said] = of_campaign(seats("ops", 1), [seats("ops", 1)], [OTHER])
+    assert said.startswith("its target has no effect: no pool here")
+    assert said.endswith("parley pool set-policy POOL gridserver-sla")
+
+
+def test_a_pool_of_nobody() -> None:
+    """It says so itself, not only on its tasks."""
+    [said] = of_pool(Sized("solo", 0, keeps_promises=True), [seats("ops", 1)])
+    assert said.startswith("no node known here belongs to solo now: its tasks wait; ")

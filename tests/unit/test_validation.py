@@ -1,0 +1,175 @@
+"""What is wrong with a document is said in one place: what it is, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from node.api.app import ROUTES
+from node.api.openapi import describe
+from node.model.wire.campaigns import CampaignDocument
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.nodes import NodeAddition, NodePatch
+from node.model.wire.pools import PoolDocument
+from node.model.wire.reservations import ReservationDocument
+from node.model.wire.tasks import TaskDocument
+from node.model.wire.validation import PATTERNS, faults_of
+
+RAW = ("Input should", "String should", "Tuple should", "Dictionary should", "Decimal input")
+"""How pydantic's own sentences begin."""
+
+CAMPAIGN: dict[str, Any] = {"name": "ops"}
+POOL: dict[str, Any] = {"name": "europe", "match": {}}
+DEMO: dict[str, Any] = {"kind": "demo", "name": "SC26", "duration": "PT1H"}
+TASK: dict[str, Any] = {"test": {"type": "rtt"}}
+
+
+def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
+    """What is said of a document, by pointer."""
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(document, context=FROM_OUTSIDE)
+    return {fault.pointer: fault.detail for fault in faults_of(caught.value, kind)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "pointer", "sentence"),
+    [
+        (CampaignDocument, {"name": "Ops!"}, "/name", 'is "Ops!"; write a small letter, then'),
+        (CampaignDocument, {}, "/name", "is required: What it is called, such as ops."),
+        (CampaignDocument, CAMPAIGN | {"weight": -1}, "/weight", "is -1; give 0 or more"),
+        (CampaignDocument, CAMPAIGN | {"weight": "x"}, "/weight", 'must be a number, not "x"'),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"weight": 0.1234567},
+            "/weight",
+            "is 0.1234567; write at most 6 digits behind the point",
+        ),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"limits": {"rnus": {"soft": 1}}},
+            "/limits/rnus",
+            '"rnus" is not known; write runs',
+        ),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"limits": {"foo": {"soft": 1}}},
+            "/limits/foo",
+            '"foo" is not known; write runs, nodes, seats, ',
+        ),
+        (CampaignDocument, CAMPAIGN | {"target": 20}, "/target", "must be an object with: seats,"),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"target": {"share": 1.5}},
+            "/target/share",
+            "is 1.5; give 1 or less",
+        ),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"target": {}},
+            "/target",
+            "is either seats or share; give one of them",
+        ),
+        (CampaignDocument, CAMPAIGN | {"weights": 1}, "/weights", "no such field; near: weight"),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"target": {"many": 1}},
+            "/target/many",
+            "no such field; there are: seats, share",
+        ),
+        (CampaignDocument, [], "", "must be an object with: name, parent, "),
+        (
+            PoolDocument,
+            POOL | {"policy": {"overrides": {"ordr": {}}}},
+            "/policy/overrides/ordr",
+            '"ordr" is not known; write order',
+        ),
+        (PoolDocument, POOL | {"choice": 1}, "/choice", "1 is not known; write sticky or rotating"),
+        (PoolDocument, POOL | {"term": "PT0S"}, "/term", "is PT0S; give PT1S to P366D"),
+        (ReservationDocument, DEMO | {"name": ""}, "/name", 'is ""; write one line of 1 to 100'),
+        (
+            ReservationDocument,
+            DEMO | {"duration": "PT1S"},
+            "/duration",
+            "is PT1S; give PT1M or longer",
+        ),
+        (
+            ReservationDocument,
+            DEMO | {"access": {"tasks": ["5"]}},
+            "/access/tasks/0",
+            "must be an id (a whole UUID, as -o ids prints it), not ",
+        ),
+        (
+            ReservationDocument,
+            DEMO | {"access": {"campaigns": ["ops"] * 101}},
+            "/access/campaigns",
+            "has more than 100 entries; leave some out",
+        ),
+        (NodePatch, {"attributes": {"In": 1}}, "/attributes/In", "is no name of an attribute; wri"),
+        (NodePatch, {"attributes": {"in": []}}, "/attributes/in", "must be true, false, a number"),
+        (NodeAddition, {"identity": "me"}, "/identity", 'is "me"; write ed25519: and 43 '),
+        (
+            TaskDocument,
+            TASK | {"participants": {"pool": "a", "k": 1, "tgether": True}},
+            "/participants/tgether",
+            "no such field; near: together",
+        ),
+        (TaskDocument, TASK | {"schedule": {"max_runs": 1.5}}, "/schedule/max_runs", "must be a w"),
+    ],
+)
+def test_a_fault_says_what_is_wrong_and_what_to_do(
+    kind: type[BaseModel], document: Any, pointer: str, sentence: str
+) -> None:
+    """One sentence at the field itself: what is there, and what may be."""
+    found = told(kind, document)
+    assert list(found) == [pointer]
+    assert found[pointer].startswith(sentence)
+
+
+def test_an_entry_that_is_called_like_a_mark_keeps_its_name() -> None:
+    """Only what is said of the name of an entry stands at the entry; its value is below."""
+    found = told(CampaignDocument, CAMPAIGN | {"fairshare": {"[key]": 1, "part": 1}})
+    assert list(found) == ["/fairshare/[key]"]
+
+
+def _patterns(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        for child in schema.values():
+            yield from _patterns(child)
+    elif isinstance(schema, list):
+        for child in schema:
+            yield from _patterns(child)
+
+
+def test_every_pattern_of_the_api_has_words() -> None:
+    """Nobody who writes a document is answered with a regular expression."""
+    patterns = set(_patterns(describe(ROUTES, "0")))
+    assert patterns, "the description has patterns at all"
+    assert patterns <= PATTERNS.keys()
+
+
+@pytest.mark.parametrize("value", [None, -1, 1e300, "", "é" * 9999, [], {}, [{}], {"a": {}}])
+@pytest.mark.parametrize(
+    ("kind", "whole"),
+    [
+        (CampaignDocument, CAMPAIGN),
+        (PoolDocument, POOL),
+        (ReservationDocument, DEMO),
+        (TaskDocument, TASK),
+    ],
+)
+def test_no_sentence_is_pydantics_own(
+    kind: type[BaseModel], whole: dict[str, Any], value: object
+) -> None:
+    """Whatever stands in a field, what is said of it is said in our words."""
+    for name in kind.model_fields:
+        try:
+            kind.model_validate(whole | {name: value}, context=FROM_OUTSIDE)
+        except ValidationError as error:
+            for fault in faults_of(error, kind):
+                assert not fault.detail.startswith(RAW), fault
+                assert len(fault.detail) < 600
