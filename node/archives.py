@@ -30,7 +30,7 @@ from node.model.wire.archives import (
     RetryRequest,
 )
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.problems import faults_of
+from node.model.wire.validation import faults_of
 from node.plugins.contracts import ArchivingHost
 from node.store import archives
 from node.store.archives import Filter, KeptArchive, Where
@@ -84,7 +84,8 @@ class Archives:
         try:
             spec = archiver.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
-            raise InvalidDocument(faults_of(error, f"{pointer}/spec")) from None
+            faults = faults_of(error, archiver.spec_model, f"{pointer}/spec")
+            raise InvalidDocument(faults) from None
         if (refused := archiver.refusal(spec, self.host)) is not None:
             raise InvalidDocument([FieldFault(f"{pointer}/spec/{refused[0]}", refused[1])])
         await self._check_transform(choice, pointer)
@@ -245,7 +246,7 @@ class Archives:
                 {"archiver": known.archiver, **after}, context=FROM_OUTSIDE
             )
         except ValidationError as error:
-            raise InvalidDocument(faults_of(error)) from None
+            raise InvalidDocument(faults_of(error, ArchiveChoice)) from None
         checked = await self.checked(choice, "", known)
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)

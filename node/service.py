@@ -160,9 +160,7 @@ class Node:
         self.reservations = Reservations(
             database, clock, settings, self.directory, self.ending, means.new_id
         )
-        host = ArchivingHost(settings.name, settings.archive_places, clock.now)
-        self.archives = Archives(database, clock, host, transforms.fault_of, means.new_id)
-        self.archiving = Archiving(database, clock, host, self.capabilities.metrics)
+        self.archives, self.archiving = self._archives(means.new_id)
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
         self.launcher = self._launcher(means)
@@ -198,6 +196,12 @@ class Node:
             horizon=self.settings.horizon,
             pause_max=self.settings.pull_pause_max,
         )
+
+    def _archives(self, new_id: Callable[[], UUID]) -> tuple[Archives, Archiving]:
+        settings, made = self.settings, (self.database, self.clock)
+        host = ArchivingHost(settings.name, settings.archive_places, self.clock.now)
+        archiving = Archiving(*made, host, self.capabilities.metrics)
+        return Archives(*made, host, transforms.fault_of, new_id), archiving
 
     def _admission(self, new_id: Callable[[], UUID]) -> Admission:
         return Admission(

@@ -13,7 +13,6 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from node.model import times
-from node.model.wire.archives import Backlog
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
@@ -361,21 +360,7 @@ async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> N
 
 async def test_what_waits_for_an_archive_is_tried_again(browser: str, ordinary: StandIn) -> None:
     """Where results go, how many wait since when and why; the button has them tried again."""
-    ordinary.backlog = [
-        Backlog(
-            destination=7,
-            archiver="http",
-            label="https://collector.example/in",
-            archives=("hook",),
-            tasks=2,
-            waiting=3,
-            parked=41,
-            oldest_at=NOW - times.HOUR,
-            next_at=NOW + times.MINUTE,
-            last_error="refused: 404 Not Found",
-            last_error_at=NOW,
-        )
-    ]
+    ordinary.backlog = [scene.BACKLOG]
     async with opened(browser, ordinary) as page:
         await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
         told = await page.text("#archives")
