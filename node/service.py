@@ -117,6 +117,7 @@ class Node:
 
     plans: Plans
     """Set by who puts node and lead together: what would happen is the lead's to say."""
+    stopping = False
 
     def __init__(
         self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
@@ -126,7 +127,6 @@ class Node:
         self.clock = clock
         self.database = database
         self.started = clock.now()
-        self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
         self._tokens: set[str] = set()

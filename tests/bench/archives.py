@@ -131,7 +131,7 @@ async def _is(database: asyncpg.Connection[Any], state: str, count: int) -> bool
 
 
 async def _count(database: asyncpg.Connection[Any], state: str) -> int:
-    return dict(await database.fetch(_STATES)).get(state, 0)
+    return int(dict(await database.fetch(_STATES)).get(state, 0))
 
 
 async def _looking(database: asyncpg.Connection[Any]) -> float:
