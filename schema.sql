@@ -473,6 +473,8 @@ CREATE TABLE run (
     process_ticks bigint,
     result jsonb,
     summary text,
+    verdict text CHECK (verdict IN ('clean', 'suspicious', 'contaminated')),
+    verdict_reasons text [] NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL,
     CHECK (starts_at < ends_at),
@@ -494,6 +496,9 @@ COMMENT ON COLUMN run.spec IS 'What it was booked to measure, where the task was
 COMMENT ON COLUMN run.tool IS 'The tool it was booked with, where the task was edited since.';
 COMMENT ON COLUMN run.started_at IS 'When this node''s part really started.';
 COMMENT ON COLUMN run.result IS 'The merged result (at the lead).';
+COMMENT ON COLUMN run.verdict IS
+'How far the result can be trusted, by the circumstances of its parts (at the lead); null where there is no result.';
+COMMENT ON COLUMN run.verdict_reasons IS 'Why it is not clean: sentences, the worst first.';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
 'Promise 1: two runs whose classes may not overlap never hold the same time.';
 CREATE INDEX run_exchange ON run (exchange_id);
@@ -696,12 +701,15 @@ CREATE TABLE part (
     finished_at timestamptz,
     command text [],
     output text,
+    circumstances jsonb,
     PRIMARY KEY (run_id, participant),
     CHECK ((result IS NULL) <> (reason IS NULL))
 );
 COMMENT ON TABLE part IS
 'What each participant measured: a result or a reason. The lead has all parts, the others their own.';
-COMMENT ON COLUMN part.output IS 'What the program printed, size-limited; kept where it ran.';
+COMMENT ON COLUMN part.output IS 'What the program printed; of long output the beginning and the end.';
+COMMENT ON COLUMN part.circumstances IS
+'What the host was doing meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not told.';
 
 CREATE FUNCTION give_back_unused() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -931,6 +939,8 @@ SELECT
     END AS reason,
     run.summary,
     run.result,
+    run.verdict,
+    run.verdict_reasons,
     run.displaced_by,
     run.exchange_id,
     run.participant,

@@ -292,6 +292,7 @@ def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
         "accepted": answered.accepted,
         "reason": answered.reason,
         "tools": list(answered.tools),
+        "lacks": answered.lacks,
     }
 
 

@@ -20,6 +20,7 @@ from node.campaigns import Campaigns
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.consent import stored
+from node.model.contexts import offered
 from node.model.errors import (
     Conflict,
     FieldFault,
@@ -163,9 +164,12 @@ class Admission:
         """
         await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
-        tools = {p["node"]: tuple(p["tools"]) for p in known.participants}
+        before = {p["node"]: Participant.model_validate(p) for p in known.participants}
         listed = tuple(
-            p.model_copy(update={"tools": tools.get(p.node, ())}) for p in introduction.participants
+            p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
+            if (there := before.get(p.node))
+            else p
+            for p in introduction.participants
         )
         asked = introduction.model_copy(update={"participants": listed})
         return self._agreed(await self._ask_all(asked, self._consider))
@@ -223,7 +227,8 @@ class Admission:
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
         nodes = self._participants(document, test.participants(spec))
-        tool = self._tool(document)
+        participants = self._placed(document, nodes)
+        tool = self._tool(document, spec)
         duration = tool.duration(spec)
         schedule = document.schedule.at(now)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
@@ -243,9 +248,9 @@ class Admission:
             scheduling_class=test.scheduling_class(spec),
             duration=duration,
             priority=document.priority,
-            participants=tuple(_participant(node) for node in nodes),
+            participants=participants,
             participant=0,
-            addresses={host: self._directory.address_of(host) for host in test.hosts(spec)},
+            addresses=self._addresses(test.hosts(spec), participants),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,
@@ -285,13 +290,54 @@ class Admission:
             found.append(node)
         return found
 
-    def _tool(self, document: TaskDocument) -> Tool:
+    def _placed(
+        self, document: TaskDocument, nodes: Sequence[KnownNode]
+    ) -> tuple[Participant, ...]:
+        """The participants, with the contexts they are to measure from and the addresses there.
+
+        :raises InvalidDocument: a context is asked of somebody who takes no part.
+        """
+        asked: dict[str, str] = {}
+        for name, context in document.contexts.items():
+            node = self._directory.find(name)
+            if node not in nodes or node is None:
+                sentence = f"takes no part; those who do are {', '.join(n.name for n in nodes)}"
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", sentence)])
+            if node.identity in asked:
+                raise InvalidDocument([FieldFault(f"/contexts/{name}", "is named twice")])
+            asked[node.identity] = context
+        return tuple(_participant(node, asked.get(node.identity)) for node in nodes)
+
+    def _addresses(
+        self, hosts: Sequence[str], participants: Sequence[Participant]
+    ) -> dict[str, str]:
+        """Where each host of the spec is measured; of a participant, in its context."""
+        placed = {participant.node: participant.address for participant in participants}
+        found = {}
+        for host in hosts:
+            node = self._directory.find(host)
+            address = None if node is None else placed.get(node.identity)
+            found[host] = address or self._directory.address_of(host)
+        return found
+
+    def _tool(self, document: TaskDocument, spec: Any) -> Tool:
+        """The best tool that can measure the spec, or the first such of those asked for."""
         for index, name in enumerate(document.tools):
             tool = self._capabilities.tools.get(name)
             if tool is None or document.test.type not in tool.tests:
                 sentence = f"there is no tool {name!r} for {document.test.type}"
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
-        return self._capabilities.choose(document.test.type, document.tools, [])
+        try:
+            return self._capabilities.choose(document.test.type, document.tools, [], spec)
+        except ToolUnavailable:
+            pointer = "/tools" if document.tools else "/test/spec"
+            names = document.tools or tuple(self._capabilities.tools)
+            unable = "; ".join(filter(None, (self._unable(name, document, spec) for name in names)))
+            raise InvalidDocument([FieldFault(pointer, unable)]) from None
+
+    def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
+        tool = self._capabilities.tools[name]
+        return tool.can(spec) if document.test.type in tool.tests else None
 
     async def _ask_all(self, introduction: Introduction, question: Introduce) -> Introduction:
         """Ask all at once whether they take part; the task with what they said."""
@@ -307,6 +353,15 @@ class Admission:
         """The task with the tool that all have; what nobody refused."""
         answers = introduction.participants
         refusals = [f"{p.name}: {p.reason}" for p in answers if p.accepted is False]
+        if refusals:
+            raise RefusedByParticipant("; ".join(refusals))
+        for p in answers:
+            card = self._directory.by_identity(p.node).attributes
+            if p.context is not None and p.context not in offered(card):
+                refusals.append(
+                    f"{p.name}: at which address it measures from {p.context} is not known here "
+                    "(yet); a node's card is read every 15 seconds"
+                )
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
         return self._with_tool(introduction)
@@ -326,6 +381,7 @@ class Admission:
                 "accepted": answered.accepted,
                 "reason": answered.reason,
                 "tools": answered.tools,
+                "lacks": answered.lacks,
             }
         )
 
@@ -416,8 +472,15 @@ def _check_participants(
             raise InvalidDocument([FieldFault(pointer, sentence)])
 
 
-def _participant(node: KnownNode) -> Participant:
-    return Participant(node=node.identity, name=node.name, url=node.url, address=node.address)
+def _participant(node: KnownNode, context: str | None) -> Participant:
+    address = node.address if context is None else offered(node.attributes).get(context)
+    return Participant(
+        node=node.identity,
+        name=node.name,
+        url=node.url,
+        address=address or node.address,
+        context=context,
+    )
 
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import ValidationError
 
+from node import privileges
+from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins import registry
-from node.plugins.contracts import Metric, Result, Test, Tool
+from node.plugins.contracts import Bindable, Metric, Result, Test, Tool
+from node.privileges import Standing
+
+
+@cache
+def program_version() -> str:
+    """The installed version of Parley, for cards, descriptions, and our own measuring programs."""
+    try:
+        return version("parley")
+    except PackageNotFoundError:
+        return "0"
 
 
 class Capabilities:
     """Tests and tools by name; what is installed is looked up when it is asked for."""
 
-    def __init__(self, which: Callable[[str], str | None] = shutil.which) -> None:
-        """``which(program)`` finds a program on the PATH."""
+    def __init__(
+        self,
+        which: Callable[[str], str | None] = shutil.which,
+        standing: Callable[[], Standing] = privileges.standing,
+    ) -> None:
+        """``which(program)`` finds a program on the PATH; ``standing()`` is what we may do."""
         self._which = which
+        self._standing = standing
         self.tests: Mapping[str, Test] = registry.tests()
         self.tools: Mapping[str, Tool] = registry.tools()
         self.unusable: tuple[tuple[str, str, str], ...] = tuple(
@@ -72,32 +91,75 @@ class Capabilities:
             return None
         return f"{needed.program} is not installed; apt install {needed.package}"
 
+    def unbound(self, tool: Tool, context: Context | None) -> str | None:
+        """Why a tool cannot measure from a context; None if it can, or none is asked."""
+        if context is None or not context.bound:
+            return None
+        if isinstance(tool, Bindable) and context.kind in tool.binds:
+            return None
+        return f"cannot be bound to an {context.kind}"
+
+    def refused(self, tool: Tool, spec: Any) -> str | None:
+        """Why this host does not run the tool with this spec, though the tool can; None if it does.
+
+        It is not installed, or may not do here what it would have to do.
+        """
+        needed = tool.requirement
+        missing = self.missing(tool)
+        if missing is not None or needed is None:
+            return missing
+        privilege = needed.privilege(spec)
+        if privilege is None:
+            return None
+        path = self._which(needed.privileged or needed.program)
+        grant = privileges.grant_of(path) if path else privileges.Grant()
+        return privileges.lacking(needed.program, privilege, self._standing(), grant)
+
     def offered(self, test: str) -> tuple[str, ...]:
         """Names of the installed tools for a test, best first."""
         return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
 
-    def why_none(self, test: str) -> str:
-        """Why no tool is offered for a test: what to install."""
-        return (
-            "; ".join(f"{tool.name}: {self.missing(tool)}" for tool in registry.tools_for(test))
-            or "no tool is known for it"
-        )
+    def offers(
+        self,
+        test: str,
+        spec: Any,
+        asked: Collection[str] = (),
+        context: Context | None = None,
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Names of the tools that would measure ``spec`` here, best first, and why each other not.
 
-    def choose(self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]]) -> Tool:
-        """The first preferred tool that all offer, else the best one that all offer.
+        If any are ``asked`` for, only of these; with a ``context``, those that measure from there.
+        """
+        tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
+        reasons = {
+            tool.name: tool.can(spec) or self.refused(tool, spec) or self.unbound(tool, context)
+            for tool in tools
+        }
+        offered = tuple(name for name, reason in reasons.items() if reason is None)
+        return offered, {name: reason for name, reason in reasons.items() if reason is not None}
 
-        :raises ToolUnavailable: there is none.
+    def choose(
+        self, test: str, preferred: tuple[str, ...], offers: Sequence[tuple[str, ...]], spec: Any
+    ) -> Tool:
+        """The first preferred tool that can measure ``spec`` and that all offer, else the best one.
+
+        :raises ToolUnavailable: there is none; says which of those asked for cannot, and why.
         """
         candidates = [
             tool for tool in registry.tools_for(test) if not preferred or tool.name in preferred
         ]
         if preferred:
             candidates.sort(key=lambda tool: preferred.index(tool.name))
+        unable = []
         for tool in candidates:
-            if all(tool.name in offer for offer in offers):
+            reason = tool.can(spec)
+            if reason is not None:
+                unable.append(reason)
+            elif all(tool.name in offer for offer in offers):
                 return tool
         asked = f" among {', '.join(preferred)}" if preferred else ""
-        msg = f"no tool{asked} for {test} that every participant has"
+        told = f" ({'; '.join(unable)})" if unable else ""
+        msg = f"no tool{asked} for {test} that every participant has{told}"
         raise ToolUnavailable(msg)
 
     def agree(
@@ -107,8 +169,9 @@ class Capabilities:
 
         :raises ToolUnavailable: there is none.
         """
-        tool = self.choose(test, preferred, offers)
-        return tool.name, tool.duration(self.spec(self.test(test), spec))
+        parsed = self.spec(self.test(test), spec)
+        tool = self.choose(test, preferred, offers, parsed)
+        return tool.name, tool.duration(parsed)
 
     def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> bool:
         """Whether this tool needs a port for that participant's part.

@@ -7,11 +7,12 @@ fetch the card now and then (``lookout.py``); nobody is told of a change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.capabilities import Capabilities
+from node.capabilities import Capabilities, program_version
 from node.clock import Clock
+from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
 from node.settings import Settings
@@ -20,6 +21,8 @@ from node.store.database import Connection, Database
 
 TOOL = "tool:"
 """``tool:NAME`` says whether that tool is installed."""
+
+_SHOWN = (TOOL, ATTRIBUTE)
 
 
 class OwnCard:
@@ -31,14 +34,26 @@ class OwnCard:
         clock: Clock,
         settings: Settings,
         capabilities: Capabilities,
-        bare: NodeCard,
+        identity: str,
+        contexts: Callable[[], Mapping[str, str]],
     ) -> None:
-        """``bare``: identity, name and addresses; attributes come from elsewhere."""
+        """``identity`` is this node's.
+
+        ``contexts()``: from where else one can measure here, with their addresses.
+        """
+        self._contexts = contexts
         self._database = database
         self._clock = clock
         self._settings = settings
         self._capabilities = capabilities
-        self.current = bare.model_copy(update={"lanes": settings.lanes})
+        self.current = NodeCard(
+            identity=identity,
+            name=settings.name,
+            url=None if settings.pull else settings.public_url,
+            address=settings.measurement_address,
+            version=program_version(),
+            lanes=settings.lanes,
+        )
 
     async def write(self, connection: Connection) -> bool:
         """Write it as it is now; whether it says something else than before."""
@@ -49,20 +64,19 @@ class OwnCard:
         await nodes.keep_self(connection, card, self._clock.now())
         return changed
 
-    def _shown(self) -> dict[str, bool]:
+    def _shown(self) -> dict[str, bool | str]:
         """What the host shows by itself."""
         tools = self._capabilities.tools
+        there = {name: self._capabilities.missing(tools[name]) is None for name in sorted(tools)}
         return {
-            f"{TOOL}{name}": self._capabilities.missing(tools[name]) is None
-            for name in sorted(tools)
+            **{f"{TOOL}{name}": is_there for name, is_there in there.items()},
+            **{f"{ATTRIBUTE}{name}": address for name, address in self._contexts().items()},
         }
 
     async def look_again(self) -> None:
-        """A tool may have been installed since, or removed."""
-        if any(
-            self.current.attributes.get(name) != is_there
-            for name, is_there in self._shown().items()
-        ):
+        """A tool may have been installed since, or removed; a namespace or address likewise."""
+        attributes = self.current.attributes.items()
+        if {name: value for name, value in attributes if name.startswith(_SHOWN)} != self._shown():
             async with self._database.transaction() as connection:
                 await self._rewrite(connection)
 
@@ -74,7 +88,7 @@ class OwnCard:
         faults = [
             FieldFault(f"/attributes/{name}", f"is what the host is, not set by hand; {_WHERE}")
             for name in attributes
-            if name in DERIVED or name.startswith(TOOL)
+            if name in DERIVED or name.startswith(_SHOWN)
         ]
         if faults:
             raise InvalidDocument(faults)
@@ -92,4 +106,7 @@ class OwnCard:
         await nodes.notify(connection, self.current.name, "changed")
 
 
-_WHERE = "name and lanes are settings of the node, tool:… follows what is installed"
+_WHERE = (
+    "name and lanes are settings of the node, tool:… follows what is installed, context:… what its "
+    "owner allows (PARLEY_CONTEXTS)"
+)

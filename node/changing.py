@@ -346,6 +346,7 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
         "tools": list(task.tools),
         "schedule": schedule.model_dump(mode="json"),
         "priority": task.priority,
+        "contexts": {p["name"]: p["context"] for p in task.participants if p.get("context")},
         "campaign": task.campaign,
         "reference": task.reference,
         **({} if request is None else {"participants": request.model_dump(mode="json")}),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.model.classes import SchedulingClass
+from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant, Schedule
@@ -17,9 +20,18 @@ class Consent:
     """Accepts or refuses introductions."""
 
     def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        identity: str,
+        context_refusal: Callable[[Context], str | None],
     ) -> None:
-        """``identity`` is this node's."""
+        """``identity`` is this node's.
+
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
+        """
+        self._context_refusal = context_refusal
         self._database = database
         self._clock = clock
         self._capabilities = capabilities
@@ -32,7 +44,7 @@ class Consent:
 
         :raises Conflict: a newer revision of the task is known here.
         """
-        reason = self._why_not(introduction)
+        reason, tools, lacks = self._considered(introduction)
         known = None
         if lead != self._identity:
             known = await self._database.settle(
@@ -44,7 +56,7 @@ class Consent:
                 f"{introduction.revision}: {known.revision} is known here"
             )
             raise Conflict(msg)
-        return self._answer(introduction, reason or _not_open(lead, known))
+        return _answer(reason or _not_open(lead, known), tools, lacks)
 
     async def _hear(
         self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
@@ -82,36 +94,59 @@ class Consent:
         """What it would say to this introduction, of a new task or a change; nothing is kept."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-        return self._answer(introduction, self._why_not(introduction) or _not_open(lead, known))
+        reason, tools, lacks = self._considered(introduction)
+        return _answer(reason or _not_open(lead, known), tools, lacks)
 
-    def _answer(self, introduction: Introduction, reason: str | None) -> IntroductionAnswer:
-        if reason is not None:
-            return IntroductionAnswer(accepted=False, reason=reason)
-        return IntroductionAnswer(accepted=True, tools=self._offered(introduction))
-
-    def _offered(self, introduction: Introduction) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name in self._capabilities.offered(introduction.test)
-            if not introduction.tools or name in introduction.tools
+    def _considered(
+        self, introduction: Introduction
+    ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
+        """Why it does not take part, if it does not; else its tools, and what the others lack."""
+        misplaced = self._misplaced(introduction)
+        if misplaced is not None:
+            return misplaced, (), {}
+        try:
+            test = self._capabilities.test(introduction.test)
+            spec = self._capabilities.spec(test, introduction.spec)
+        except InvalidDocument as error:
+            return error.detail, (), {}
+        if test.scheduling_class(spec) is not introduction.scheduling_class:
+            return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
+        context = _context(introduction)
+        offered, lacks = self._capabilities.offers(
+            introduction.test, spec, introduction.tools, context
         )
+        if not offered:
+            told = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
+            return told or "no tool is known for it", (), {}
+        # What a tool cannot do anywhere, the lead knows as well.
+        lacks = {
+            n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
+        }
+        return None, offered, lacks
 
-    def _why_not(self, introduction: Introduction) -> str | None:
+    def _misplaced(self, introduction: Introduction) -> str | None:
+        """Why this host is not the participant meant, or not to measure from where it should."""
         places = introduction.participants
         if introduction.participant >= len(places):
             return f"there is no participant {introduction.participant}"
         if places[introduction.participant].node != self._identity:
             return "this is another node than the one meant"
-        try:
-            test = self._capabilities.test(introduction.test)
-            spec = self._capabilities.spec(test, introduction.spec)
-        except InvalidDocument as error:
-            return error.detail
-        if test.scheduling_class(spec) is not introduction.scheduling_class:
-            return f"{introduction.test} is {test.scheduling_class(spec)} here"
-        if not self._offered(introduction):
-            return self._capabilities.why_none(introduction.test)
-        return None
+        context = _context(introduction)
+        return None if context is None else self._context_refusal(context)
+
+
+def _answer(
+    reason: str | None, tools: tuple[str, ...], lacks: dict[str, str]
+) -> IntroductionAnswer:
+    if reason is not None:
+        return IntroductionAnswer(accepted=False, reason=reason)
+    return IntroductionAnswer(accepted=True, tools=tools, lacks=lacks)
+
+
+def _context(introduction: Introduction) -> Context | None:
+    """From where this participant is asked to measure."""
+    written = introduction.participants[introduction.participant].context
+    return None if written is None else parse(written)
 
 
 def _word(introduction: Introduction) -> str:

@@ -86,15 +86,16 @@ class Seating:
         :raises InvalidDocument: the match is no predicate, or a field of the test is wrong.
         """
         known = self._capabilities.test(test)
-        hosts = known.hosts(self._capabilities.spec(known, spec))
+        parsed = self._capabilities.spec(known, spec)
+        hosts = known.hosts(parsed)
         named = [self._directory.find(host) for host in hosts]
-        offered = [tool.name for tool in registry.tools_for(test)]
+        able = [tool.name for tool in registry.tools_for(test) if tool.can(parsed) is None]
         return Wanted(
             request.pool,
             predicates.parse(pool_match),
             predicates.parse(request.match, "/participants/match"),
             frozenset(node.name for node in named if node is not None),
-            tuple(tool for tool in offered if not tools or tool in tools),
+            tuple(tool for tool in able if not tools or tool in tools),
         )
 
     def needs(self, test: str, spec: dict[str, Any]) -> Mapping[str, int | None]:

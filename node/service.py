@@ -9,8 +9,6 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -34,12 +32,14 @@ from node.clock import Clock
 from node.consent import Consent
 from node.ending import Ending
 from node.events import Hub
+from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import Collector
 from node.fetching import Fetching
 from node.interest import Interest
 from node.lookout import Lookout
 from node.model import times
+from node.model.contexts import Context, offered
 from node.model.errors import (
     HostError,
     NotFound,
@@ -91,15 +91,6 @@ Plans = Callable[[PlanRequest], Awaitable[Plan]]
 """What would happen if a task were posted; nothing is booked or kept by asking."""
 
 
-@cache
-def program_version() -> str:
-    """The installed version, for cards and descriptions."""
-    try:
-        return version("parley")
-    except PackageNotFoundError:
-        return "0"
-
-
 @dataclass(frozen=True)
 class Means:
     """What a node works with that a simulation replaces."""
@@ -132,7 +123,8 @@ class Node:
         self._tokens: set[str] = set()
         self.directory = Directory(database)
         self.capabilities = Capabilities()
-        self.own_card = OwnCard(database, clock, settings, self.capabilities, _card(settings, key))
+        self.contexts = Contexts(settings.allowed_contexts)
+        self.own_card = self._own_card(key.identity)
         self.campaigns = Campaigns(database, clock, self.capabilities.resources)
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
@@ -149,7 +141,7 @@ class Node:
         self.time_line = TimeLine(
             database, clock, settings, key.identity, self._needs_port, means.rng
         )
-        self.consent = Consent(database, clock, self.capabilities, key.identity)
+        self.consent = self._consent(key.identity)
         self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
         self.prospect = Prospect(database, clock, settings.start_margin)
         self.own = OwnNode(
@@ -180,9 +172,24 @@ class Node:
             self.archiving.heard,
         ]
 
+    def _own_card(self, identity: str) -> OwnCard:
+        made = (self.database, self.clock, self.settings, self.capabilities)
+        return OwnCard(*made, identity, self.contexts.addresses)
+
+    def _consent(self, identity: str) -> Consent:
+        made = (self.database, self.clock, self.capabilities)
+        return Consent(*made, identity, self._context_refusal)
+
     def _launcher(self, means: Means) -> Launcher:
         made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
-        return means.launcher(*made, poll_s=means.poll_s)
+        refusal = self.contexts.why_not
+        return means.launcher(*made, poll_s=means.poll_s, context_refusal=refusal)
+
+    def _context_refusal(self, context: Context) -> str | None:
+        """The card was written by the process that measures; this one may have fewer rights."""
+        if str(context) in offered(self.directory.self.attributes):
+            return None
+        return self.contexts.why_not(context)
 
     def _fetching(self, rng: random.Random) -> Fetching:
         return Fetching(
@@ -458,16 +465,6 @@ class Node:
             await self.ending.heard(message.node, RunEnd.model_validate(message.body))
         elif message.kind is Kind.TASK_END:
             await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
-
-
-def _card(settings: Settings, key: NodeKey) -> NodeCard:
-    return NodeCard(
-        identity=key.identity,
-        name=settings.name,
-        url=None if settings.pull else settings.public_url,
-        address=settings.measurement_address,
-        version=program_version(),
-    )
 
 
 async def assemble(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Self
@@ -9,7 +10,8 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from node.model import times
+from node.model import contexts, times
+from node.model.contexts import Context
 from node.model.wire.fields import Duration
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
@@ -84,6 +86,12 @@ class Settings(BaseSettings):
     archive_directories: str = Field(
         "", description="Where the file archiver may write, colon-separated; nowhere unless said."
     )
+    contexts: str = Field(
+        "",
+        description="From where else others may have their parts measured here, apart by blanks: "
+        "namespace:wa interface:eth1 address:192.0.2.7, each with =ADDRESS where others reach it "
+        "by another one than its own.",
+    )
     port_first: int = Field(8760, ge=1024, le=65000, description="First port given out to tools.")
     port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
 
@@ -104,6 +112,14 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
+    @field_validator("contexts")
+    @classmethod
+    def _are_contexts(cls, value: str) -> str:
+        if len(_allowed(value)) > contexts.CONTEXTS_MAX:
+            msg = f"are more than {contexts.CONTEXTS_MAX}"
+            raise ValueError(msg)
+        return value
+
     @model_validator(mode="after")
     def _is_reached_or_not(self) -> Self:
         if self.pull and self.url is not None:
@@ -115,6 +131,11 @@ class Settings(BaseSettings):
     def archive_places(self) -> tuple[Path, ...]:
         """The directories in which archivers may write."""
         return tuple(Path(part) for part in self.archive_directories.split(":") if part)
+
+    @property
+    def allowed_contexts(self) -> dict[Context, str | None]:
+        """``contexts``, each with the address that is given for it."""
+        return _allowed(self.contexts)
 
     @property
     def listen_host(self) -> str:
@@ -142,3 +163,16 @@ class Settings(BaseSettings):
     def measurement_address(self) -> str:
         """The address that measurements to and from this node use."""
         return self.address or self.listen_host
+
+
+def _allowed(value: str) -> dict[Context, str | None]:
+    """The contexts in a setting.
+
+    :raises ValueError: one of them is none.
+    """
+    allowed: dict[Context, str | None] = {}
+    for written in value.split():
+        word, equals, address = written.partition("=")
+        given = str(ipaddress.ip_address(address)) if equals else None
+        allowed[contexts.parse(word)] = given
+    return allowed

@@ -67,6 +67,8 @@ WORDS = {
     **dict.fromkeys(("pool", "policy_set"), ("europe", "asia")),
     "choice": ("sticky", "rotating"),
     "states": ("waiting", "unplaced"),
+    "verdict": ("clean", "suspicious", "contaminated"),
+    "verdict_reasons": ("it was late",),
     "purpose": ("demo", "quiet"),
     "task": tuple(str(task) for task in TASKS),
 }

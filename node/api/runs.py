@@ -14,6 +14,7 @@ from node.model import times
 from node.model.errors import NotFound
 from node.model.reservations import Reserved
 from node.model.runstate import OVER, RunState
+from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
@@ -52,6 +53,8 @@ def run_of(node: Node, row: Record, parts: tuple[PartView, ...] | None = None) -
         displaced_by=row["displaced_by"],
         summary=row["summary"],
         result=row["result"],
+        verdict=row["verdict"],
+        verdict_reasons=tuple(row["verdict_reasons"]),
         metrics=_metrics(node, row),
         parts=parts,
     )
@@ -76,7 +79,7 @@ async def fetch(node: Node, run: UUID) -> Run:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         kept = await runs.parts(connection, run)
-    return run_of(node, row, tuple(PartView(**vars(part)) for part in kept))
+    return run_of(node, row, tuple(PartView.model_validate(vars(part)) for part in kept))
 
 
 async def decisions(
@@ -178,6 +181,12 @@ def _went(one: Archiving) -> str:
 
 
 def _sentence(run: Run) -> str:
+    if run.verdict in {None, Level.CLEAN}:
+        return _outcome(run)
+    return f"{_outcome(run)}; {run.verdict}: {', '.join(run.verdict_reasons)}"
+
+
+def _outcome(run: Run) -> str:
     if run.reason is not None:
         return f"{run.state}: {run.reason}"
     slipped = run.starts_at - run.slot

@@ -21,6 +21,8 @@ from node.model.wire.tasks import (
     TaskPatch,
     TestChoice,
 )
+from node.plugins import choice
+from node.plugins.choice import Answered
 from node.service import Node
 from node.store import seats, tasks
 from node.store.database import Record
@@ -75,8 +77,21 @@ async def fetch(node: Node, task: UUID) -> Task:
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    archived = await node.archives.of_task(task)
-    return task_of(rows[0]).model_copy(update={"archives": archived})
+    found, archived = task_of(rows[0]), await node.archives.of_task(task)
+    why = _tool_reason(node, found)
+    return found.model_copy(update={"archives": archived, "tool_reason": why})
+
+
+def _tool_reason(node: Node, task: Task) -> str | None:
+    """Why it has its tool; nothing where that was decided elsewhere, or seat by seat."""
+    if task.tool is None or not task.led_here or not task.participants:
+        return None
+    try:
+        spec = node.capabilities.spec(node.capabilities.test(task.test.type), task.test.spec)
+    except InvalidDocument:  # kept by a version of this program that knew more
+        return None
+    answered = [Answered(p.name, p.accepted, p.tools, p.lacks) for p in task.participants]
+    return choice.why(task.test.type, task.tool, task.tools, spec, answered)
 
 
 async def create(request: web.Request) -> web.StreamResponse:
@@ -255,6 +270,8 @@ async def explain(request: web.Request) -> web.StreamResponse:
             run=None,
             state=task.state,
             sentence=f"{sentence} ({counted})" if counted else sentence,
+            tool=task.tool,
+            tool_reason=task.tool_reason,
             decisions=decisions,
         )
     )

@@ -71,6 +71,18 @@ def label_options(command: AnyCommand) -> AnyCommand:
     )  # fmt: skip
 
 
+def context_option(command: AnyCommand) -> AnyCommand:
+    """From where: what can be said of a new task only."""
+    return _apply(
+        command,
+        click.option(
+            "--context", "contexts", multiple=True, metavar="NODE=CONTEXT",
+            help="Where NODE measures from: namespace:NAME, interface:NAME or address:IP, if its "
+            "owner allows it (parley node show NODE); repeat for others.",
+        ),
+    )  # fmt: skip
+
+
 def patch_options(command: AnyCommand) -> AnyCommand:
     """All that can be edited of a task."""
     command = seat_options(label_options(command))
@@ -89,7 +101,7 @@ def patch_options(command: AnyCommand) -> AnyCommand:
 
 def document_options(command: AnyCommand) -> AnyCommand:
     """All that a whole task document takes."""
-    command = seat_options(label_options(command))
+    command = context_option(seat_options(label_options(command)))
     command = schedule_options(command)
     return _apply(
         command,
@@ -129,13 +141,20 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
     if given["tools"]:
         document["tools"] = list(given["tools"])
     document.update(_labels(given))
+    _with_whom(document, given)
+    return document
+
+
+def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
+    """Where participants measure from, and whose seats are asked for."""
+    if given.get("contexts"):
+        _part(document, "contexts").update(map(_context, given["contexts"]))
     if request := seat_request(given):
         if given.get("participants"):
             msg = "--participant names nodes, and --pool has them chosen; leave one of them out"
             raise click.UsageError(msg)
         there = document.get("participants")
         document["participants"] = {**there, **request} if isinstance(there, dict) else request
-    return document
 
 
 def _labels(given: Mapping[str, Any]) -> Document:
@@ -223,6 +242,15 @@ def field_of(written: str) -> tuple[str, Any]:
         return name, json.loads(text)
     except ValueError:
         return name, text
+
+
+def _context(written: str) -> tuple[str, str]:
+    """``b=interface:eth1`` as a name and a context."""
+    name, equals, context = written.partition("=")
+    if not equals or not name or not context:
+        msg = f"{written!r} is not NODE=CONTEXT, such as b=interface:eth1"
+        raise click.BadParameter(msg, param_hint="--context")
+    return name, context
 
 
 async def _typed(session: Session, test: str, spec: Document) -> Document:

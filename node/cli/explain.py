@@ -64,6 +64,9 @@ def explanation_view(explanation: Record, shown: int) -> str:
     subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
     subject += f"task {short(explanation['task'])}"
     lines = [printable(explanation["sentence"]), f"({subject}, {explanation['state']})"]
+    if explanation.get("tool_reason"):
+        told = f"{explanation['tool']}: {explanation['tool_reason']}"
+        lines.append(f"  tool     {printable(told)}")
     decisions = explanation["decisions"]
     for decision in decisions[:shown]:
         lines += ["", *decision_lines(decision)]

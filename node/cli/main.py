@@ -32,6 +32,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.shortcuts:throughput",
         "Measure how many bits per second get from node A (this one unless said) to node B.",
     ),
+    "trace": ("node.cli.shortcuts:trace", "Find the path to HOST, any host, hop by hop."),
+    "mtu": (
+        "node.cli.shortcuts:mtu",
+        "Find the largest packet that gets to HOST, any host, in one piece.",
+    ),
     "task": (
         "node.cli.tasks:task_group",
         "Create, list, show, pause, resume, edit and cancel tasks.",

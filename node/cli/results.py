@@ -45,7 +45,7 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "s": lambda value: f"{_digits(value)} s",
     "seconds": lambda value: f"{_digits(value)} s",
     "bps": _scaled((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")),
-    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
+    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1, "B")),  # of packets each one counts
     "loss": _percent,
     "cpu": _percent,
     "share": _percent,
@@ -107,15 +107,27 @@ def _entries(
             yield " ".join(here), _written(value, own)
 
 
+def _within(name: str, value: object, unit: Callable[[float], str] | None) -> str:
+    """A field of an object in a list: texts and measures speak for themselves, others are named."""
+    if value is None or value == []:
+        return ""
+    words = name.split("_")
+    own = _UNITS.get(words[-1], unit)
+    written = _written(value, own)
+    named = isinstance(value, bool | int | float) and own is None
+    return f"{' '.join(words)} {written}" if named else written
+
+
 def _written(value: object, unit: Callable[[float], str] | None) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
     if isinstance(value, (int, float)):
         return unit(value) if unit else _digits(value)
+    if isinstance(value, Mapping):
+        return " ".join(filter(None, (_within(name, item, unit) for name, item in value.items())))
     if isinstance(value, list):
-        if len(value) <= _LONGEST_LIST and not any(
-            isinstance(item, (dict, list)) for item in value
-        ):
-            return ", ".join(_written(item, unit) for item in value)
+        if len(value) <= _LONGEST_LIST and not any(isinstance(item, list) for item in value):
+            nested = any(isinstance(item, Mapping) for item in value)
+            return ("; " if nested else ", ").join(_written(item, unit) for item in value)
         return "1 entry" if len(value) == 1 else f"{len(value)} entries"
     return printable(value)

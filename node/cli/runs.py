@@ -9,7 +9,7 @@ import click
 from node.cli.failures import say
 from node.cli.follow import PENDING, follow_run, follow_task, verdict
 from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
+from node.cli.output import Column, Kind, Record, flat, harmless, pairs, printable, records_of
 from node.cli.references import find_either, find_run, find_task, route, short
 from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from node.client.users import Page
     from node.model.wire.runs import Run
 
+
+def _outcome(run: Record) -> str:
+    """The result or the reason, marked if it is not to be trusted."""
+    said = run["summary"] or run["reason"] or ""
+    return said if run["verdict"] in {None, "clean"} else f"{run['verdict']}: {said}"
+
+
 RUN = Kind(
     columns=(
         Column("run", lambda run: short(run["id"]), whole=True),
@@ -27,11 +34,11 @@ RUN = Kind(
         Column("test", lambda run: run["test"], whole=True),
         Column("start", lambda run: local(run["starts_at"]), whole=True),
         Column("participants", lambda run: route(run["participants"])),
-        Column("result or reason", lambda run: run["summary"] or run["reason"] or ""),
+        Column("result or reason", _outcome),
     ),
     fields=(
         "id", "task", "test", "tool", "state", "starts_at", "ends_at", "participants", "summary",
-        "reason",
+        "reason", "verdict",
     ),
     empty=(
         "No such runs. Measure something: parley rtt HOST, "
@@ -123,10 +130,17 @@ async def follow(session: Session, run: str) -> int:
 
 @run_group.command("result")
 @click.argument("run")
+@click.option("--raw", is_flag=True, help="What each participant's program printed instead.")
 @asks_node
-async def result(session: Session, run: str) -> int:
-    """Print the result alone: JSON in a pipe, a table of its values on a terminal."""
+async def result(session: Session, run: str, *, raw: bool) -> int:
+    """Print the result alone: JSON in a pipe, a table of its values on a terminal.
+
+    With --raw, what the program of each participant printed, of long output the beginning and the
+    end; a participant has its own, the lead has all.
+    """
     found = await find_run(session, run)
+    if raw:
+        return _print_raw(session, await session.client.run(found.id))
     if found.result is None:
         because = f": {found.reason}" if found.reason else ""
         say(f"✗ run {short(found.id)} is {found.state} and has no result{because}")
@@ -134,6 +148,8 @@ async def result(session: Session, run: str) -> int:
     if session.output.format == "table":
         shown = await _readable(session, found)
         session.output.text(result_view(shown["result"], indent=""))
+        for line in _doubts(shown):
+            say(line)
     else:
         session.output.raw(found.result)
     return 0
@@ -179,13 +195,14 @@ def run_view(run: Record) -> str:
     lines = [f"{mark} {run['test']} {printable(route(run['participants']))}: {head}"]
     if run["summary"] and run["reason"]:
         lines.append(f"  {printable(run['reason'])}")
+    lines += [f"  {line}" for line in _doubts(run)]
     if run["result"]:
         lines.append(result_view(run["result"]))
     particulars = (
         ("run", run["id"]),
         ("task", run["task"]),
         ("state", run["state"]),
-        ("tool", run["tool"]),
+        ("tool", _tool(run)),
         ("class", _class_and_priority(run)),
         ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
         ("started", local(run["started_at"])),
@@ -195,6 +212,46 @@ def run_view(run: Record) -> str:
     )
     lines += ["", pairs(particulars, indent="  "), *_parts(run)]
     return "\n".join(lines)
+
+
+def _tool(run: Record) -> str:
+    """The tool with its version: ``iperf3 3.12``; where they differ, ``ping a 1, b 2``."""
+    told = [(part["name"], part["circumstances"]) for part in run["parts"] or ()]
+    versions = {name: it["tool_version"] for name, it in told if it and it["tool_version"]}
+    if len(set(versions.values())) > 1:
+        said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    else:
+        said = next(iter(versions.values()), "")
+    return f"{run['tool'] or ''} {printable(said)}".strip()
+
+
+def _doubts(run: Record) -> list[str]:
+    """Why the result is not clean; nothing where it is."""
+    if run["verdict"] in {None, "clean"}:
+        return []
+    return [f"{run['verdict']}: {printable(reason)}" for reason in run["verdict_reasons"]]
+
+
+def _print_raw(session: Session, run: Run) -> int:
+    """What the programs of a run printed, each after its argv."""
+    parts = [part.model_dump(mode="json") for part in run.parts or ()]
+    told = [{name: part[name] for name in ("name", "command", "output")} for part in parts]
+    if session.output.format != "table":
+        session.output.raw(told)
+    elif told:
+        session.output.text("\n".join(line for part in told for line in _raw_lines(part)))
+    else:
+        say(f"✗ run {short(run.id)} is {run.state} and no participant has told anything yet")
+    return 0 if told else verdict(run)
+
+
+def _raw_lines(part: Record) -> list[str]:
+    command = flat(part["command"]) if part["command"] else "started no program"
+    output = part["output"] or ""
+    return [
+        f"{printable(part['name'])}: {printable(command)}",
+        *(f"  {harmless(line)}" for line in output.splitlines()),
+    ]
 
 
 def _class_and_priority(run: Record) -> str:
@@ -210,4 +267,28 @@ def _parts(run: Record) -> list[str]:
         lines.append(f"  {printable(part['name'])}: {printable(said)}")
         if part["command"]:
             lines.append(f"    {printable(flat(part['command']))}")
+        if part["circumstances"]:
+            lines.append(f"    {printable(_circumstances(part['circumstances']))}")
     return ["", *lines] if lines else []
+
+
+def _circumstances(told: Record) -> str:
+    """What a host was doing meanwhile, in one line."""
+    clock, load, wire = told["clock"], told["processors"], told["interface"]
+    words = [f"from {told['context']}"] if told["context"] else []
+    if load["busy"] is not None:
+        words.append(f"processors {100 * load['busy']:.0f} % busy")
+    if wire:
+        seconds = max(told["observed_ms"], 1) / 1000
+        sent, received = (8 * wire[f"{way}_bytes"] / seconds / 1e6 for way in ("sent", "received"))
+        words.append(f"{wire['name']} {sent:.3g} Mb/s out, {received:.3g} Mb/s in")
+    bound = clock["error_bound_ms"]
+    by = f" by {clock['source']}" if clock["source"] else ""
+    words.append(
+        f"clock synchronised{by} to {bound:.3g} ms"
+        if clock["synchronised"] and bound is not None
+        else "clock not synchronised"
+    )
+    if told["neighbours_count"]:
+        words.append(f"{told['neighbours_count']} other runs here")
+    return ", ".join(words)

@@ -25,13 +25,14 @@ from pydantic import ValidationError
 
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
+from node.capabilities import program_version
 from node.clock import SystemClock
 from node.consent import introduced
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
-from node.service import Node, assemble, program_version
+from node.service import Node, assemble
 from node.settings import Settings
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes

@@ -1,4 +1,4 @@
-"""``parley rtt``, ``latency``, ``throughput``: plan, create, follow, print, in one go.
+"""``parley rtt``, ``trace``, ``latency`` and the like: plan, create, follow, print, in one go.
 
 A shortcut is a task with the common fields of its test as options; what is not here is said with
 ``parley task create TEST --spec KEY=VALUE``.
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from node.cli.documents import label_options, schedule_options, with_plan
+from node.cli.documents import context_option, label_options, schedule_options, with_plan
 from node.cli.follow import follow_task
 from node.cli.references import short
 from node.cli.runs import conclude
@@ -42,7 +42,7 @@ class _Rate(click.ParamType[int]):
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
-_DURATIONS = frozenset({"interval", "timeout", "duration", "omit"})
+_DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "wait"})
 
 
 def _address_options(command: AnyCommand) -> AnyCommand:
@@ -79,6 +79,7 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def rtt(session: Session, /, **given: Any) -> int:
@@ -93,6 +94,7 @@ async def rtt(session: Session, /, **given: Any) -> int:
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
@@ -113,11 +115,52 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @_address_options
 @schedule_options
 @label_options
+@context_option
 @seat_options
 @asks_node
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure how many bits per second get from node A (this one unless said) to node B."""
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
+
+
+@click.command("trace")
+@click.argument("dest", metavar="HOST")
+@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@click.option("--icmp", "protocol", flag_value="icmp", help="ICMP echo instead of UDP.")
+@click.option("--tcp", "protocol", flag_value="tcp", help="TCP SYN instead of UDP.")
+@click.option("--port", type=click.IntRange(1, 65535), help="TCP's port [80].")
+@click.option("--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30].")
+@click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
+@click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [2s].")
+@click.option("--length", type=int, help="Bytes of each packet [the tool's].")
+@click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
+@click.option("--as-numbers", is_flag=True, default=None, help="Look up whose networks they are.")
+@_address_options
+@schedule_options
+@label_options
+@context_option
+@seat_options
+@asks_node
+async def trace(session: Session, /, **given: Any) -> int:
+    """Find the path to HOST, any host, hop by hop."""
+    return await _measure(session, "trace", given)
+
+
+@click.command("mtu")
+@click.argument("dest", metavar="HOST")
+@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@click.option("--max", "mtu_max_bytes", type=int, help="Largest to try [the interface's].")
+@click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30].")
+@_address_options
+@schedule_options
+@label_options
+@context_option
+@seat_options
+@asks_node
+async def mtu(session: Session, /, **given: Any) -> int:
+    """Find the largest packet that gets to HOST, any host, in one piece."""
+    return await _measure(session, "mtu", given)
 
 
 _FIELDS = {
@@ -127,6 +170,11 @@ _FIELDS = {
         "source", "dest", "duration", "omit", "protocol", "streams", "rate_bps", "congestion",
         "reverse", "window_bytes", "ip_version",
     ),
+    "trace": (
+        "source", "dest", "protocol", "port", "hops_max", "probes", "wait", "length", "names",
+        "as_numbers", "ip_version",
+    ),
+    "mtu": ("source", "dest", "mtu_max_bytes", "wait", "hops_max", "ip_version"),
 }  # fmt: skip
 
 

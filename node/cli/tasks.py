@@ -254,7 +254,7 @@ def task_view(task: Record) -> str:
         ("next run", local(task["next_run_at"])),
         ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
         ("runs", _counts(task)),
-        ("tool", task["tool"]),
+        ("tool", _tool(task)),
         ("class", task["scheduling_class"]),
         ("takes", task["duration"]),
         ("priority", task["priority"] or ""),
@@ -272,9 +272,19 @@ def task_view(task: Record) -> str:
         for participant in task["participants"]
         if participant["reason"]
     ]
+    lines += [
+        f"  {each['name']}: from {each['context']}, where its address is {each['address']}"
+        for each in task["participants"]
+        if each.get("context")
+    ]
     if task.get("seat_list"):
         lines.append(seats_view(task["seat_list"], task["pool"]["k"]))
     return "\n".join(lines)
+
+
+def _tool(task: Record) -> str:
+    reason = task.get("tool_reason")
+    return f"{task['tool'] or ''}{f': {reason}' if reason else ''}"
 
 
 def _slip(schedule: Record) -> str:

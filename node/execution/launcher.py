@@ -8,8 +8,9 @@ Notifications tell of new and cancelled runs; a look at the table now and then i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -18,10 +19,13 @@ from node.capabilities import Capabilities
 from node.clock import Bell, Clock
 from node.execution import process
 from node.execution.parts import Collector
-from node.model import times
+from node.execution.witness import Scene, Witness
+from node.model import contexts, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
 from node.model.times import to_the_second
+from node.model.wire.circumstances import Circumstances
+from node.model.wire.participants import OUTPUT_KEPT
 from node.plugins.contracts import Command, Output, PartContext, Party, Result, Tool
 from node.store import bookings, runs
 from node.store.database import Database, Notice
@@ -37,8 +41,11 @@ LATE_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants have gone on without it."""
 LOST_AFTER = 30 * times.SECOND
 """A run that is still running so long after its end, and that nobody here executes, was lost."""
+LOOK_AHEAD = 50 * times.MILLISECOND
+"""How long before it begins a part's host is looked at: fifty that begin together take 2 ms."""
 OUTPUT_READ_MAX = 10_000_000
-OUTPUT_KEPT = 20_000
+OUTPUT_END_KEPT = 5_000
+"""Of long output, so much of the end is kept: a program's reason and sums come last."""
 REASON_KEPT = 1000
 
 log = structlog.get_logger()
@@ -54,12 +61,13 @@ class Outcome:
     command: tuple[str, ...] | None = None
     output: str | None = None
     state: RunState = RunState.FAILED
+    circumstances: Circumstances | None = None
 
 
 class Launcher:
     """Runs this node's parts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing it turns to, the last two by name
         self,
         database: Database,
         clock: Clock,
@@ -67,12 +75,15 @@ class Launcher:
         collector: Collector,
         lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
+        context_refusal: Callable[[contexts.Context], str | None],
         poll_s: float = REFRESH_S,
     ) -> None:
         """Nothing runs before :meth:`run`.
 
         ``lose_run(run, reason)`` takes back a run led here, and has its slot placed again.
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
         """
+        self._context_refusal = context_refusal
         self._poll_s = poll_s
         self._database = database
         self._clock = clock
@@ -83,6 +94,7 @@ class Launcher:
         self._cancelled: dict[UUID, Bell] = {}
         self._woken = Bell()
         self._stopping = False
+        self._witness = Witness(clock)
 
     def heard(self, notice: Notice) -> None:
         """Look again on a commit, or when a run got its time back; stop what was ended."""
@@ -227,37 +239,80 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
-        missing = self._capabilities.missing(tool)
-        if missing is not None:
-            return Outcome(None, missing, None)
-        command = tool.command(context)
-        if not command.waits_itself and not await self._until(
-            run.starts_at + command.delay, cancelled
-        ):
-            return self._stopped(None)
-        running = await process.start(
-            command.argv, now=self._clock.now, stdin=command.stdin, output_bytes_max=OUTPUT_READ_MAX
+        refusal = self._capabilities.refused(tool, context.spec) or self._out_of_place(
+            tool, context.context
         )
+        if refusal is not None:
+            return Outcome(None, refusal, None)
+        scene = self._witness.scene(run.id, run.task, self._capabilities.tests[run.test], context)
+        try:
+            return await self._measured(run, tool, context, scene, cancelled)
+        finally:
+            scene.leave()
+
+    def _out_of_place(self, tool: Tool, context: contexts.Context | None) -> str | None:
+        """Why this tool must not measure from there (any more): the owner may have thought better.
+
+        The lead has chosen the tool, and may be mistaken about what it can be bound to.
+        """
+        if context is None:
+            return None
+        unbound = self._capabilities.unbound(tool, context)
+        return f"{tool.name} {unbound}" if unbound else self._context_refusal(context)
+
+    async def _measured(
+        self, run: DueRun, tool: Tool, context: PartContext, scene: Scene, cancelled: Bell
+    ) -> Outcome:
+        command = tool.command(context)
+        begins = run.starts_at if command.waits_itself else run.starts_at + command.delay
+        if not command.waits_itself:
+            if not await self._until(begins - LOOK_AHEAD, cancelled):
+                return self._stopped(None)
+            scene.look()
+            if not await self._until(begins, cancelled):
+                return self._stopped(None)
+        running = await self._start(command, context)
         started_at = running.started_at - command.delay
         if command.waits_itself:
             started_at = max(started_at, run.starts_at)
         try:
             await self._record(run, running, started_at)
+            if command.waits_itself and await self._until(begins - LOOK_AHEAD, cancelled):
+                scene.look()
             ended_by = await self._watch(run, running, cancelled)
             finished = await running.wait()
         finally:
             if not running.ended:
                 await running.end(0)
+        scene.leave()
         if ended_by == "cancel":
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
-        return _read(tool, context, command, output, started_at)
+        outcome = _read(tool, context, command, output, started_at)
+        test, versions = self._capabilities.tests[run.test], self._witness.versions
+        told = await scene.told(test, tool, outcome.result, versions, finished.worked_ticks)
+        return replace(outcome, circumstances=told)
+
+    async def _start(self, command: Command, context: PartContext) -> process.Running:
+        return await process.start(
+            command.argv,
+            now=self._clock.now,
+            stdin=command.stdin,
+            output_bytes_max=OUTPUT_READ_MAX,
+            namespace=None if context.context is None else context.context.namespace,
+        )
 
     def _context(self, run: DueRun) -> PartContext:
         test = self._capabilities.tests[run.test]
+        asked = [_context_of(p) for p in run.participants]
         parties = tuple(
-            Party(str(p["name"]), str(p["address"]), run.data.get(str(place), {}))
-            for place, p in enumerate(run.participants)
+            Party(
+                str(p["name"]),
+                str(p["address"]),
+                run.data.get(str(place), {}),
+                None if context is None else context.device,
+            )
+            for place, (p, context) in enumerate(zip(run.participants, asked, strict=True))
         )
         return PartContext(
             spec=self._capabilities.spec(test, run.spec),
@@ -266,6 +321,7 @@ class Launcher:
             starts=run.starts_at,
             ends=run.ends_at,
             addresses=run.addresses,
+            context=asked[run.participant or 0],
         )
 
     async def _record(self, run: DueRun, running: process.Running, started_at: int) -> None:
@@ -297,6 +353,7 @@ class Launcher:
         return Outcome(None, reason, started_at)
 
     async def _keep(self, run: DueRun, outcome: Outcome) -> None:
+        told = outcome.circumstances
         part = KeptPart(
             participant=run.participant or 0,
             name=str(run.participants[run.participant or 0]["name"]),
@@ -306,6 +363,7 @@ class Launcher:
             finished_at=self._clock.now() if outcome.started_at else None,
             command=outcome.command,
             output=outcome.output,
+            circumstances=None if told is None else told.model_dump(mode="json"),
         )
         stumbled = False
         while True:
@@ -361,7 +419,7 @@ def _missed(run: DueRun, now: int) -> Outcome:
 def _read(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
 ) -> Outcome:
-    kept = _printed(output)
+    kept = printed(output)
     try:
         result = tool.read(context, output)
     except HostError as error:
@@ -369,10 +427,19 @@ def _read(
     return Outcome(result, None, started_at, command.argv, kept)
 
 
-def _printed(output: Output) -> str:
-    """What the program printed, as text that Postgres takes, size-limited."""
-    text = output.stdout.decode("utf-8", "replace") + output.stderr.decode("utf-8", "replace")
-    return _clean(text)[:OUTPUT_KEPT]
+def printed(output: Output) -> str:
+    """What a program printed, as text that Postgres takes; of long output beginning and end."""
+    text = _clean((output.stdout + output.stderr).decode("utf-8", "replace"))
+    if len(text) <= OUTPUT_KEPT:
+        return text
+    end = text[-OUTPUT_END_KEPT:]
+    gap = f"\n[about {len(text) - OUTPUT_KEPT} characters are left out]\n"
+    return f"{text[: OUTPUT_KEPT - len(end) - len(gap)]}{gap}{end}"
+
+
+def _context_of(participant: Mapping[str, Any]) -> contexts.Context | None:
+    written = participant.get("context")
+    return None if written is None else contexts.parse(str(written))
 
 
 def _clean(text: str) -> str:

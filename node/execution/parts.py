@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import structlog
 
 from node.capabilities import Capabilities
 from node.clock import Clock
+from node.model import times
 from node.model.errors import InvalidDocument, NotAllowed
 from node.model.runstate import OVER, RunState
+from node.model.verdict import Level, Measured, Verdict, Witness, judge
+from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import PartMessage
-from node.plugins.contracts import Part
+from node.plugins.contracts import Doubting, Part, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
 from node.store.runs import Conclusion, KeptPart, LockedRun
@@ -60,7 +64,9 @@ class Collector:
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return
-        place = _place_of(locked, sender)
+        place, told = _place_of(locked, sender), None
+        if message.circumstances is not None:
+            told = message.circumstances.model_dump(mode="json")
         part = KeptPart(
             place,
             str(locked.participants[place]["name"]),
@@ -69,6 +75,8 @@ class Collector:
             message.started_at,
             message.finished_at,
             message.command,
+            message.output,
+            told,
         )
         if await runs.keep_part(connection, message.run, part):
             await self._merge_if_complete(connection, locked)
@@ -124,11 +132,14 @@ class Collector:
             )
             parts.append(Part(place, name, result, reason))
         test = self._capabilities.test(run.test)
-        merged = test.merge(self._capabilities.spec(test, run.spec), parts)
+        spec = self._capabilities.spec(test, run.spec)
+        merged = test.merge(spec, parts)
+        verdict = _verdict(run, test, spec, merged.result, kept)
+        told = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:
-            return Conclusion(RunState.FAILED, merged.reason, merged.result, None)
+            return Conclusion(RunState.FAILED, merged.reason, merged.result, None, *told)
         summary = test.summary(merged.result) if merged.result else None
-        return Conclusion(RunState.FINISHED, None, merged.result, summary)
+        return Conclusion(RunState.FINISHED, None, merged.result, summary, *told)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
@@ -148,12 +159,42 @@ class Collector:
             started_at=part.started_at,
             finished_at=part.finished_at,
             command=part.command,
+            output=part.output,
+            circumstances=_circumstances(part),
         )
         body = message.model_dump(mode="json")
         await outbox.post(connection, [run.lead], outbox.Kind.PART, body, self._clock.now())
 
     async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
         await bookings.notify(connection, "run", run.id, run.task, state)
+
+
+def _verdict(
+    run: LockedRun, test: Test, spec: Any, result: Result | None, kept: Sequence[KeptPart]
+) -> Verdict | None:
+    """How far a result can be trusted; None if there is none. A fault here loses no result."""
+    if result is None:
+        return None
+    measured = Measured(
+        test.scheduling_class(spec), one_way="clock_error_ms" in test.result_model.model_fields
+    )
+    try:
+        doubts = test.doubts(spec, result) if isinstance(test, Doubting) else ()
+        return judge(measured, [_witness(run, part) for part in kept], doubts)
+    except Exception as error:
+        log.exception("a result cannot be judged", run=str(run.id))
+        return Verdict(Level.SUSPICIOUS, (f"it could not be judged: {error!r}"[:300],))
+
+
+def _witness(run: LockedRun, part: KeptPart) -> Witness:
+    late = None if part.started_at is None else part.started_at - run.starts_at
+    late_ms = None if late is None else late / times.MILLISECOND
+    return Witness(part.name, late_ms, _circumstances(part))
+
+
+def _circumstances(part: KeptPart) -> Circumstances | None:
+    told = part.circumstances
+    return None if told is None else Circumstances.model_validate(told)
 
 
 def _place_of(run: LockedRun, sender: str) -> int:

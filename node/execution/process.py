@@ -36,7 +36,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +45,9 @@ from node.model.errors import HostError
 
 OUTPUT_BYTES_MAX = 10_000_000
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+NAMESPACES = Path("/run/netns")
+"""Where ``ip netns`` keeps the network namespaces that have names."""
 
 DRAIN_S = 1.0
 """How long a stream may stay open after the leader's exit, held by someone the leader forked."""
@@ -59,13 +62,15 @@ _CHUNK = 65_536  # what a pipe holds by default
 class Finished:
     """What came of a program. ``exit_code`` is negative where a signal ended it: minus its number.
 
-    ``truncated``: at least one stream was longer than what was kept of it.
+    ``truncated``: at least one stream was longer than what was kept of it. ``worked_ticks``: the
+    processor time that the program has had, in clock ticks; None where nobody looked.
     """
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     truncated: bool = False
+    worked_ticks: int | None = field(default=None, compare=False)
 
 
 class _Stream:
@@ -209,6 +214,7 @@ class Running:
                         await stream.ended.wait()
             self._signal_group(signal.SIGKILL)
             _ = self.started_ticks  # the last moment at which it can be read
+            worked_ticks = proctable.worked(self.pid)
             exit_code = self._popen.wait()
             await self._group_gone()
         finally:
@@ -222,6 +228,7 @@ class Running:
             bytes(self._stdout.kept) if self._stdout else b"",
             bytes(self._stderr.kept) if self._stderr else b"",
             any(stream.truncated for stream in self._streams),
+            worked_ticks,
         )
 
     async def _group_gone(self) -> None:
@@ -248,12 +255,14 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     user: str | None = None,
     log: Path | None = None,
     owner_death: signal.Signals = signal.SIGKILL,
+    namespace: str | None = None,
 ) -> Running:
     """Start a program in its own session and return while it runs.
 
     ``env`` comes on top of PATH, LANG and HOME. ``output_bytes_max`` is kept of each stream, or
     both streams are appended to the file ``log``. ``user`` is the account to run as (from root).
     ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
+    ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
 
     :raises HostError: the program is not there, or cannot be started.
     """
@@ -263,7 +272,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
             output = stack.enter_context(_open_log(log))
         options = _options(argv, env, cwd, user)
         popen = _spawn(
-            [*_setpriv(user, owner_death), *argv],
+            [*_setpriv(user, owner_death), *_nsenter(namespace), *argv],
             options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
         )
         started_at = now() if now else 0
@@ -389,6 +398,11 @@ def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:
     if death is not None:
         words += ["--pdeathsig", death.name.removeprefix("SIG")]
     return [*words, "--"]
+
+
+def _nsenter(namespace: str | None) -> list[str]:
+    """What to put before an argv. nsenter, too, replaces itself by the program."""
+    return [] if namespace is None else ["nsenter", f"--net={NAMESPACES / namespace}", "--"]
 
 
 @functools.cache

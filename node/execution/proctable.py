@@ -20,6 +20,14 @@ def identity(pid: int) -> int:
     return int(_stat(pid)[19])
 
 
+def worked(pid: int) -> int:
+    """Clock ticks of processor time that a process and those it has waited for have had.
+
+    :raises ProcessLookupError: there is no such process; one that waits to be reaped is still.
+    """
+    return sum(int(ticks) for ticks in _stat(pid)[11:15])
+
+
 def living_members(group: int) -> list[int]:
     """The processes of a group that still run; those that only wait to be reaped do not count."""
     try:

@@ -183,6 +183,9 @@ def _told(tool: Tool) -> Iterator[str]:
 def _commands(tool: Tool, test: Test) -> Look:
     def look() -> Iterator[str]:
         part = example_part(test, tool)
+        unable = tool.can(part.spec)
+        if unable is not None and not str(unable).startswith(tool.name):
+            yield f"why it cannot measure is {unable!r}, which does not begin with its name"
         if not 0 < part.ends - part.starts <= DAY:
             yield f"it books {part.ends - part.starts} µs, not more than nothing and at most a day"
         for participant in range(len(part.parties)):

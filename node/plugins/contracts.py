@@ -21,13 +21,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from node.model.classes import SchedulingClass
+from node.model.contexts import Context
+from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
 Result = dict[str, Any]
 """A JSON object. Durations in it are numbers of milliseconds and say so in their name (``_ms``)."""
+
+
+class Privilege(StrEnum):
+    """What a program needs of the host beyond being there; the node knows whether it has it."""
+
+    ECHO = "echo"
+    """Raw sockets, or else the kernel's own sockets for echo requests."""
+    RAW = "raw"
+    """Raw sockets: the capability ``CAP_NET_RAW``."""
+    ROOT = "root"
+    """To be root, if only to give it up: started by root, or with the set-user-ID bit."""
+
+
+def _none(spec: Any) -> Privilege | None:  # noqa: ARG001 - whatever is asked
+    return None
 
 
 @dataclass(frozen=True)
@@ -35,13 +52,17 @@ class Requirement:
     """A program that must be on the PATH, and the Debian package that brings it.
 
     ``version_argv`` makes it print its version, of which the first group of ``version_pattern`` is
-    what we call it; both streams are searched, for some print it as an error.
+    what we call it; both streams are searched, for some print it as an error. ``privilege(spec)``
+    is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
+    along (a set-user-ID bit, a file capability), where that is another one.
     """
 
     program: str
     package: str
     version_argv: tuple[str, ...] = ()
     version_pattern: str = r"(\d+(?:\.\d+)+)"
+    privilege: Callable[[Any], Privilege | None] = field(default=_none)
+    privileged: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,11 +83,16 @@ class Metric:
 
 @dataclass(frozen=True)
 class Party:
-    """A participant as a part sees it: its name, its address, what its node gave out (``port``)."""
+    """A participant as a part sees it: its name, its address, what its node gave out (``port``).
+
+    ``device`` is the interface that it was asked to measure from, if it was; a tool that cannot be
+    bound to one is not chosen then (:class:`Bindable`).
+    """
 
     name: str
     address: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +101,8 @@ class PartContext:
 
     ``participant`` is this part's index into ``parties``; ``starts`` and ``ends`` are the agreed
     instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
-    (a node's measurement address, else the host as written).
+    (a node's measurement address, else the host as written); ``context`` is from where on its host
+    this part measures, if that was asked: the launcher enters a namespace, a tool does the rest.
     """
 
     spec: Any
@@ -84,6 +111,7 @@ class PartContext:
     starts: int
     ends: int
     addresses: Mapping[str, str] = field(default_factory=dict)
+    context: Context | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +167,9 @@ class Test(Protocol):
 
     ``resources`` are those that runs may need, whatever the spec. ``example`` is a spec document to
     start from; hosts in it are ``b.example`` or documentation addresses.
+
+    A test with one-way values has ``clock_error_ms`` in its result: the bound of their error
+    (:func:`node.model.clocks.combined_bound_ms`); they are judged by the clocks, too.
     """
 
     name: str
@@ -205,6 +236,13 @@ class Tool(Protocol):
     requirement: Requirement | None
     tried: tuple[str, ...]
 
+    def can(self, spec: Any) -> str | None:
+        """Why it cannot measure this, in a sentence that begins with its name; None if it can.
+
+        What holds on every host: no TCP, say. A tool that cannot is never chosen.
+        """
+        ...
+
     def duration(self, spec: Any) -> int:
         """How long a run occupies its participants, in microseconds, set-up included."""
         ...
@@ -222,6 +260,38 @@ class Tool(Protocol):
 
         :raises node.model.errors.ToolOutputError: it is not a result; the cause comes first.
         """
+        ...
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A tool whose parts can be bound; what it cannot is not among ``binds``.
+
+    ``interface``: to :attr:`Party.device`. ``address``: to :attr:`Party.address`, which is then
+    one that the part must use. Every tool can be run in another network namespace.
+    """
+
+    binds: frozenset[str]
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """A test that moves so much that it is worth telling from other traffic.
+
+    Of one that does not tell, what it ``needs`` is taken for what it moves.
+    """
+
+    def moved(self, spec: Any, participant: int, result: Result) -> Traffic:
+        """The payload that a participant sent and received, by its part's result."""
+        ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A test that can see in its result that it was not measured as asked."""
+
+    def doubts(self, spec: Any, result: Result) -> tuple[str, ...]:
+        """One sentence for each thing that was not as asked; none where it was."""
         ...
 
 

@@ -14,11 +14,40 @@ from typing import Any
 
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import Found, found
-from node.plugins.tests import idle, latency, rtt, throughput
-from node.plugins.tools import iperf3, ping, sleep, stamp
+from node.plugins.tests import idle, latency, mtu, rtt, throughput, trace
+from node.plugins.tools import (
+    fping,
+    iperf3,
+    mtr,
+    ping,
+    ping_df,
+    scamper,
+    sleep,
+    stamp,
+    tracepath,
+    traceroute,
+)
 
-_TESTS: tuple[Test, ...] = (idle.TEST, latency.TEST, rtt.TEST, throughput.TEST)
-_TOOLS: tuple[Tool, ...] = (iperf3.TOOL, ping.TOOL, sleep.TOOL, stamp.TOOL)
+_TESTS: tuple[Test, ...] = (
+    idle.TEST,
+    latency.TEST,
+    mtu.TEST,
+    rtt.TEST,
+    throughput.TEST,
+    trace.TEST,
+)
+_TOOLS: tuple[Tool, ...] = (
+    fping.TOOL,
+    iperf3.TOOL,
+    mtr.TOOL,
+    ping.TOOL,
+    ping_df.TOOL,
+    scamper.TOOL,
+    sleep.TOOL,
+    stamp.TOOL,
+    tracepath.TOOL,
+    traceroute.TOOL,
+)
 
 
 @functools.cache

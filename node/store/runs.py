@@ -62,6 +62,7 @@ class KeptPart:
     finished_at: int | None
     command: tuple[str, ...] | None = None
     output: str | None = None
+    circumstances: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Conclusion:
     reason: str | None
     result: dict[str, Any] | None
     summary: str | None
+    verdict: str | None = None
+    verdict_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ async def keep_part(connection: Connection, run: UUID, part: KeptPart) -> bool:
         part.finished_at,
         None if part.command is None else list(part.command),
         part.output,
+        part.circumstances,
     )
     return kept is not None
 
@@ -179,6 +183,7 @@ async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
             row[5],
             None if row[6] is None else tuple(row[6]),
             row[7],
+            row[8],
         )
         for row in await connection.fetch(_SQL["parts"], run)
     ]
@@ -221,6 +226,8 @@ async def conclude(connection: Connection, run: UUID, outcome: Conclusion, now: 
         outcome.summary,
         now,
         runstate.predecessors(outcome.state),
+        outcome.verdict,
+        list(outcome.verdict_reasons),
     )
     return done is not None
 

@@ -49,6 +49,7 @@ export function showRun(run, task, explanation, course, now) {
   show(`run ${run.id}`, runName(run, spec), [
     element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
     verdict(run, explanation),
+    trust(run),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
     section("Facts", facts(run, task, now)),
@@ -74,6 +75,15 @@ function verdict(run, explanation) {
   const { kind, icon: picture } = stateOf(run.state);
   const sentence = run.reason ?? run.summary ?? explanation?.sentence;
   return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, sentence));
+}
+
+// How far the result can be trusted, and each reason why not.
+function trust(run) {
+  if (!run.verdict) return null;
+  if (run.verdict === "clean") return element("p", { class: "hint" }, "Clean: nothing is known that disturbed it.");
+  const reasons = run.verdict_reasons.map((reason) => element("li", {}, reason));
+  const head = element("p", { class: `doubt ${run.verdict}` }, icon("alert"), `${run.verdict}, because`);
+  return element("section", { class: "trust" }, head, element("ul", {}, reasons));
 }
 
 function facts(run, task, now) {
@@ -130,6 +140,7 @@ function partOf(part, now) {
     part.command && element("pre", {}, part.command.join(" ")),
     part.output && folded("What the program printed", element("pre", {}, part.output)),
     part.result && folded("This part’s result", tree(part.result)),
+    part.circumstances && folded("What its host was doing meanwhile", tree(part.circumstances)),
   ].filter(Boolean);
 }
 

@@ -1,7 +1,7 @@
 // Now, Next and Last: three tables of runs. What did not happen says why in its row.
 
 import { byId, element, reconcile } from "./dom.js";
-import { progressBar, runName, stateBadge, ticking, timeElement } from "./parts.js";
+import { doubt, progressBar, runName, stateBadge, ticking, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
 import { dateOf } from "./words.js";
 
@@ -114,7 +114,7 @@ function lastCells(entry, model) {
   const summary = entry.summary ? element("p", { class: "summary" }, entry.summary) : null;
   return [
     ["badge", stateBadge(entry.state)],
-    ["outcome", reasonLine(entry), summary],
+    ["outcome", reasonLine(entry), summary, doubt(entry.verdict, entry.doubts ?? [])],
     ["what", runLink(entry, model)],
     ["when", ticking("age", entry.starts, now), timeElement(entry.starts, now)],
   ];

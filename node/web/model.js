@@ -20,6 +20,8 @@ function entryOf(document) {
     participants: document.participants,
     reason: document.reason,
     summary: document.summary,
+    verdict: document.verdict,
+    doubts: document.verdict_reasons,
   };
 }
 

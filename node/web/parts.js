@@ -9,6 +9,12 @@ export function stateBadge(name) {
   return element("span", { class: `state ${kind}` }, icon(picture), word);
 }
 
+/** A mark on a result that is not clean, with all reasons in its title; nothing on others. */
+export function doubt(verdict, reasons) {
+  if (!verdict || verdict === "clean") return null;
+  return element("p", { class: `doubt ${verdict}`, title: reasons.join("; ") }, icon("alert"), `${verdict}: ${reasons[0]}`);
+}
+
 /** A local time; UTC is in its title. */
 export function timeElement(instant, now) {
   return element("time", { datetime: utcOf(instant), title: utcOf(instant) }, momentOf(instant, now));

@@ -17,6 +17,7 @@ from node.lab.supervisor import Lab
 from node.postgres.cluster import PrivateCluster
 from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
+from tests.acceptance.wire import ALLOWED, wire
 from tests.integration.host_leftovers import nothing_left
 
 HOLD_LIFE_S = 8
@@ -34,6 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _command(plan: NodePlan) -> list[str]:
     settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
+    settings += [f"PARLEY_CONTEXTS={ALLOWED.get(plan.name, '')}"]
     return ["env", *settings, *node_command(plan)]
 
 
@@ -41,7 +43,7 @@ def _command(plan: NodePlan) -> list[str]:
 async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
     """Three nodes that know each other; the tests' own Postgres runs before and after them."""
     assert cluster.running
-    with nothing_left():
+    with nothing_left(), wire():
         async with Lab(3, command=_command) as running:
             yield running
 

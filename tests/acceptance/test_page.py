@@ -13,6 +13,7 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from node.model import times
+from node.model.verdict import Level
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
@@ -100,6 +101,24 @@ async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
         assert "took its time; planned again" in await page.text("#last tr.gone")
         assert "b.example is busy with exclusive runs" in await page.text("#next")
         assert "install the package iperf3 there" in await page.text("#tasks tr.failed")
+
+
+async def test_marks_what_is_not_to_be_trusted(browser: str, ordinary: StandIn) -> None:
+    """A contaminated result says so in its row, and in the drawer why; a clean one says nothing."""
+    done = [run for run in ordinary.runs.values() if run.state == "finished"]
+    newest = max(done, key=lambda run: run.starts_at)
+    for run in done:
+        level = Level.CONTAMINATED if run is newest else Level.CLEAN
+        reasons = ("b sent 212 Mb/s", "it was late") if run is newest else ()
+        update = {"verdict": level, "verdict_reasons": reasons}
+        ordinary.runs[run.id] = run.model_copy(update=update)
+    async with opened(browser, ordinary) as page:
+        await page.until(f"{DRAWN} && {LIVE}")
+        marks = "[...document.querySelectorAll('#last .doubt')].map((mark) => mark.textContent)"
+        assert await page.evaluate(marks) == ["contaminated: b sent 212 Mb/s"]
+    async with opened(browser, ordinary, f"#run={newest.id}") as page:
+        await page.until("document.querySelector('#drawer-body .trust')")
+        assert "it was late" in await page.text("#drawer-body .trust")
 
 
 async def test_follows_the_event_stream(browser: str, ordinary: StandIn) -> None:

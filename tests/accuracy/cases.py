@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +45,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All of them, by test and tool."""
-    every = (*_round_trips(), *_latencies(), *_tcp(), *_udp())
+    every = (*_round_trips(), *_traces(), *_latencies(), *_tcp(), *_udp())
     for seed, case in enumerate(every, 1):  # else all would lose the same packets
         yield replace(case, wan=replace(case.wan, seed=seed))
 
@@ -59,9 +60,10 @@ def _paths() -> Iterator[tuple[WanSettings, int]]:
 
 def _round_trips() -> Iterator[Case]:
     spec = {"dest": "b.example", "count": 200, "interval": "PT0.01S"}
-    for wan, ip_version in _paths():
-        given = spec | {"ip_version": ip_version}
-        yield Case("rtt", "ping", given, wan, ip_version, _compare_rtt)
+    for tool in ("ping", "fping"):
+        for wan, ip_version in _paths():
+            given = spec | {"ip_version": ip_version}
+            yield Case("rtt", tool, given, wan, ip_version, _compare_rtt)
 
 
 def _compare_rtt(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> Figures:
@@ -71,6 +73,20 @@ def _compare_rtt(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> F
         "rtt_median_ms": (2 * wan.delay_ms, result["rtt_ms"]["median"]),
         "loss": (lost / truth.forward.taken, result["loss"]),
     }
+
+
+def _traces() -> Iterator[Case]:
+    """One hop, and no loss: which hop a lost packet was meant for, the WAN does not know."""
+    for tool in ("scamper", "traceroute", "mtr", "tracepath"):
+        for wan, ip_version in _paths():
+            if not wan.loss:
+                given = {"dest": "b.example", "ip_version": ip_version}
+                yield Case("trace", tool, given, wan, ip_version, _compare_trace)
+
+
+def _compare_trace(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> Figures:
+    rtts_ms = [rtt for each in result["hops"][-1]["addresses"] for rtt in each["rtts_ms"]]
+    return {"rtt_median_ms": (2 * wan.delay_ms, statistics.median(rtts_ms))}
 
 
 def _latencies() -> Iterator[Case]:

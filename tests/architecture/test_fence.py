@@ -19,7 +19,8 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 SOLE_IMPORTERS = {
     "asyncpg": ("node.store", "lead.store"),
     "portion": ("node.model.spans",),
-    "subprocess": ("node.execution.process",),
+    # The second is a program of its own, that asks by the system's ping.
+    "subprocess": ("node.execution.process", "node.plugins.tools.programs.mtu_search"),
     "multiprocessing": (),
     "lead": ("lead", "node.cli"),
 }

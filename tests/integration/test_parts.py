@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from uuid import UUID, uuid4
 
@@ -10,9 +11,11 @@ import pytest
 from node.model import times
 from node.model.errors import NotAllowed
 from node.model.runstate import RunState
+from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import PartMessage
 from node.store import runs
 from node.store.runs import KeptPart
+from tests.circumstances import told
 from tests.clocks import START
 from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
@@ -193,3 +196,38 @@ async def test_a_lead_that_takes_no_part_merges_too(world: World) -> None:
         await site.node.collector.keep_own(run, _part(site, place))
     await world.settle()
     assert await lead.state(run) == "finished"
+
+
+async def test_circumstances_and_output_travel_and_are_judged(world: World) -> None:
+    """What each participant tells is at the lead, and what to think of the result is kept there."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    own = replace(_part(a, 0), circumstances=told(), output="a")
+    await a.node.collector.keep_own(run, own)
+    busy = replace(_part(b, 1), circumstances=told(busy=0.97), output="b\u2028")
+    await b.node.collector.keep_own(run, busy)
+    await world.settle()
+    async with a.database.connection() as connection:
+        shown, kept = await runs.shown(connection, run), await runs.parts(connection, run)
+    assert shown is not None
+    assert shown["verdict"] == "contaminated"
+    assert shown["verdict_reasons"] == ["b's processors were 97 % busy"]
+    assert [part.output for part in kept] == ["a", "b\u2028"]
+    assert [part.circumstances for part in kept] == [
+        Circumstances.model_validate(it).model_dump(mode="json") for it in (told(), told(busy=0.97))
+    ]
+
+
+async def test_a_run_without_a_result_is_not_judged(world: World) -> None:
+    """There is nothing to trust or not."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    for place, site in enumerate(sites):
+        part = replace(_part(site, place, "it broke"), circumstances=told(busy=1))
+        await site.node.collector.keep_own(run, part)
+    await world.settle()
+    async with a.database.connection() as connection:
+        shown = await runs.shown(connection, run)
+    assert shown is not None
+    assert (shown["state"], shown["verdict"], shown["verdict_reasons"]) == ("failed", None, [])
+    assert await b.state(run) == "failed"

@@ -17,6 +17,7 @@ from node.model.wire.pools import PoolDocument
 from node.model.wire.reservations import ReservationDocument
 from node.model.wire.tasks import TaskDocument
 from node.model.wire.validation import PATTERNS, faults_of
+from node.plugins import registry
 
 RAW = ("Input should", "String should", "Tuple should", "Dictionary should", "Decimal input")
 """How pydantic's own sentences begin."""
@@ -173,3 +174,26 @@ def test_no_sentence_is_pydantics_own(
             for fault in faults_of(error, kind):
                 assert not fault.detail.startswith(RAW), fault
                 assert len(fault.detail) < 600
+
+
+@pytest.mark.parametrize("name", sorted(registry.tests()))
+def test_whatever_a_spec_holds_has_a_sentence(name: str) -> None:
+    """Each field of each test, with a value of each kind, is taken or answered in our words."""
+    test = registry.tests()[name]
+    for field in test.spec_model.model_fields:
+        for value in (None, -1, 5, True, 1e300, "", "x", [], {}, [{}]):
+            try:
+                test.spec_model.model_validate({**test.example, field: value}, context=FROM_OUTSIDE)
+            except ValidationError as error:
+                for fault in faults_of(error, test.spec_model):
+                    assert not fault.detail.startswith(RAW), fault
+
+
+def test_numbers_that_may_be_chosen_are_named() -> None:
+    """A field with a choice of numbers says which."""
+    model = registry.tests()["rtt"].spec_model
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate({"dest": "b.example", "ip_version": []})
+    assert [fault.detail for fault in faults_of(refused.value, model)] == [
+        "a list is not known; write 4 or 6"
+    ]

@@ -371,6 +371,8 @@ class Run(Row):
     process_ticks: int | None = None
     result: Packed | None = None
     summary: str | None = None
+    verdict: str | None = None
+    verdict_reasons: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -386,6 +388,7 @@ class Part(Row):
     finished_at: int | None
     command: list[str] | None
     output: str | None
+    circumstances: Packed | None
 
 
 @dataclass(slots=True, eq=False)

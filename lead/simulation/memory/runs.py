@@ -158,6 +158,7 @@ def keep_part(
     finished_at: int | None,
     command: list[str] | None,
     output: str | None,
+    circumstances: dict[str, Any] | None,
 ) -> Answer:
     """Keep a part, unless it is there."""
     made = Part(
@@ -170,6 +171,7 @@ def keep_part(
         finished_at,
         command,
         output,
+        pack_optional(circumstances),
     )
     tables.parts.check_values(made)
     if (run, participant) in tables.parts.rows:
@@ -179,7 +181,15 @@ def keep_part(
 
 
 @TWINS.of(
-    "participant", "name", "result", "reason", "started_at", "finished_at", "command", "output"
+    "participant",
+    "name",
+    "result",
+    "reason",
+    "started_at",
+    "finished_at",
+    "command",
+    "output",
+    "circumstances",
 )
 def parts(tables: Tables, run: UUID) -> Answer:
     """All parts that are here, in participant order."""
@@ -194,6 +204,7 @@ def parts(tables: Tables, run: UUID) -> Answer:
             row.finished_at,
             row.command,
             row.output,
+            unpack(row.circumstances),
         )
         for row in rows
     ]
@@ -251,6 +262,8 @@ def conclude(
     summary: str | None,
     now: int,
     before: Sequence[str],
+    verdict: str | None,
+    verdict_reasons: Sequence[str],
 ) -> Answer:
     """The merged outcome of a run."""
     row = tables.runs.rows.get(run)
@@ -264,6 +277,8 @@ def conclude(
         summary=summary,
         changed_at=now,
         finished_at=now,
+        verdict=verdict,
+        verdict_reasons=list(verdict_reasons),
     )
     return [(run,)]
 

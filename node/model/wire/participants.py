@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reservations import Reserved, in_words
+from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
@@ -33,6 +34,9 @@ DIGESTS_MAX = 1000
 
 RUNS_TOLD_MAX = 100_000
 """Most runs in the answer to a comparison: what differs beyond that is told the next time."""
+
+OUTPUT_KEPT = 20_000
+"""Most characters of what a program printed that are kept and sent: its beginning and its end."""
 
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
@@ -91,6 +95,9 @@ class IntroductionAnswer(Document):
     accepted: bool
     reason: Sentence | None = None
     tools: tuple[str, ...] = ()
+    lacks: dict[str, Sentence] = Field(
+        default_factory=dict, description="Why it has not the other tools that could measure this."
+    )
 
 
 Yielding = Annotated[
@@ -329,7 +336,7 @@ class TaskEnd(Document):
 
 
 class PartMessage(Document):
-    """One participant's part, sent to the lead."""
+    """One participant's part, sent to the lead, with what its program printed, size-limited."""
 
     run: UUID
     result: dict[str, Any] | None
@@ -337,6 +344,8 @@ class PartMessage(Document):
     started_at: Micros | None
     finished_at: Micros | None
     command: tuple[str, ...] | None
+    output: Annotated[str, Field(max_length=OUTPUT_KEPT)] | None = None
+    circumstances: Circumstances | None = None
 
 
 class Digest(Document):

@@ -8,7 +8,9 @@ from uuid import UUID
 from pydantic import Field
 
 from node.model.classes import SchedulingClass
+from node.model.verdict import Level
 from node.model.wire.archives import Archiving
+from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Instant
 
 
@@ -22,7 +24,12 @@ class PartView(Document):
     started_at: Instant | None
     finished_at: Instant | None
     command: tuple[str, ...] | None
-    output: str | None = Field(None, description="What the program printed; kept where it ran.")
+    output: str | None = Field(
+        None, description="What the program printed; of long output the beginning and the end."
+    )
+    circumstances: Circumstances | None = Field(
+        None, description="What its host was doing meanwhile; null if its node told nothing."
+    )
 
 
 class MetricView(Document):
@@ -63,6 +70,12 @@ class Run(Document):
     displaced_by: UUID | None
     summary: str | None
     result: dict[str, Any] | None
+    verdict: Level | None = Field(
+        None, description="How far the result can be trusted (at the lead); null without a result."
+    )
+    verdict_reasons: tuple[str, ...] = Field(
+        (), description="Why it is not clean: sentences, the worst first."
+    )
     metrics: tuple[MetricView, ...] = Field(
         (), description="The figures of a finished run's result; what a chart shows first is first."
     )
@@ -95,6 +108,8 @@ class Explanation(Document):
     run: UUID | None
     state: str
     sentence: str
+    tool: str | None = Field(None, description="With what it measures.")
+    tool_reason: str | None = Field(None, description="Why with that.")
     decisions: tuple[Decision, ...]
     archivings: tuple[Archiving, ...] = Field(
         (), description="Of a run that is over: where its outcome went, or why not yet."

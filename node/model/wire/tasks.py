@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.contexts import ContextWord
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import (
     KIND,
@@ -117,6 +118,13 @@ class TaskDocument(Document):
         description="Names or addresses of nodes, in the order the test wants them "
         "(source, dest), instead of naming them in the spec. Or nodes of a pool: so many.",
     )
+    contexts: dict[Host, ContextWord] = Field(
+        default_factory=dict,
+        max_length=PARTICIPANTS_MAX,
+        description="From where on its host a participant measures, by the participant's name: "
+        "namespace:NAME, interface:NAME or address:IP, if its owner allows it. Not edited.",
+        examples=[{"b": "interface:eth1"}],
+    )
     campaign: Name | None = Field(None, description="A label to group tasks by.")
     reference: Any = Field(None, description="Anything of yours; kept and shown, never read.")
     archives: tuple[ArchiveChoice, ...] = Field(
@@ -134,6 +142,13 @@ class TaskDocument(Document):
     def named(self) -> tuple[str, ...]:
         """The participants that are named beside the spec."""
         return () if isinstance(self.participants, SeatRequest) else self.participants
+
+    @model_validator(mode="after")
+    def _contexts_are_of_somebody(self) -> Self:
+        if self.contexts and self.seats is not None:
+            msg = "contexts are of participants that are named; a pool's are chosen"
+            raise ValueError(msg)
+        return self
 
 
 class TaskPatch(Patch):
@@ -168,9 +183,15 @@ class Participant(Document):
     name: str
     url: str | None
     address: str
+    context: ContextWord | None = Field(
+        None, description="From where on its host it measures; the address is then of that."
+    )
     accepted: bool | None = Field(None, description="Null until it has answered.")
     reason: str | None = Field(None, description="Why it refused, or has not answered yet.")
     tools: tuple[str, ...] = Field((), description="Tools it has for this test.")
+    lacks: dict[str, str] = Field(
+        default_factory=dict, description="Why it has not the other tools that could measure this."
+    )
 
 
 class Task(Document):
@@ -183,6 +204,9 @@ class Task(Document):
     paused_at: Instant | None = Field(None, description="Since when it is paused, if it is.")
     test: TestChoice
     tool: str | None
+    tool_reason: str | None = Field(
+        None, description="Why it has that tool; told of a single task, by the node that leads it."
+    )
     tools: tuple[str, ...]
     schedule: Schedule
     priority: int

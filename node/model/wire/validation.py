@@ -35,7 +35,7 @@ PATTERNS: Final[Mapping[str, str]] = {
 
 _SHOWN = 40
 _KEY: Final = "[key]"
-_OPTION: Final = re.compile(r"'([^']*)'")
+_OPTION: Final = re.compile(r"'([^']*)'|(-?\d+)")
 
 
 def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> list[FieldFault]:
@@ -80,7 +80,8 @@ def _sentence(found: Mapping[str, Any], kind: type[BaseModel]) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             return _object(_fields(kind, place))
         case "literal_error" | "enum":
-            return _unknown(given, _OPTION.findall(str(context["expected"])))
+            options = _OPTION.findall(str(context["expected"]))
+            return _unknown(given, [word or number for word, number in options])
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
             return f"is {_shown(given)}; write {PATTERNS[context['pattern']]}"
     if what in _KINDS:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.clocks import combined_bound_ms
 from node.model.times import HOUR, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
@@ -280,7 +281,7 @@ def _nonsense(source: SourcePart | None, dest: DestPart | None) -> str | None:
 
 def _result(source: SourcePart, dest: DestPart | None) -> LatencyResult:
     arrived = dest.received if dest else None
-    error_ms = _clock_error_ms(source.clock, dest.clock) if dest else None
+    error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     return LatencyResult(
         sent=source.sent,
         received_at_dest=arrived,
@@ -312,16 +313,6 @@ def _loss(sent: int, arrived: int | None, back: int) -> LossBothWays:
         backward=None if arrived is None else share(arrived - back, arrived),
         round_trip=share(sent - back, sent),
     )
-
-
-def _clock_error_ms(source: Clock, dest: Clock) -> float | None:
-    """The sum of both bounds; 0 on one and the same clock; ``None`` if one is not synchronised."""
-    if source.identity and source.identity == dest.identity:
-        return 0.0
-    if source.synchronised and dest.synchronised:
-        bounds = (source.error_bound_ms, dest.error_bound_ms)
-        return round(sum(bound for bound in bounds if bound is not None), 3)
-    return None
 
 
 def _loss_text(loss: LossBothWays) -> str:

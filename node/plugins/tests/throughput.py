@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND
+from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
@@ -239,6 +240,21 @@ class ThroughputTest:
         if figures.sent and figures.sent.retransmits is not None:
             text += f", {figures.sent.retransmits} retransmits"
         return f"{text} ({figures.congestion})" if figures.congestion else text
+
+    def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic:
+        """What this end sent or received, what was left out at the beginning included."""
+        part = ThroughputPart.model_validate(result)
+        known = part.sent or part.received
+        payload = (known.bytes if known else 0) * (spec.duration + spec.omitted) // spec.duration
+        sends = participant == (1 if spec.reverse else 0)
+        return Traffic(sent_bytes=payload * sends, received_bytes=payload * (not sends))
+
+    def doubts(self, spec: ThroughputSpec, result: Result) -> tuple[str, ...]:
+        """``congestion control was bbr, not cubic as asked``."""
+        used = ThroughputResult.model_validate(result).congestion
+        if used is None or used == spec.congestion:
+            return ()
+        return (f"congestion control was {used}, not {spec.congestion} as asked",)
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Rate; retransmits and TCP's round trip, or loss and jitter of UDP."""

@@ -120,6 +120,11 @@ class Iperf3Tool:
     preference = 0
     requirement: Requirement | None = Requirement("iperf3", "iperf3", ("iperf3", "--version"))
     tried: tuple[str, ...] = ("3.12",)
+    binds = frozenset({"interface", "address"})
+
+    def can(self, spec: ThroughputSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
 
     def duration(self, spec: ThroughputSpec) -> int:
         """The client's delay, its exchange with the server and all it sends, in microseconds."""
@@ -168,11 +173,12 @@ class Iperf3Tool:
 
 def _bound(party: Party) -> list[str]:
     """Use the address that was agreed, on a host with several; a name may mean another one here."""
+    device = [] if party.device is None else ["--bind-dev", party.device]
     try:
         ipaddress.ip_address(party.address)
     except ValueError:
-        return []
-    return ["-B", party.address]
+        return device
+    return ["-B", party.address, *device]
 
 
 def _client_options(spec: ThroughputSpec) -> list[str]:

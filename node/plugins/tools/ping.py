@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
 from node.plugins.reading import complaint, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
@@ -72,9 +72,18 @@ class PingTool:
     tests: tuple[str, ...] = ("rtt",)
     preference = 0
     requirement: Requirement | None = Requirement(
-        "ping", "iputils-ping", ("ping", "-V"), r"iputils[ -](?:s?)(\d+)"
+        "ping",
+        "iputils-ping",
+        ("ping", "-V"),
+        r"iputils[ -](?:s?)(\d+)",
+        privilege=lambda _: Privilege.ECHO,
     )
     tried: tuple[str, ...] = ("20221126",)
+    binds = frozenset({"interface", "address"})
+
+    def can(self, spec: RttSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
 
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
@@ -94,6 +103,8 @@ class PingTool:
             options += ["-t", str(spec.ttl)]
         if spec.ip_version is not None:
             options.append(f"-{spec.ip_version}")
+        if part.context is not None and part.context.bound:
+            options += ["-I", part.context.name]
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

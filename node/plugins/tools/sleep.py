@@ -20,6 +20,11 @@ class SleepTool:
     preference = 0
     requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
     tried: tuple[str, ...] = ("9.1",)
+    binds = frozenset({"interface", "address"})  # it sends nothing anywhere
+
+    def can(self, spec: IdleSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
 
     def duration(self, spec: IdleSpec) -> int:
         """Exactly the time asked for, in microseconds."""

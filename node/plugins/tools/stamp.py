@@ -83,6 +83,11 @@ class StampTool:
     preference = 0
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
+    binds = frozenset({"interface", "address"})
+
+    def can(self, spec: LatencySpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
 
     def duration(self, spec: LatencySpec) -> int:
         """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
@@ -126,6 +131,7 @@ def _shared(part: PartContext) -> dict[str, object]:
     port = spec.port or int(part.parties[_DEST].data["port"])
     return {
         "port": port,
+        "device": part.parties[part.participant].device,
         "ip_version": spec.ip_version,
         "count": spec.count,
         "interval_ns": spec.interval * _MICROSECOND_NS,

@@ -54,13 +54,13 @@ WHERE run.id = $1
 FOR UPDATE OF run;
 
 -- keep_part --
-INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (run_id, participant) DO NOTHING
 RETURNING run_id;
 
 -- parts --
-SELECT participant, name, result, reason, started_at, finished_at, command, output
+SELECT participant, name, result, reason, started_at, finished_at, command, output, circumstances
 FROM part WHERE run_id = $1 ORDER BY participant;
 
 -- move --
@@ -84,7 +84,9 @@ UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displ
 -- conclude --
 -- The merged outcome of a run.
 UPDATE run
-SET state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6, finished_at = $6
+SET
+    state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6, finished_at = $6,
+    verdict = $8, verdict_reasons = $9
 WHERE id = $1 AND state = ANY($7::run_state [])
 RETURNING id;
 
@@ -147,7 +149,8 @@ SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
-    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+    run_known.verdict, run_known.verdict_reasons
 FROM run_known
 WHERE run_known.run_id = $1;
 
@@ -157,7 +160,8 @@ SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
-    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+    run_known.verdict, run_known.verdict_reasons
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
@@ -176,7 +180,8 @@ SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
-    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+    run_known.verdict, run_known.verdict_reasons
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))

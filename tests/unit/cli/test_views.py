@@ -29,7 +29,16 @@ from node.model.times import HOUR, MINUTE
         ({"sent": 5, "late": 0}, "sent  5\nlate  0"),
         ({"reverse": True, "congestion": "cubic"}, "reverse     yes\ncongestion  cubic"),
         ({"errors": ["a", "b"], "hops": [1] * 20}, "errors  a, b\nhops    20 entries"),
-        ({"intervals": [{"rate_bps": 1.0}], "rtt_ms": None}, "intervals  1 entry"),
+        ({"intervals": [{"rate_bps": 1.0}], "rtt_ms": None}, "intervals  1 b/s"),
+        (
+            {
+                "hops": [
+                    {"ttl": 1, "addresses": [{"address": "::1", "rtts_ms": [2.0, 1]}], "lost": 0}
+                ],
+                "path": ["::1", None],
+            },
+            "hops  ttl 1 ::1 2 ms, 1 ms lost 0\npath  ::1, -",
+        ),
         ({"offset_ms": -0.0}, "offset  0 ms"),
         ({}, ""),
     ],

@@ -59,6 +59,11 @@ class _Trusting(SleepTool):
         return {"slept_ms": float(output.stdout or "nan")}
 
 
+class _Vague(SleepTool):
+    def can(self, spec: IdleSpec) -> str | None:
+        return "cannot"
+
+
 class _Shouting(SleepTool):
     def command(self, part: PartContext) -> Command:
         return Command(argv=("sleep", 5))  # type: ignore[arg-type]
@@ -81,13 +86,14 @@ class _Lost(SleepTool):
 @pytest.mark.parametrize(
     ("tool", "found"),
     [
+        (_Vague(), "which does not begin with its name"),
         (_Trusting(), "refused in words: it raised ValueError"),
         (_Shouting(), "the argv of participant 0 is ('sleep', 5)"),
         (_Endless(), "it books 0 µs"),
         (_Untried(), "does not ask sleep for its version; version_pattern has not"),
         (_Lost(), "there is no test 'nothing'"),
     ],
-    ids=["trusting", "shouting", "endless", "untried", "lost"],
+    ids=["vague", "trusting", "shouting", "endless", "untried", "lost"],
 )
 def test_faults_of_a_tool_are_found(tool: SleepTool, found: str) -> None:
     """A tool that breaks its contract is told what it breaks."""
@@ -113,7 +119,7 @@ def test_a_refusal_without_words_is_found() -> None:
         (TestContract, "Idle!", IdleTest(), "other characters"),
         (TestContract, "rest", IdleTest(), "it calls itself 'idle', its entry point 'rest'"),
         (TestContract, "sleep", SleepTool(), "it has no example, hosts, merge"),
-        (ToolContract, "x", object(), "it has no command, duration"),
+        (ToolContract, "x", object(), "it has no can, command, duration"),
     ],
 )
 def test_what_can_be_no_plugin_is_told(

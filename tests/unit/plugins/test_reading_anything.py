@@ -95,6 +95,33 @@ def test_any_change_of_a_real_iperf3(data: st.DataObject) -> None:
     read_or_refuse(end, Output(0, json.dumps(document).encode(), b""))
 
 
+LINES = [
+    ("rtt", "fping"),
+    ("trace", "mtr"),
+    ("trace", "scamper"),
+    ("trace", "traceroute"),
+    ("trace", "tracepath"),
+    ("mtu", "tracepath"),
+    ("mtu", "ping-df"),
+]
+
+
+@given(st.data())
+def test_any_change_of_a_real_path(data: st.DataObject) -> None:
+    """A real output with lines lost, doubled or changed is refused or read."""
+    test, tool = data.draw(st.sampled_from(LINES))
+    real = output(tool, data.draw(st.sampled_from(cases(tool))))
+    first, *lines = real.stdout.decode().splitlines() or [""]
+    kept = data.draw(st.lists(st.sampled_from(lines or [""]), max_size=20))
+    whole = data.draw(st.booleans())
+    old, new = data.draw(st.sampled_from("0123456789. :")), data.draw(st.sampled_from("0129-.n!:"))
+    text = "\n".join([first, *(lines if whole else kept)])
+    at = data.draw(st.integers(min_value=0, max_value=len(text)))
+    changed = text[:at] + text[at:].replace(old, new, data.draw(st.integers(1, 3)))
+    printed = Output(real.exit_code, changed.encode(), real.stderr, real.ended_by)
+    read_or_refuse((test, tool, 0), printed)
+
+
 def change(data: st.DataObject, document: Any) -> None:
     """Replace one value somewhere inside a document."""
     keys = list(document) if isinstance(document, dict) else list(range(len(document)))

@@ -22,8 +22,11 @@ TOOLS = sorted(registry.tools())
 
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
-    assert TESTS == ["idle", "latency", "rtt", "throughput"]
-    assert TOOLS == ["iperf3", "ping", "sleep", "stamp"]
+    assert TESTS == ["idle", "latency", "mtu", "rtt", "throughput", "trace"]
+    assert TOOLS == [
+        "fping", "iperf3", "mtr", "ping", "ping-df", "scamper", "sleep", "stamp", "tracepath",
+        "traceroute",
+    ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
 
@@ -32,8 +35,10 @@ def test_the_first_set() -> None:
     [
         ("idle", "background"),
         ("latency", "normal"),
+        ("mtu", "background"),
         ("rtt", "background"),
         ("throughput", "exclusive"),
+        ("trace", "background"),
     ],
 )
 def test_scheduling_classes(name: str, scheduling_class: str) -> None:

@@ -72,10 +72,20 @@ def addresses(host: str, ip_version: int | None, port: int) -> list[tuple[int, S
     return [(entry[0], entry[4]) for entry in found]
 
 
-def open_socket(family: int) -> socket.socket:
-    """A UDP socket that never blocks and tells when and with what TTL a packet arrived."""
+def open_socket(family: int, device: str | None = None) -> socket.socket:
+    """A UDP socket that never blocks and tells when and with what TTL a packet arrived.
+
+    With a ``device`` its packets leave and come by that interface alone.
+
+    :raises Unusable: there is no such interface, or it may not be used.
+    """
     endpoint = socket.socket(family, socket.SOCK_DGRAM)
     endpoint.settimeout(0)  # never blocks
+    if device is not None:
+        try:
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        except OSError as fault:
+            raise Unusable(f"cannot use interface {device}: {fault.strerror}") from None
     endpoint.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     # An IPv6 socket may also carry IPv4, so it gets both sets of options.

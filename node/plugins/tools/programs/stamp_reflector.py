@@ -127,7 +127,7 @@ def _bound(arguments: stamp_endpoint.Arguments) -> socket.socket:
     except ValueError:
         address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
     family, own = stamp_endpoint.addresses(address, None, port)[0]
-    endpoint = stamp_endpoint.open_socket(family)
+    endpoint = stamp_endpoint.open_socket(family, arguments["device"])
     if address == "::" and arguments["ip_version"] is None:
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     stamp_endpoint.bind(endpoint, own, fixed_port=True)
@@ -138,7 +138,8 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One session.
 
     Arguments: ``address`` (our own), ``port``, ``sender`` (the only address that is answered),
-    ``ip_version`` (4, 6 or null), ``count``, ``interval_ns``, ``timeout_ns``, ``session``,
+    ``device`` (the interface to be bound to, or null), ``ip_version`` (4, 6 or null), ``count``,
+    ``interval_ns``, ``timeout_ns``, ``session``,
     ``deadline_ns`` (the instant at which to stop in any case).
     Result: the number of different packets received, duplicates, packets out of order, packets of
     others (``strays``), answers that could not be sent, and the clock.

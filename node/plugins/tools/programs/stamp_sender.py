@@ -144,7 +144,7 @@ def _connected(arguments: stamp_endpoint.Arguments) -> socket.socket:
     reflector, port = arguments["reflector"], arguments["port"]
     ip_version = arguments["ip_version"]
     family, address = stamp_endpoint.addresses(reflector, ip_version, port)[0]
-    endpoint = stamp_endpoint.open_socket(family)
+    endpoint = stamp_endpoint.open_socket(family, arguments["device"])
     own = stamp_endpoint.addresses(arguments["source"], None, 0)
     mine = next((address for own_family, address in own if own_family == family), None)
     if mine is not None:
@@ -161,7 +161,8 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One session.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
-    null), ``count``, ``interval_ns``, ``timeout_ns``, ``length`` (octets of UDP payload),
+    null), ``device`` (the interface to be bound to, or null), ``count``, ``interval_ns``,
+    ``timeout_ns``, ``length`` (octets of UDP payload),
     ``session`` (16 bits), ``first_ns`` (the instant of the first packet).
     Result: counts, the clock, and ``answers`` in the order of their arrival: sequence number,
     nanoseconds there, in the reflector, and back, the reflector's sequence number, TTL there, back.

@@ -1,0 +1,126 @@
+"""A path put together out of single probes, whichever tool sent them. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND
+from node.plugins.contracts import Result
+from node.plugins.tests.trace import (
+    PROBES_DEFAULT,
+    TCP_PORT_DEFAULT,
+    WAIT_DEFAULT,
+    Answering,
+    Hop,
+    TraceResult,
+    TraceSpec,
+)
+
+_PROBES_KEPT = 10_000
+_NAME_MAX = 253
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One packet and what came back; ``address`` is None if nothing did."""
+
+    ttl: int
+    address: str | None = None
+    rtt_ms: float = 0.0
+    said: str | None = None
+    name: str | None = None
+    as_numbers: tuple[int, ...] = ()
+
+
+def probes_of(spec: TraceSpec) -> int:
+    """Packets for each hop."""
+    return PROBES_DEFAULT if spec.probes is None else spec.probes
+
+
+def wait_of(spec: TraceSpec) -> int:
+    """How long an answer is waited for, in microseconds."""
+    return WAIT_DEFAULT if spec.wait is None else spec.wait
+
+
+def port_of(spec: TraceSpec) -> int:
+    """The port of TCP."""
+    return TCP_PORT_DEFAULT if spec.port is None else spec.port
+
+
+def address_in(text: str, program: str) -> str:
+    """An address in its shortest form, without the interface of a local one.
+
+    :raises ToolOutputError: it is none.
+    """
+    try:
+        return str(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        raise ToolOutputError(f"{program} names {text[:60]!r}, which is no address") from None
+
+
+def assembled(
+    program: str, spec: TraceSpec, dest: str, probes: Iterable[Probe], *, paris: bool
+) -> Result:
+    """The result out of all probes, in whatever order, answered or not.
+
+    ``dest`` is the address at the end of the path. An answer that took longer than ``wait`` is
+    lost. What was sent beyond dest, and hops at the end that are silent, are left out.
+
+    :raises ToolOutputError: a hop is none that was asked for, or there are too many probes.
+    """
+    asked = list(probes)
+    if len(asked) > _PROBES_KEPT:
+        raise ToolOutputError(f"{program} tells of {len(asked)} packets, too many")
+    strange = next((each.ttl for each in asked if not 1 <= each.ttl <= spec.hops_max), None)
+    if strange is not None:
+        raise ToolOutputError(f"{program} tells of hop {strange}; {spec.hops_max} were asked for")
+    reached = [each.ttl for each in asked if each.address == dest]
+    last = min(reached, default=spec.hops_max)
+    seen = [each for each in asked if each.ttl <= last]
+    wait_ms = wait_of(spec) / MILLISECOND
+    answered = [each for each in seen if each.address is not None and each.rtt_ms <= wait_ms]
+    farthest = max((each.ttl for each in answered), default=0)
+    hops = tuple(_hop(ttl, seen, answered) for ttl in range(1, farthest + 1))
+    return TraceResult(
+        address=dest,
+        protocol=spec.protocol,
+        reached=any(each.address == dest for each in answered),
+        paris=paris,
+        hops=hops,
+        hops_tried=max((each.ttl for each in seen), default=0),
+        path=tuple(_most(hop) for hop in hops),
+    ).model_dump(mode="json")
+
+
+def _hop(ttl: int, seen: list[Probe], answered: list[Probe]) -> Hop:
+    here = [each for each in answered if each.ttl == ttl]
+    addresses = list(dict.fromkeys(str(each.address) for each in here))
+    return Hop(
+        ttl=ttl,
+        addresses=tuple(
+            _answering(address, [each for each in here if each.address == address])
+            for address in addresses
+        ),
+        lost=sum(each.ttl == ttl for each in seen) - len(here),
+    )
+
+
+def _answering(address: str, answers: list[Probe]) -> Answering:
+    name = next((each.name for each in answers if each.name), None)
+    return Answering(
+        address=address,
+        name=None if name is None or name == address else name[:_NAME_MAX],
+        as_numbers=next((each.as_numbers for each in answers if each.as_numbers), ()),
+        rtts_ms=tuple(round(each.rtt_ms, 4) for each in answers),
+        said=next((each.said for each in answers if each.said), None),
+    )
+
+
+def _most(hop: Hop) -> str | None:
+    """The address that answered most; of equals the one that answered first."""
+    if not hop.addresses:
+        return None
+    return max(hop.addresses, key=lambda each: len(each.rtts_ms)).address

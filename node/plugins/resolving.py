@@ -1,0 +1,43 @@
+"""Tools that are started by an address. Pure.
+
+Our own program looks the name up and becomes the tool. It prints the address first, which such
+tools do not tell.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from node.plugins.contracts import Command, Output, PartContext
+from node.plugins.hops import address_in
+from node.plugins.reading import failure, text_of
+
+ADDRESS = "ADDRESS"
+"""In the argv of a tool: the address goes here."""
+
+_PROGRAM = Path(__file__).resolve().parent / "tools" / "programs" / "resolved.py"
+
+
+def resolving(part: PartContext, four: Sequence[str], six: Sequence[str] | None = None) -> Command:
+    """The command that looks ``dest`` up and becomes ``four``, or ``six`` if it is of version 6."""
+    asked = {
+        "host": part.addresses.get(part.spec.dest, part.spec.dest),
+        "ip_version": part.spec.ip_version,
+        "argv": {"4": [*four], "6": [*(four if six is None else six)]},
+    }
+    written = json.dumps(asked, separators=(",", ":"))
+    return Command((sys.executable, "-I", "-S", str(_PROGRAM), written))
+
+
+def resolved(output: Output, program: str) -> tuple[str, list[str]]:
+    """The address, and the lines that the tool printed after it.
+
+    :raises node.model.errors.ToolOutputError: there is no such address, or nothing was printed.
+    """
+    first, *lines = text_of(output, program).splitlines() or [""]
+    if not first:
+        raise failure(output, program, "it printed nothing")
+    return address_in(first, program), lines

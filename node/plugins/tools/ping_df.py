@@ -1,0 +1,139 @@
+"""The largest packet on a path by pings that no router may cut (the DF bit). Pure.
+
+Our own program, ``programs/mtu_search.py``, starts them and halves the range. Dest itself answers
+each size, as long a packet, so what is found holds for both ways; and sizes of which nobody says
+anything are found as well. That what the kernel remembers of the path (ten minutes) is not tried
+again, ping of this version cannot help.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import (
+    Command,
+    Output,
+    PartContext,
+    Privilege,
+    Requirement,
+    Result,
+)
+from node.plugins.hops import address_in
+from node.plugins.reading import document_of
+from node.plugins.tests.mtu import (
+    MTU_LEAST_BYTES,
+    MTU_MOST_BYTES,
+    Limit,
+    MtuResult,
+    MtuSpec,
+)
+
+_PROGRAM = Path(__file__).resolve().parent / "programs" / "mtu_search.py"
+_MICROSECOND_NS = 1000
+_SET_UP = 300 * MILLISECOND
+_WRAP_UP = SECOND // 2
+_LOOK_UP = SECOND
+_START = 50 * MILLISECOND  # of each ping
+_INTERVAL = 200 * MILLISECOND
+_TRIES = 5
+"""For each size: where one packet in ten is lost each way, one size in 4,000 is taken for lost."""
+
+_Bytes = Annotated[int, Field(ge=1, le=MTU_MOST_BYTES)]
+_Told = tuple[Annotated[str, Field(max_length=100)] | None, Annotated[int, Field(ge=0, le=999_999)]]
+
+
+class _Output(Document):
+    address: str = Field(max_length=100)
+    mtu: _Bytes
+    limits: tuple[_Told, ...] = Field(max_length=100)
+    vanished: _Bytes | None
+
+
+class _Failed(Document):
+    error: str
+
+
+class PingDfTool:
+    """Pings with the DF bit, by our own program."""
+
+    name = "ping-df"
+    tests: tuple[str, ...] = ("mtu",)
+    preference = 1
+    requirement: Requirement | None = Requirement(
+        "ping",
+        "iputils-ping",
+        ("ping", "-V"),
+        r"iputils[ -](?:s?)(\d+)",
+        privilege=lambda _: Privilege.ECHO,
+    )
+    tried: tuple[str, ...] = ("20221126",)
+
+    def can(self, spec: MtuSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: MtuSpec) -> int:
+        """Every size vanishing, each tried as often, in microseconds; the least one as well."""
+        sizes = 1 + (_most(spec) - MTU_LEAST_BYTES).bit_length()
+        # One packet, and if it is lost, all others in a row.
+        each = 2 * (_START + spec.wait) + (_TRIES - 2) * _INTERVAL
+        return _SET_UP + _LOOK_UP + sizes * each + _WRAP_UP
+
+    def needs_port(self, spec: MtuSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: ICMP has no ports."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """Our own program."""
+        spec: MtuSpec = part.spec
+        arguments = {
+            "host": part.addresses.get(spec.dest, spec.dest),
+            "ip_version": spec.ip_version,
+            "most": _most(spec),
+            "wait_s": spec.wait / SECOND,
+            "tries": _TRIES,
+            "first_ns": part.starts * _MICROSECOND_NS,
+        }
+        written = json.dumps(arguments, separators=(",", ":"))
+        return Command((sys.executable, "-I", "-S", str(_PROGRAM), written), waits_itself=True)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """The largest packet that dest answered, and who said that longer ones do not fit.
+
+        :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
+        """
+        if output.exit_code != 0:
+            raise ToolOutputError(f"ping-df: {document_of(output, 'ping-df', _Failed).error}")
+        found = document_of(output, "ping-df", _Output)
+        vanished = found.vanished
+        if found.mtu > _most(part.spec) or (vanished is not None and vanished <= found.mtu):
+            raise ToolOutputError(f"ping-df contradicts itself: {found.mtu} bytes pass")
+        address = address_in(found.address, "ping-df")
+        limits = tuple(
+            Limit(address=who and address_in(who, "ping-df"), mtu_bytes=mtu)
+            for who, mtu in found.limits
+            if 0 < mtu <= MTU_MOST_BYTES
+        )
+        return MtuResult(
+            address=address,
+            mtu_bytes=found.mtu,
+            reached=True,
+            confirmed_to=address,
+            limits=limits,
+            black_hole=vanished is not None,
+        ).model_dump(mode="json")
+
+
+def _most(spec: MtuSpec) -> int:
+    return MTU_MOST_BYTES if spec.mtu_max_bytes is None else spec.mtu_max_bytes
+
+
+TOOL = PingDfTool()

@@ -1,0 +1,165 @@
+"""Looks for the largest packet that fits, by pings that no router may cut: a program of its own.
+
+``mtu_search.py '{"host": "192.0.2.1", "most": 65535, …}'``, see :func:`measure`. It starts the
+system's ``ping``, size by size, because ping is what may send echo requests.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint
+
+LEAST = {4: 68, 6: 1280}
+"""What every link carries (RFC 791, RFC 8200); nothing below is tried."""
+
+HEADERS = {4: 28, 6: 48}
+"""Bytes of IP and ICMP headers."""
+
+_OWN = re.compile(r"local error: message too long, mtu[=:] ?(\d{1,6})", re.ASCII)
+_TOLD = re.compile(
+    r"From (\S{1,100}) icmp_seq=\d+ "
+    r"(?:Frag needed and DF set \(mtu = |Packet too big: mtu=)(\d{1,6})",
+    re.ASCII,
+)
+_ANSWERED = re.compile(r"\d+ bytes from .{1,300} time=", re.ASCII)
+_REFUSED = re.compile(r"From (\S{1,100}) icmp_seq=\d+ (.{1,200})")
+_INTERVAL_S = "0.2"  # the shortest that every version allows users other than root
+_CANNOT = 2  # ping's exit code when it could not even ask
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of packets of one size: answered, or told by whom what fits, or nothing."""
+
+    answered: bool = False
+    told_by: str | None = None
+    mtu: int = 0
+    """What fits, in bytes; 0 is not told."""
+    own: bool = False
+    """This host itself says so, without sending."""
+    said: str = ""
+
+    @property
+    def silent(self) -> bool:
+        """Whether nobody said anything about them."""
+        return not self.answered and self.told_by is None and not self.own
+
+
+@dataclass
+class Found:
+    """What is known: packets of ``fits`` bytes pass, and who said that longer ones do not."""
+
+    fits: int
+    limits: list[tuple[str | None, int]] = field(default_factory=list)
+    vanished: int | None = None
+    """The smallest size that vanished."""
+
+
+def search(attempt: Callable[[int], Outcome], least: int, most: int) -> Found | None:
+    """The largest size that is answered, given that it is so up to it; None if ``least`` is not.
+
+    Who says what fits is believed and asked about next; else the range is halved.
+    """
+    if not attempt(least).answered:
+        return None
+    found, most = Found(least), max(least, most)
+    size = most
+    while found.fits < most:
+        outcome = attempt(size)
+        if outcome.answered:
+            found.fits = size
+        else:
+            if outcome.silent:
+                found.vanished = size
+            elif outcome.mtu:
+                found.limits.append((outcome.told_by, outcome.mtu))
+            most = size - 1
+            if found.fits <= outcome.mtu <= most:
+                size = most = outcome.mtu
+                continue
+        size = (found.fits + most + 1) // 2
+    return found
+
+
+def outcome_of(printed: str) -> Outcome:
+    """What one ping's output says."""
+    if _ANSWERED.search(printed):
+        return Outcome(answered=True)
+    if own := _OWN.search(printed):
+        return Outcome(own=True, mtu=int(own[1]))
+    if told := _TOLD.search(printed):
+        return Outcome(told_by=told[1], mtu=int(told[2]))
+    refused = _REFUSED.search(printed)
+    return Outcome(said=f"{refused[2].strip()} (from {refused[1]})" if refused else "")
+
+
+class Asking:
+    """Pings of one address: one for a size, and some more, for a lost packet says nothing of it."""
+
+    def __init__(self, address: str, version: int, wait_s: float, tries: int) -> None:
+        """Ask ``address``, and wait so long for each answer."""
+        self.said = ""
+        self._argv = ["ping", f"-{version}", "-n", "-M", "do", "-i", _INTERVAL_S]
+        self._argv += ["-W", f"{wait_s:g}"]
+        self._address = address
+        self._headers = HEADERS[version]
+        self._again = tries - 1
+
+    def __call__(self, size: int) -> Outcome:
+        """What became of packets of ``size`` bytes.
+
+        :raises stamp_endpoint.Unusable: ping cannot ask.
+        """
+        outcome = self._asked(size, 1)
+        if outcome.silent:
+            self.said = outcome.said or self.said
+            outcome = self._asked(size, self._again)
+        return outcome
+
+    def _asked(self, size: int, count: int) -> Outcome:
+        argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
+        argv += ["--", self._address]
+        finished = subprocess.run(  # noqa: S603 - an argv, no shell
+            argv, capture_output=True, text=True, errors="replace", check=False
+        )
+        outcome = outcome_of(finished.stdout + finished.stderr)
+        if finished.returncode >= _CANNOT and not outcome.own:
+            lines = finished.stderr.strip().splitlines() or ["it said nothing"]
+            raise stamp_endpoint.Unusable(lines[0].removeprefix("ping: "))
+        return outcome
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """The search.
+
+    Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``most`` (bytes),
+    ``wait_s``, ``tries`` for each size (2 or more), ``first_ns`` (the instant to begin).
+    Result: ``address``, ``mtu``, ``limits`` as [who or null, bytes], ``vanished``: the smallest
+    size of which nobody said anything, or null.
+    """
+    host: str = arguments["host"]
+    found = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
+    family, (address, *_) = found[0]
+    version = 6 if family == socket.AF_INET6 else 4
+    asking = Asking(address, version, arguments["wait_s"], arguments["tries"])
+    stamp_endpoint.wait_until(arguments["first_ns"])
+    mtu = search(asking, LEAST[version], arguments["most"])
+    if mtu is None:
+        why = f": {asking.said}" if asking.said else ""
+        return {"error": f"{address} answers no echo request of {LEAST[version]} bytes{why}"}
+    return {"address": address, "mtu": mtu.fits, "limits": mtu.limits, "vanished": mtu.vanished}
+
+
+if __name__ == "__main__":
+    sys.exit(stamp_endpoint.run(measure))

@@ -1,0 +1,157 @@
+"""The path by scamper, whose packets all look alike to routers that share load (Paris). Pure.
+
+Augustin et al., "Avoiding traceroute anomalies with Paris traceroute", IMC 2006. It asks
+one packet after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.contracts import (
+    Command,
+    Output,
+    PartContext,
+    Privilege,
+    Requirement,
+    Result,
+)
+from node.plugins.fields import NonNegative
+from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.participation import first_fault
+from node.plugins.reading import failure
+from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.tests.trace import TraceSpec
+
+_SET_UP = 300 * MILLISECOND
+_WRAP_UP = SECOND // 2
+_LOOK_UP = SECOND
+_PER_SECOND = 50
+_SILENT_HOPS = 5
+"""It stops after so many silent hops: asking on, one by one, takes minutes where nobody answers."""
+
+_METHODS = {
+    "udp": ("udp-paris", "udp"),  # in version 20211212 nobody answers udp-paris over IPv6
+    "icmp": ("icmp-paris", "icmp-paris"),
+    "tcp": ("tcp", "tcp"),  # a SYN is told from another by its IP header: the flow stays
+}
+_PARIS = frozenset({"udp-paris", "icmp-echo-paris", "tcp"})
+_UNREACHABLE = {4: 3, 6: 1}
+_SAID = {
+    4: {0: "!N", 1: "!H", 2: "!P", 4: "!F", 9: "!X", 10: "!X", 13: "!X"},
+    6: {0: "!N", 1: "!X", 3: "!H"},
+}
+_PORT_UNREACHABLE = {4: 3, 6: 4}
+_TRACE = re.compile(r'\{"type":"trace"')
+
+
+class _Hop(BaseModel):
+    addr: Annotated[str, Field(max_length=100)]
+    probe_ttl: Annotated[int, Field(ge=1, le=255)]
+    probe_id: Annotated[int, Field(ge=1, le=255)]
+    rtt: NonNegative
+    icmp_type: Annotated[int, Field(ge=0, le=255)] | None = None
+    icmp_code: Annotated[int, Field(ge=0, le=255)] | None = None
+
+
+class _Trace(BaseModel):
+    method: Annotated[str, Field(max_length=40)]
+    dst: Annotated[str, Field(max_length=100)]
+    hop_count: Annotated[int, Field(ge=0, le=255)]
+    hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
+
+
+class ScamperTool:
+    """The scamper of CAIDA and Matthew Luckie."""
+
+    name = "scamper"
+    tests: tuple[str, ...] = ("trace",)
+    preference = 3
+    requirement: Requirement | None = Requirement(
+        "scamper",
+        "scamper",
+        ("scamper", "-v"),
+        r"version (\d+[a-z]?)",
+        privilege=lambda _: Privilege.ROOT,
+    )
+    tried: tuple[str, ...] = ("20211212",)
+
+    def can(self, spec: TraceSpec) -> str | None:
+        """Neither names nor numbers of autonomous systems nor a length."""
+        if spec.names:
+            return "scamper tells no names of hops"
+        if spec.as_numbers:
+            return "scamper tells no AS numbers"
+        return None if spec.length is None else "scamper sets no length"
+
+    def duration(self, spec: TraceSpec) -> int:
+        """All packets lost, one after the other, in microseconds."""
+        packets = spec.hops_max * probes_of(spec)
+        return _SET_UP + _LOOK_UP + packets * (wait_of(spec) + SECOND // _PER_SECOND) + _WRAP_UP
+
+    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: it only asks."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """``scamper -O json -p 50 -c "trace -P udp-paris -Q -q 3 -w 2 -m 30 -g 5" -i ADDRESS``.
+
+        What stands after ``-c`` it reads itself; there are only our own words and numbers in it.
+        """
+        spec: TraceSpec = part.spec
+        options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
+        options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
+        if spec.protocol == "tcp":
+            options += f" -d {port_of(spec)}"
+        four, six = (
+            ["scamper", "-O", "json", "-p", str(_PER_SECOND), "-c", f"trace -P {method} {options}"]
+            for method in _METHODS[spec.protocol]
+        )
+        return resolving(part, [*four, "-i", ADDRESS], [*six, "-i", ADDRESS])
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """The path; that it ends early is a result as well.
+
+        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        """
+        dest, lines = resolved(output, "scamper")
+        written = next((line for line in lines if _TRACE.match(line)), None)
+        if written is None:
+            raise failure(output, "scamper", "it printed no path")
+        try:
+            trace = _Trace.model_validate_json(written, strict=True)
+        except ValidationError as fault:
+            raise failure(output, "scamper", first_fault(fault)) from None
+        if address_in(trace.dst, "scamper") != dest:
+            raise ToolOutputError(f"scamper traced {trace.dst}, not {dest}")
+        probes = list(_probes(trace, probes_of(part.spec)))
+        return assembled("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
+
+
+def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:
+    """The packets that were answered, and those of each hop that were not."""
+    answered = {(hop.probe_ttl, hop.probe_id) for hop in trace.hops}
+    for hop in trace.hops:
+        yield Probe(hop.probe_ttl, address_in(hop.addr, "scamper"), hop.rtt, _said(hop))
+    for ttl in range(1, trace.hop_count + 1):
+        for number in range(1, per_hop + 1):
+            if (ttl, number) not in answered:
+                yield Probe(ttl)
+
+
+def _said(hop: _Hop) -> str | None:
+    """``!N`` and the like, as traceroute writes it; None where it forwards, or is dest itself."""
+    version = 6 if ":" in hop.addr else 4
+    code = hop.icmp_code
+    if hop.icmp_type != _UNREACHABLE[version] or code == _PORT_UNREACHABLE[version]:
+        return None
+    return _SAID[version].get(code or 0, f"!<{code}>")
+
+
+TOOL = ScamperTool()

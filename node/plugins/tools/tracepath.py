@@ -1,0 +1,151 @@
+"""The path, and the largest packet that it takes, by the tracepath of iputils: UDP only. Pure.
+
+Hop by hop it sends the largest packet that is known to fit, until somebody answers, three times at
+most and a second each; so it finds where the limit is, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.hops import Probe, address_in, assembled
+from node.plugins.reading import failure
+from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.tests.mtu import Limit, MtuResult, MtuSpec
+from node.plugins.tests.trace import TraceSpec
+
+_SET_UP = 300 * MILLISECOND
+_WRAP_UP = SECOND // 2
+_LOOK_UP = SECOND
+_SILENT_HOP = 3 * SECOND
+_ITS_WAIT = SECOND
+_MTU_MAX = 65_535
+
+_ANSWER = re.compile(
+    r" ?(?P<ttl>\d{1,3})\??: {1,2}(?P<who>\S{1,253})(?: \((?P<address>\S{1,100})\))? +"
+    r"(?P<rtt_ms>\d{1,9}\.\d{3})ms ?(?P<told>.{0,60})",
+    re.ASCII,
+)
+_OWN = re.compile(r" ?\d{1,3}\?: {1,2}\[LOCALHOST\] .{0,60}pmtu (?P<mtu>\d{1,6})", re.ASCII)
+_SILENT = re.compile(r" ?(?P<ttl>\d{1,3}): {1,2}no reply", re.ASCII)
+_PMTU = re.compile(r"(?:asymm +\d{1,3} +)?pmtu (\d{1,6})", re.ASCII)
+_RESUME = re.compile(r" +Resume: pmtu (?P<mtu>\d{1,6}).{0,60}", re.ASCII)
+_SAID = re.compile(r"(?:asymm +\d{1,3} +)?(?P<said>![NHPA])", re.ASCII)
+_MEANT = {"!A": "!X"}
+"""What traceroute writes for the same."""
+
+
+class TracepathTool:
+    """The tracepath of iputils."""
+
+    name = "tracepath"
+    tests: tuple[str, ...] = ("mtu", "trace")
+    preference = 0
+    requirement: Requirement | None = Requirement(
+        "tracepath", "iputils-tracepath", ("tracepath", "-V"), r"iputils[ -](?:s?)(\d+)"
+    )
+    tried: tuple[str, ...] = ("20221126",)
+
+    def can(self, spec: TraceSpec | MtuSpec) -> str | None:
+        """UDP only, one answer for each hop, its own wait and its own lengths."""
+        if spec.wait not in {None, _ITS_WAIT}:
+            return "tracepath waits one second, no other time"
+        return _cannot_trace(spec) if isinstance(spec, TraceSpec) else None
+
+    def duration(self, spec: TraceSpec | MtuSpec) -> int:
+        """All hops silent, and the look-ups, in microseconds."""
+        look_ups = 1 + (spec.hops_max if isinstance(spec, TraceSpec) and spec.names else 0)
+        return _SET_UP + look_ups * _LOOK_UP + spec.hops_max * _SILENT_HOP + _WRAP_UP
+
+    def needs_port(self, spec: Any, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: it only asks."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """``tracepath -n -m 30 -- ADDRESS``."""
+        named = isinstance(part.spec, TraceSpec) and part.spec.names
+        options = ["-b" if named else "-n", "-m", str(part.spec.hops_max)]
+        if isinstance(part.spec, MtuSpec) and part.spec.mtu_max_bytes is not None:
+            options += ["-l", str(part.spec.mtu_max_bytes)]
+        return resolving(part, ["tracepath", *options, "--", ADDRESS])
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """The path, or the largest packet it takes; that it ends early is a result as well.
+
+        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        """
+        dest, lines = resolved(output, "tracepath")
+        resume = next(filter(None, map(_RESUME.fullmatch, lines)), None)
+        if resume is None or output.exit_code != 0:
+            raise failure(output, "tracepath", "it printed no result")
+        if isinstance(part.spec, MtuSpec):
+            return _mtu(dest, lines, _bytes(resume["mtu"]))
+        return assembled("tracepath", part.spec, dest, _probes(lines), paris=False)
+
+
+def _cannot_trace(spec: TraceSpec) -> str | None:
+    if spec.protocol != "udp":
+        return f"tracepath sends no {spec.protocol.upper()}"
+    if spec.as_numbers:
+        return "tracepath tells no AS numbers"
+    if spec.length is not None:
+        return "tracepath sends packets as long as the path takes"
+    if spec.probes not in {None, 1}:
+        return f"tracepath asks each hop until it answers once, not {spec.probes} times"
+    return None
+
+
+def _probes(lines: Iterable[str]) -> Iterator[Probe]:
+    """The answers of hops; what only tells of lengths is none."""
+    for line in lines:
+        if silent := _SILENT.fullmatch(line):
+            yield Probe(int(silent["ttl"]))
+        elif (answer := _ANSWER.fullmatch(line)) and not _PMTU.fullmatch(answer["told"]):
+            said = _SAID.match(answer["told"])
+            told = said and _MEANT.get(said["said"], said["said"])
+            address = address_in(answer["address"] or answer["who"], "tracepath")
+            name = answer["who"] if answer["address"] else None
+            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), told, name)
+
+
+def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
+    limits = []
+    last = None
+    for line in lines:
+        answer = _ANSWER.fullmatch(line)
+        if own := _OWN.fullmatch(line):
+            limits.append(Limit(address=None, mtu_bytes=_bytes(own["mtu"])))
+        elif answer and (told := _PMTU.fullmatch(answer["told"])):
+            address = address_in(answer["who"], "tracepath")
+            limits.append(Limit(address=address, mtu_bytes=_bytes(told[1])))
+        elif answer:
+            last = address_in(answer["who"], "tracepath")
+    reached = last == dest
+    if mtu > min((limit.mtu_bytes for limit in limits), default=mtu):
+        raise ToolOutputError(f"tracepath contradicts itself: {mtu} bytes pass, and less was told")
+    return MtuResult(
+        address=dest,
+        mtu_bytes=mtu,
+        reached=reached,
+        confirmed_to=last,
+        limits=tuple(limits),
+        black_hole=None,
+    ).model_dump(mode="json")
+
+
+def _bytes(text: str) -> int:
+    """A length that a packet can have.
+
+    :raises ToolOutputError: none has it.
+    """
+    if not 1 <= int(text) <= _MTU_MAX:
+        raise ToolOutputError(f"tracepath tells of packets of {text} bytes")
+    return int(text)
+
+
+TOOL = TracepathTool()

@@ -1,0 +1,136 @@
+"""The path by the traceroute of Debian: UDP, ICMP or TCP, many packets at once. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.contracts import (
+    Command,
+    Output,
+    PartContext,
+    Privilege,
+    Requirement,
+    Result,
+)
+from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.reading import failure, text_of
+from node.plugins.tests.trace import TraceSpec
+
+_AT_ONCE = 16
+_SET_UP = 200 * MILLISECOND
+_WRAP_UP = SECOND // 2
+_LOOK_UP = SECOND
+"""For the name service: once for dest, and for each hop if its name or its number is wanted. A name
+server that takes longer than this on average costs the run."""
+
+_HEADER = re.compile(r"traceroute to \S{1,253} \((?P<address>[^)\s]{1,100})\), \d{1,3} hops max")
+_HOP = re.compile(r" ?(?P<ttl>\d{1,3}) {1,2}(?P<rest>\S.*)")
+_WORDS = re.compile(
+    r"(?P<lost>\*)(?!\S)|(?P<rtt_ms>\d{1,9}(?:\.\d{1,6})?) ms(?: (?P<said>!\S{0,10}))?(?!\S)"
+    r"|\[(?P<systems>[^]]{0,300})\]"
+    r"|(?:(?P<name>\S{1,253}) \()?(?P<address>[0-9A-Fa-f:.]{2,45}(?:%\S{1,20})?)\)?(?!\S)",
+    re.ASCII,
+)
+_AS_NUMBERS_MAX = 20
+_AS_NUMBER = re.compile(r"AS(\d{1,10})", re.ASCII)
+
+
+class TracerouteTool:
+    """The traceroute by Dmitry Butskoy."""
+
+    name = "traceroute"
+    tests: tuple[str, ...] = ("trace",)
+    preference = 2
+    requirement: Requirement | None = Requirement(
+        "traceroute",
+        "traceroute",
+        ("traceroute", "--version"),
+        privilege=lambda spec: None if spec.protocol == "udp" else Privilege.RAW,
+    )
+    tried: tuple[str, ...] = ("2.1.2",)
+
+    def can(self, spec: TraceSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: TraceSpec) -> int:
+        """All packets lost, so many at once, and the look-ups, in microseconds."""
+        rounds = -(-spec.hops_max * probes_of(spec) // _AT_ONCE)
+        look_ups = 1 + spec.hops_max * (spec.names + spec.as_numbers)
+        return _SET_UP + look_ups * _LOOK_UP + rounds * wait_of(spec) + _WRAP_UP
+
+    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: it only asks."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """``traceroute -n -q 3 -m 30 -N 16 -w 2,0,0 -- ADDRESS``.
+
+        The two zeros make it wait for each packet as long as was asked, not as long as others took.
+        """
+        spec: TraceSpec = part.spec
+        options = [] if spec.names else ["-n"]
+        options += ["-q", str(probes_of(spec)), "-m", str(spec.hops_max), "-N", str(_AT_ONCE)]
+        options += ["-w", f"{wait_of(spec) / SECOND:g},0,0"]
+        if spec.protocol == "icmp":
+            options.append("-I")
+        if spec.protocol == "tcp":
+            options += ["-T", "-p", str(port_of(spec))]
+        if spec.as_numbers:
+            options.append("-A")
+        if spec.ip_version is not None:
+            options.append(f"-{spec.ip_version}")
+        length = [] if spec.length is None else [str(spec.length)]
+        dest = part.addresses.get(spec.dest, spec.dest)
+        return Command(argv=("traceroute", *options, "--", dest, *length))
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """The path; that it ends early is a result as well.
+
+        :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
+        """
+        lines = text_of(output, "traceroute").splitlines()
+        header = next(filter(None, map(_HEADER.match, lines)), None)
+        hops = [hop for hop in map(_HOP.fullmatch, lines) if hop is not None]
+        if header is None or not hops or output.exit_code != 0:
+            raise failure(output, "traceroute", "it printed no path")
+        if output.ended_by != "itself" and not _complete(part.spec, hops):
+            raise failure(output, "traceroute", "it did not finish")
+        probes = [probe for hop in hops for probe in _probes(int(hop["ttl"]), hop["rest"])]
+        dest = address_in(header["address"], "traceroute")
+        return assembled("traceroute", part.spec, dest, probes, paris=False)
+
+
+def _complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
+    """Whether the last hop that was asked for is there; a path that ended earlier has ended."""
+    return int(hops[-1]["ttl"]) == spec.hops_max
+
+
+def _probes(ttl: int, text: str) -> Iterator[Probe]:
+    """The packets of one line: ``* name (192.0.2.1) [AS64500]  1.2 ms !N  1.3 ms``.
+
+    :raises ToolOutputError: it is not such a line.
+    """
+    here = Probe(ttl)
+    count = 0
+    for word in _WORDS.finditer(text):
+        if word["address"]:
+            here = Probe(ttl, address_in(word["address"], "traceroute"), name=word["name"])
+        elif word["systems"] is not None:
+            numbers = tuple(int(number) for number in _AS_NUMBER.findall(word["systems"]))
+            here = replace(here, as_numbers=numbers[:_AS_NUMBERS_MAX])
+        elif word["lost"]:
+            count += 1
+            yield Probe(ttl)
+        elif here.address is not None:
+            count += 1
+            yield replace(here, rtt_ms=float(word["rtt_ms"]), said=word["said"])
+    if not count:
+        raise ToolOutputError(f"traceroute tells nothing of hop {ttl}: {text[:100]}")
+
+
+TOOL = TracerouteTool()

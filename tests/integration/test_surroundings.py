@@ -1,0 +1,196 @@
+"""What is seen of a real host while something goes on there; needs root for the namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.execution import netlink, process, surroundings
+from node.execution.contexts import Contexts
+from node.execution.surroundings import Observation, Observed
+from node.execution.versions import Versions
+from node.model.contexts import Context, ContextKind, parse
+from node.model.errors import HostError
+from node.plugins.contracts import Requirement
+from node.plugins.registry import tools
+
+NAMESPACE = f"parley-{os.getpid()}-context"
+LIMIT_NS = 1_000_000
+
+
+@pytest.fixture(name="namespace")
+def _namespace() -> Iterator[str]:
+    """A namespace whose loopback is up, with an interface ``far0`` of two addresses."""
+    commands = (
+        "link set lo up",
+        "link add far0 type veth peer name far1",
+        "addr add 198.51.100.2/24 dev far0",
+        "addr add 2001:db8:5::2/64 dev far0 nodad",
+        "link set far0 up",
+        "link set far1 up",
+    )
+    argv = ["ip", "netns", "add", NAMESPACE]
+    assert process.run(argv, timeout_s=10).exit_code == 0
+    try:
+        argv = ["ip", "-n", NAMESPACE, "-batch", "-"]
+        made = process.run(argv, timeout_s=10, stdin="\n".join(commands).encode())
+        assert made.exit_code == 0, made.stderr
+        yield NAMESPACE
+    finally:
+        process.run(["ip", "netns", "del", NAMESPACE], timeout_s=10)
+
+
+def send(address: str, packets: int) -> None:
+    """So many datagrams of 972 bytes: 1000 with the headers of UDP and IP."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
+        for _ in range(packets):
+            endpoint.sendto(bytes(972), (address, 9))
+
+
+def seen(observation: Observation) -> Observed:
+    """What came of it."""
+    observed = observation.end()
+    assert observed is not None
+    return observed
+
+
+def test_what_passes_loopback_is_seen() -> None:
+    """Octets and packets between the looks are counted, and it is known to be loopback."""
+    observation = Observation("127.0.0.1")
+    observation.begin()
+    send("127.0.0.1", 100)
+    load = seen(observation).interface()
+    assert load is not None
+    assert load.loopback
+    assert load.sent_packets >= 100
+    assert load.sent_bytes >= 101_400
+
+
+def test_another_namespace_has_counters_of_its_own(namespace: str) -> None:
+    """What passes there is seen, what passes here is not; the descriptor needs no more entering."""
+    observation = Observation("127.0.0.1", namespace)
+    observation.begin()
+    send("127.0.0.1", 50)
+    surroundings.inside(namespace, lambda: send("127.0.0.1", 10))
+    load = seen(observation).interface()
+    assert load is not None
+    assert 10 <= load.sent_packets < 50
+
+
+def test_the_interface_is_the_one_of_the_route(namespace: str) -> None:
+    """By the kernel's own answer, in the namespace that is meant; a name is somewhere outside."""
+    assert surroundings.interface_to("127.0.0.7") == "lo"
+    assert surroundings.interface_to("::1") == "lo"
+    assert surroundings.interface_to("198.51.100.9", namespace) == "far0"
+    assert surroundings.interface_to("2001:db8:5::9", namespace) == "far0"
+    assert surroundings.interface_to("far.example", namespace) is None
+    assert surroundings.interface_to("203.0.113.1", namespace) is None
+
+
+def test_addresses_are_those_of_the_interface(namespace: str) -> None:
+    """IPv4 first; loopback and link-local ones are none that others reach."""
+    found = surroundings.inside(namespace, netlink.addresses)
+    expected = [ipaddress.ip_address("198.51.100.2"), ipaddress.ip_address("2001:db8:5::2")]
+    assert found == expected
+    assert surroundings.inside(namespace, lambda: netlink.addresses("far0")) == expected
+    assert surroundings.inside(namespace, lambda: netlink.addresses("lo")) == []
+    assert netlink.addresses("nothing0") == []
+
+
+def test_a_namespace_that_is_not_there_says_so() -> None:
+    """The reason comes first, and nobody is left in a half entered place."""
+    with pytest.raises(HostError, match="namespace nowhere cannot be entered: No such file"):
+        Observation("127.0.0.1", "nowhere")
+
+
+def test_a_look_is_quick_and_leaves_nothing_open() -> None:
+    """Its median stays below a millisecond: nobody starts late because of it."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    took = []
+    for _ in range(50):
+        observation = Observation("127.0.0.1")
+        observation.begin()
+        observed = seen(observation)
+        observation.close()
+        took.append(observed.after.steady_ns - observed.before.steady_ns)
+    assert sorted(took)[25] < LIMIT_NS
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert Observation("127.0.0.1").end() is None
+
+
+async def test_the_programs_own_work_is_told_apart() -> None:
+    """Its processor time is known after its end, and is part of what the processors were busy."""
+    observation = Observation("127.0.0.1")
+    observation.begin()
+    work = "import time\nwhile time.process_time() < 0.3: pass"
+    finished = await (await process.start([sys.executable, "-I", "-c", work])).wait()
+    observed = seen(observation)
+    load = observed.processors(finished.worked_ticks)
+    assert finished.worked_ticks is not None
+    assert finished.worked_ticks >= 29
+    assert load.own is not None
+    assert load.busy is not None
+    assert 0 < load.own <= load.busy + 0.1
+    assert load.count == os.cpu_count()
+    assert abs(observed.clock().stepped_ms) < 1
+
+
+async def test_a_program_is_asked_for_its_version_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its file changes; all who ask meanwhile wait for one answer; silence is no fault."""
+    asked, program = tmp_path / "asked", tmp_path / "measure"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def install(text: str) -> None:
+        program.write_text(f"#!/bin/sh\necho >> {asked}\n{text}\n")
+        program.chmod(0o755)
+
+    versions, tool = Versions(), tools()["ping"]
+    needed = Requirement("measure", "measure", ("measure", "-V"), r"v(\S+)")
+    monkeypatch.setattr(tool, "requirement", needed)
+    install("echo measure v1.2-beta >&2")
+    assert await asyncio.gather(*(versions.of(tool) for _ in range(5))) == ["1.2-beta"] * 5
+    assert asked.read_text() == "\n"
+    install("exit 3")
+    assert await versions.of(tool) is None
+    program.unlink()
+    assert await versions.of(tool) is None
+    assert await versions.of(tools()["stamp"]) is not None
+
+
+def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
+    """Each with its address; all else is refused with the reason and what the owner must set."""
+    there = Context(ContextKind.NAMESPACE, namespace)
+    given = parse("address:127.0.0.1")
+    offered = Contexts({there: None, parse("interface:lo"): "192.0.2.7", given: None})
+    assert offered.addresses() == {
+        str(there): "198.51.100.2",
+        "interface:lo": "192.0.2.7",
+        "address:127.0.0.1": "127.0.0.1",
+    }
+    assert offered.why_not(there) is None
+    refusal = offered.why_not(parse("interface:far0")) or ""
+    assert "measuring from interface:far0 is not allowed here" in refusal
+    assert refusal.endswith("can allow it: PARLEY_CONTEXTS=interface:far0")
+
+
+def test_what_is_allowed_but_not_there_is_not_offered() -> None:
+    """It says what is missing on the host."""
+    missing = {
+        "namespace:nowhere": "no network namespace nowhere on this host (ip netns add nowhere)",
+        "interface:nothing0": "no interface nothing0",
+        "address:192.0.2.99": "192.0.2.99 cannot be used on this host",
+        "interface:lo": "can name one: PARLEY_CONTEXTS=interface:lo=ADDRESS",
+    }
+    allowed = Contexts({parse(context): None for context in missing})
+    assert allowed.addresses() == {}
+    for context, reason in missing.items():
+        assert reason in (allowed.why_not(parse(context)) or "")

@@ -1,0 +1,206 @@
+"""The largest packet on a path: the search for it, and what tracepath and pings told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from node.model.errors import ToolOutputError
+from node.model.times import SECOND
+from node.plugins import registry
+from node.plugins.contracts import Output, Part
+from node.plugins.tests.mtu import TEST, MtuSpec
+from node.plugins.tools import ping_df
+from node.plugins.tools.programs.mtu_search import Outcome, outcome_of, search
+from tests.golden.recorded import output
+from tests.unit.plugins.parts import context, printed, spec
+
+FOUND = {"address": "192.0.2.2", "mtu": 1400, "limits": [["192.0.2.1", 1400]], "vanished": None}
+
+
+def read(tool: str, case: str, **fields: Any) -> dict[str, Any]:
+    """The part read from a recorded case."""
+    return registry.tools()[tool].read(context("mtu", **fields), output(tool, case))
+
+
+@given(
+    st.lists(st.integers(68, 9000), min_size=1, max_size=5),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+    st.integers(68, 65_535),
+)
+def test_the_search_finds_the_largest(links: list[int], talking: list[bool], most: int) -> None:
+    """Whatever links there are, and whether their routers tell: what fits all, in few attempts."""
+    tried = []
+
+    def attempt(size: int) -> Outcome:
+        tried.append(size)
+        for link, tells in zip(links, talking, strict=False):
+            if size > link:
+                return Outcome(told_by="r", mtu=link) if tells else Outcome()
+        return Outcome(answered=True)
+
+    found = search(attempt, 68, most)
+    assert found is not None
+    assert found.fits == min(*links, most) if most >= 68 else 68
+    silent = [size for size in list(tried) if attempt(size).silent]
+    assert found.vanished == min(silent, default=None)
+    assert len(set(tried)) <= 1 + 16 + len(links)
+
+
+def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:
+    """What is told to fit may be more than was sent, less than passes, or nothing at all."""
+    for told in (0, 1, 99_999, 1500):
+        found = search(
+            lambda size, told=told: (
+                Outcome(answered=size <= 1400)  # type: ignore[misc]
+                if size <= 1400
+                else Outcome(told_by="r", mtu=told)
+            ),
+            68,
+            1500,
+        )
+        assert found is not None
+        assert found.fits == 1400
+    assert search(lambda _: Outcome(), 68, 1500) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("36 bytes from 192.0.2.2: icmp_seq=1 ttl=62 time=0.1 ms", Outcome(answered=True)),
+        ("ping: local error: message too long, mtu=1400", Outcome(own=True, mtu=1400)),
+        ("ping: local error: message too long, mtu: 1400", Outcome(own=True, mtu=1400)),
+        (
+            "From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1400)",
+            Outcome(told_by="192.0.2.1", mtu=1400),
+        ),
+        ("From ::1 icmp_seq=1 Packet too big: mtu=1280", Outcome(told_by="::1", mtu=1280)),
+        (
+            "From 192.0.2.1 icmp_seq=1 Destination Net Unreachable",
+            Outcome(said="Destination Net Unreachable (from 192.0.2.1)"),
+        ),
+        ("1 packets transmitted, 0 received", Outcome()),
+    ],
+)
+def test_what_a_ping_says(text: str, outcome: Outcome) -> None:
+    """An answer, somebody who says what fits, somebody who says something else, or nothing."""
+    assert outcome_of(text) == outcome
+
+
+@pytest.mark.parametrize("tool", ["ping-df", "tracepath"])
+def test_a_narrow_link_in_the_middle(tool: str) -> None:
+    """1400 bytes in the middle of a chain are found, with the router that says so."""
+    part = read(tool, "mtu")
+    assert (part["mtu_bytes"], part["reached"], part["confirmed_to"]) == (1400, True, "10.99.3.2")
+    assert part["limits"] == [
+        {"address": None, "mtu_bytes": 1500},
+        {"address": "10.99.1.2", "mtu_bytes": 1400},
+    ]
+    assert TEST.summary(part) == "1400 bytes to 10.99.3.2, limited by 10.99.1.2"
+    assert TEST.metrics(part)[0].value == 1400
+    six = read(tool, "mtu-ipv6")
+    assert (six["mtu_bytes"], six["limits"][-1]["address"]) == (1400, "fd00:99:1::2")
+    again = read(tool, "mtu-remembered")
+    assert TEST.summary(again) == "1400 bytes to 10.99.3.2"
+    assert again["limits"] == [{"address": None, "mtu_bytes": 1400}]
+
+
+def test_a_black_hole() -> None:
+    """Longer packets of which nobody says anything are what makes connections hang."""
+    part = read("ping-df", "black-hole", mtu_max_bytes=1500)
+    assert (part["mtu_bytes"], part["black_hole"]) == (1304, True)
+    assert TEST.summary(part) == "1304 bytes to 10.99.3.2, longer ones vanish silently"
+    unsure = read("tracepath", "black-hole", hops_max=4)
+    assert (unsure["reached"], unsure["black_hole"]) == (False, None)
+
+
+def test_a_silent_end_is_a_failure_with_what_is_known() -> None:
+    """What passes as far as somebody answered is kept with the failed run."""
+    part = read("tracepath", "mtu-silent", hops_max=3)
+    merged = TEST.merge(spec("mtu"), [Part(0, "a", part)])
+    assert merged.reason == "10.99.9.1 did not answer; 1400 bytes pass as far as 10.99.1.2"
+    assert merged.result == part
+    assert TEST.summary(part) == "1400 bytes to 10.99.1.2 only, limited by 10.99.1.2"
+
+
+@pytest.mark.parametrize(
+    ("tool", "case", "sentence"),
+    [
+        ("ping-df", "silent", "ping-df: 10.99.9.1 answers no echo request of 68 bytes"),
+        (
+            "ping-df",
+            "unknown-host",
+            "ping-df: unknown.invalid: Temporary failure in name resolution",
+        ),
+        ("tracepath", "terminated", "tracepath had not finished at the end of the run"),
+    ],
+)
+def test_failures_say_their_cause(tool: str, case: str, sentence: str) -> None:
+    """What could not be measured says why."""
+    with pytest.raises(ToolOutputError) as failure:
+        read(tool, case)
+    assert failure.value.detail == sentence
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mtu": 1501},
+        {"vanished": 1400},
+        {"mtu": 0},
+        {"address": "nobody"},
+        {"limits": [["nobody", 1400]]},
+        {"limits": [["192.0.2.1", -1]]},
+    ],
+)
+def test_lies_are_refused(wrong: dict[str, Any]) -> None:
+    """More than was tried, what both passes and vanishes, and what is no address are no result."""
+    part = context("mtu", mtu_max_bytes=1500)
+    assert ping_df.TOOL.read(part, printed(FOUND))["mtu_bytes"] == 1400
+    with pytest.raises(ToolOutputError, match="ping-df"):
+        ping_df.TOOL.read(part, printed(FOUND | wrong))
+
+
+def test_tracepath_that_contradicts_itself() -> None:
+    """More cannot pass than somebody has said."""
+    real = output("tracepath", "mtu").stdout.replace(b"Resume: pmtu 1400", b"Resume: pmtu 1500")
+    with pytest.raises(ToolOutputError, match="contradicts itself"):
+        registry.tools()["tracepath"].read(context("mtu"), Output(0, real, b""))
+
+
+def test_the_commands() -> None:
+    """The search is told all in one document; tracepath the largest packet to begin with."""
+    argv = ping_df.TOOL.command(context("mtu", mtu_max_bytes=9000, ip_version=4)).argv
+    told = json.loads(argv[-1])
+    assert (told["host"], told["most"], told["ip_version"], told["wait_s"]) == (
+        "192.0.2.2",
+        9000,
+        4,
+        1,
+    )
+    tracepath = registry.tools()["tracepath"]
+    words = json.loads(tracepath.command(context("mtu", mtu_max_bytes=9000)).argv[-1])
+    assert " ".join(words["argv"]["6"]) == "tracepath -n -m 30 -l 9000 -- ADDRESS"
+    assert tracepath.can(spec("mtu")) is None
+    assert tracepath.can(spec("mtu", wait="PT2S")) == "tracepath waits one second, no other time"
+
+
+def test_the_booked_time_holds_a_search_in_the_dark() -> None:
+    """Every size tried five times without an answer."""
+    assert ping_df.TOOL.duration(spec("mtu", mtu_max_bytes=1500)) == (
+        300_000 + SECOND + 12 * (2 * 1_050_000 + 3 * 200_000) + 500_000
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"mtu_max_bytes": 1279}, {"wait": "PT0.1S"}, {"hops_max": 0}, {"dest": "--help"}]
+)
+def test_specs_outside_the_limits_are_refused(wrong: dict[str, Any]) -> None:
+    """What makes no sense, or would be an option, is refused beforehand."""
+    with pytest.raises(ValidationError):
+        MtuSpec.model_validate({"dest": "b"} | wrong)

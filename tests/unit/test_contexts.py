@@ -1,0 +1,141 @@
+"""How contexts are written, who may use them, and with which tools."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from node.capabilities import Capabilities
+from node.model.contexts import Context, offered, parse
+from node.model.wire.tasks import TaskDocument
+from node.plugins.contracts import PartContext, Party, Requirement
+from node.plugins.registry import tools
+from node.plugins.tests.rtt import RttSpec
+from node.plugins.tests.throughput import ThroughputSpec
+from node.settings import Settings
+
+
+@pytest.mark.parametrize(
+    "written", ["namespace:wa", "interface:eth0.100", "address:192.0.2.7", "address:2001:db8::7"]
+)
+def test_contexts_are_written_as_they_are_read(written: str) -> None:
+    """Kind, colon, name."""
+    assert str(parse(written)) == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", "wa", "namespace", "namespace:", "interface:-I", "interface:e/../x", "bridge:x"),
+        *("namespace:..", "namespace:$(reboot)", "interface:ETH0", "interface:\uff45th0"),
+        *(
+            "address:host",
+            "address:192.0.2.7/24",
+            "address:",
+            "address:fe80::1%e",
+            f"namespace:{'x' * 32}",
+        ),
+    ],
+)
+def test_what_is_no_context_is_refused(written: str) -> None:
+    """Nothing that could be an option, a path or a shell's."""
+    with pytest.raises(ValueError, match=r"no context|cannot be the name|not an IP address"):
+        parse(written)
+
+
+@given(st.text(max_size=50))
+def test_any_text_is_a_context_or_refused(text: str) -> None:
+    """And one that is read stays what it is."""
+    try:
+        context = parse(text)
+    except ValueError:
+        return
+    assert parse(str(context)) == context
+    assert not context.name.startswith(("-", ".", "/"))
+
+
+def test_the_owner_names_them() -> None:
+    """With the address by which others reach each, where it is another one than its own."""
+    settings = Settings(contexts="namespace:wa=192.0.2.1 interface:eth1")
+    assert settings.allowed_contexts == {
+        parse("namespace:wa"): "192.0.2.1",
+        parse("interface:eth1"): None,
+    }
+    assert Settings().allowed_contexts == {}
+    for wrong in ("eth1", "namespace:wa=host", "namespace:wa,interface:eth1"):
+        with pytest.raises(ValidationError, match="contexts"):
+            Settings(contexts=wrong)
+
+
+def test_cards_offer_them_with_their_addresses() -> None:
+    """As attributes, so that pools can ask for them, too."""
+    card = {"tool:ping": True, "context:namespace:wa": "192.0.2.1", "country": "DE"}
+    assert offered(card) == {"namespace:wa": "192.0.2.1"}
+
+
+def test_a_pool_has_no_contexts() -> None:
+    """Who is chosen later cannot be told now from where to measure."""
+    document = {"test": {"type": "rtt"}, "contexts": {"a": "interface:eth1"}}
+    assert TaskDocument.model_validate(document).contexts == {"a": "interface:eth1"}
+    with pytest.raises(ValidationError, match="a pool's are chosen"):
+        TaskDocument.model_validate({**document, "participants": {"pool": "europe", "k": 2}})
+
+
+class _Unbindable:
+    """A tool that says nothing of being bound."""
+
+    name = "fixed"
+    tests: tuple[str, ...] = ("rtt",)
+    preference = 9
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+
+    def can(self, spec: object) -> str | None:  # noqa: ARG002 - contract
+        """Anything."""
+        return None
+
+
+def test_only_a_tool_that_can_be_bound_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any tool can be run in a namespace; to an interface it must bind itself."""
+    every = {"ping": tools()["ping"], "fixed": _Unbindable()}
+    monkeypatch.setattr("node.plugins.registry.tools", lambda: every)
+    monkeypatch.setattr(Capabilities, "refused", lambda *_: None)
+    capabilities, spec = Capabilities(), RttSpec(dest="192.0.2.1")
+    assert capabilities.offers("rtt", spec) == (("fixed", "ping"), {})
+    assert capabilities.offers("rtt", spec, (), parse("namespace:wa"))[0] == ("fixed", "ping")
+    bound = {"fixed": "cannot be bound to an interface"}
+    assert capabilities.offers("rtt", spec, (), parse("interface:eth1")) == (("ping",), bound)
+
+
+def _part(spec: object, context: Context | None) -> PartContext:
+    device = None if context is None else context.device
+    near = Party("a", "192.0.2.1", device=device)
+    far = Party("b", "192.0.2.2", {"port": 5000})
+    return PartContext(spec, 0, (near, far), 0, 10**7, {"b": "192.0.2.2"}, context)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("interface:eth1", ("-I", "eth1")),
+        ("address:192.0.2.1", ("-I", "192.0.2.1")),
+        ("namespace:wa", ()),
+        (None, ()),
+    ],
+)
+def test_ping_is_bound_by_its_own_option(written: str | None, words: tuple[str, ...]) -> None:
+    """In a namespace it needs none."""
+    context = None if written is None else parse(written)
+    argv = tools()["ping"].command(_part(RttSpec(dest="b"), context)).argv
+    there = argv[argv.index("-I") : argv.index("--")] if "-I" in argv else ()
+    assert there == words
+
+
+def test_iperf3_is_bound_to_address_and_device() -> None:
+    """The address is that of the context in any case."""
+    spec = ThroughputSpec(source="a", dest="b")
+    argv = tools()["iperf3"].command(_part(spec, parse("interface:eth1"))).argv
+    assert " -B 192.0.2.1 --bind-dev eth1 " in " ".join(argv)
+    assert "--bind-dev" not in tools()["iperf3"].command(_part(spec, None)).argv

@@ -1,0 +1,127 @@
+"""What programs may do that this process starts, by the kernel's rules."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.capabilities import Capabilities
+from node.model.errors import ToolUnavailable
+from node.plugins import registry
+from node.plugins.contracts import Privilege
+from node.privileges import Grant, Standing, grant_of, lacking, standing
+from tests.unit.plugins.parts import spec
+
+RAW = 1 << 13
+ALL = (1 << 41) - 1
+NOBODY = Standing(root=False, effective=0, bounding=ALL, ambient=0, no_new=False, echo=False)
+HARDENED = Standing(root=False, effective=RAW, bounding=RAW, ambient=RAW, no_new=True, echo=False)
+BARE = Standing(root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=True)
+ROOT = Standing(root=True, effective=ALL, bounding=ALL, ambient=0, no_new=False, echo=False)
+NOTHING, FILE, SETUID = Grant(), Grant(capabilities=RAW), Grant(root=True)
+
+ALLOWED = {
+    (NOBODY, FILE): {"echo", "raw"},
+    (NOBODY, SETUID): {"echo", "raw", "root"},
+    (HARDENED, NOTHING): {"echo", "raw"},
+    (HARDENED, FILE): {"echo", "raw"},
+    (HARDENED, SETUID): {"echo", "raw"},
+    (BARE, NOTHING): {"echo"},
+    (BARE, FILE): {"echo"},
+    (BARE, SETUID): {"echo"},
+    (ROOT, NOTHING): {"echo", "raw", "root"},
+    (ROOT, FILE): {"echo", "raw", "root"},
+    (ROOT, SETUID): {"echo", "raw", "root"},
+}
+"""As tried with ping, fping, traceroute -I, mtr and scamper under setpriv, an env in between."""
+
+
+def test_who_may_do_what() -> None:
+    """A file's rights count unless they are forbidden; rights handed down count always."""
+    for who, file in itertools.product((NOBODY, HARDENED, BARE, ROOT), (NOTHING, FILE, SETUID)):
+        allowed = {str(needed) for needed in Privilege if lacking("p", needed, who, file) is None}
+        assert allowed == ALLOWED.get((who, file), set()), (who, file)
+
+
+@pytest.mark.parametrize(
+    ("needed", "who", "file", "said"),
+    [
+        (Privilege.RAW, NOBODY, NOTHING, "AmbientCapabilities=CAP_NET_RAW in the unit"),
+        (Privilege.ECHO, NOBODY, NOTHING, "or sysctl net.ipv4.ping_group_range"),
+        (Privilege.ROOT, NOBODY, NOTHING, "its file is not set-user-ID root"),
+        (Privilege.ROOT, HARDENED, SETUID, "NoNewPrivileges in the unit of this service forbids"),
+    ],
+)
+def test_what_would_help_is_said(needed: Privilege, who: Standing, file: Grant, said: str) -> None:
+    """A refusal names the program, what it needs, and what gives it."""
+    reason = lacking("prog", needed, who, file)
+    assert reason is not None
+    assert reason.startswith("prog needs ")
+    assert said in reason
+
+
+def test_what_the_system_says(tmp_path: Path) -> None:
+    """Our own standing can be read, and what a file grants; what is not there grants nothing."""
+    assert standing().root == (os.geteuid() == 0)
+    plain, raised = tmp_path / "plain", tmp_path / "raised"
+    for path, mode in ((plain, 0o755), (raised, 0o4755)):
+        path.touch()
+        path.chmod(mode)
+    assert grant_of(str(plain)) == grant_of(str(tmp_path / "absent")) == Grant()
+    assert grant_of(str(raised)) == Grant(root=raised.stat().st_uid == 0)
+
+
+def host(who: Standing, *programs: str) -> Capabilities:
+    """A host with these programs, whose files grant nothing."""
+    return Capabilities(lambda name: f"/absent/{name}" if name in programs else None, lambda: who)
+
+
+def offers(
+    where: Capabilities, asked: tuple[str, ...] = (), **fields: Any
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What a host offers for a path."""
+    return where.offers("trace", spec("trace", **fields), asked)
+
+
+def test_a_host_offers_what_it_has_and_may_do() -> None:
+    """A tool is offered if it is there, may do what it has to, and can measure what is asked."""
+    hardened = host(HARDENED, "traceroute", "scamper", "tracepath", "mtr", "mtr-packet")
+    offered, lacks = offers(hardened)
+    assert offered == ("traceroute", "mtr", "tracepath")
+    assert lacks == {
+        "scamper": "scamper needs root's capabilities for a moment, and NoNewPrivileges in the "
+        "unit of this service forbids that"
+    }
+    bare = host(BARE, "traceroute", "tracepath")
+    offered, lacks = offers(bare, protocol="icmp")
+    assert offered == ()
+    assert lacks["traceroute"].startswith("traceroute needs CAP_NET_RAW")
+    assert lacks["tracepath"] == "tracepath sends no ICMP"
+    assert lacks["mtr"] == "mtr is not installed; apt install mtr-tiny"
+    assert offers(bare)[0] == ("traceroute", "tracepath")
+    assert offers(bare, ("tracepath",))[0] == ("tracepath",)
+
+
+def test_the_choice_is_made_among_those_that_can() -> None:
+    """A tool that cannot is not chosen, even if it is the first that is asked for."""
+    here = host(ROOT)
+    udp, tcp = spec("trace"), spec("trace", protocol="tcp")
+    both = [("scamper", "traceroute", "tracepath"), ("traceroute", "tracepath")]
+    assert here.choose("trace", (), both, udp).name == "traceroute"
+    assert here.choose("trace", ("tracepath", "traceroute"), both, udp).name == "tracepath"
+    assert here.choose("trace", ("tracepath", "traceroute"), both, tcp).name == "traceroute"
+    with pytest.raises(ToolUnavailable, match=r"no tool among tracepath .*sends no TCP"):
+        here.choose("trace", ("tracepath",), both, tcp)
+
+
+@pytest.mark.parametrize("name", sorted(registry.tools()))
+def test_every_tool_can_what_its_example_asks(name: str) -> None:
+    """What a test gives for an example is no special wish."""
+    tool = registry.tools()[name]
+    for test in tool.tests:
+        known = registry.tests()[test]
+        assert tool.can(known.spec_model.model_validate(dict(known.example))) is None
