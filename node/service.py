@@ -129,8 +129,7 @@ class Node:
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
         self.seating = Seating(database, self.directory, self.capabilities)
-        self.hub = Hub(clock)
-        self.peers = means.peers
+        self.hub, self.peers = Hub(clock), means.peers
         self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
         self.fetching = self._fetching(means.rng)
         self.peering = Peering(database, clock, self.directory, self.peers, key.identity)

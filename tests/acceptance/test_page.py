@@ -377,20 +377,6 @@ async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> N
         assert page.complaints() == []
 
 
-async def test_what_waits_for_an_archive_is_tried_again(browser: str, ordinary: StandIn) -> None:
-    """Where results go, how many wait since when and why; the button has them tried again."""
-    ordinary.backlog = [scene.BACKLOG]
-    async with opened(browser, ordinary) as page:
-        await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
-        told = await page.text("#archives")
-        for word in ("https://collector.example/in", "3", "41", ":00:00", "404 Not Found"):
-            assert word in told
-        await page.click("#archives button")
-        await page.until("document.getElementById('archives-panel').hidden")
-        assert ordinary.retried == [{"destination": 7}]
-        assert page.complaints() == []
-
-
 async def test_empty_states_say_what_to_do(browser: str) -> None:
     """A node with nothing on it names the commands that change that."""
     async with opened(browser, StandIn()) as page:
