@@ -711,6 +711,28 @@ COMMENT ON COLUMN part.output IS 'What the program printed; of long output the b
 COMMENT ON COLUMN part.circumstances IS
 'What the host was doing meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not told.';
 
+CREATE TABLE run_interval (
+    run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
+    number integer NOT NULL CHECK (number >= 0),
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    parts jsonb,
+    result jsonb,
+    summary text,
+    reason text,
+    merged_at timestamptz,
+    PRIMARY KEY (run_id, number),
+    CHECK (starts_at < ends_at),
+    CHECK (merged_at IS NULL OR result IS NOT NULL OR reason IS NOT NULL)
+);
+COMMENT ON TABLE run_interval IS
+'(At the lead) what a run that lasts long has measured so far, interval by interval. One without a result is a gap.';
+COMMENT ON COLUMN run_interval.parts IS
+'What participants told of it while some are missing: {participant: {result, reason}}; null once all are merged.';
+COMMENT ON COLUMN run_interval.reason IS 'Why it is a gap, or what its result lacks: one sentence.';
+COMMENT ON COLUMN run_interval.merged_at IS 'When its result was made; null while it waits for the shares of others.';
+CREATE INDEX run_interval_open ON run_interval (ends_at) WHERE parts IS NOT NULL AND merged_at IS NULL;
+
 CREATE FUNCTION give_back_unused() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
@@ -988,6 +1010,24 @@ WHERE state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unpla
 COMMENT ON VIEW run_history IS
 'Runs that are over: result or reason, and how far the start was off the agreed instant.';
 
+CREATE VIEW interval_history AS
+SELECT
+    run_known.run_id,
+    run_known.task_id,
+    run_known.test,
+    run_known.participants,
+    run_interval.number,
+    run_interval.starts_at,
+    run_interval.ends_at,
+    run_interval.summary,
+    run_interval.reason,
+    run_interval.result
+FROM run_interval
+INNER JOIN run_known ON run_interval.run_id = run_known.run_id
+WHERE run_interval.merged_at IS NOT NULL;
+COMMENT ON VIEW interval_history IS
+'What runs that last long have measured, interval by interval, while they last and after; gaps have a reason and no result.';
+
 CREATE VIEW node_occupancy AS
 SELECT
     hour.starts_at,
@@ -1137,8 +1177,8 @@ BEGIN
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
-        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, node_occupancy, campaign_usage, reserved_time,
-        decision_trace, mesh_task, mesh_delivery TO parley_reader;
+        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, interval_history, node_occupancy,
+        campaign_usage, reserved_time, decision_trace, mesh_task, mesh_delivery TO parley_reader;
     END IF;
 END
 $$;

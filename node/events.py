@@ -95,6 +95,8 @@ def _body(notice: Notice) -> dict[str, str] | None:
     match notice.kind, notice.words:
         case "run", (task, state):
             return {"id": notice.id, "task": task, "state": state}
+        case "interval", (task, number):
+            return {"id": notice.id, "task": task, "number": number}
         case "task", (state,):
             return {"id": notice.id, "state": state}
         case "exchange", (task, state):

@@ -49,6 +49,7 @@ from node.model.errors import (
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     CommitRequest,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -156,7 +157,7 @@ class Node:
         self.changing = self._changing(key.identity)
         self.launcher = self._launcher(means)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
-        kinds = (Kind.PART, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
+        kinds = (Kind.PART, Kind.INTERVALS, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC")
         self._loops: list[asyncio.Task[None]] = []
@@ -446,6 +447,8 @@ class Node:
         match message.kind:
             case Kind.PART:
                 await peer.send_part(PartMessage.model_validate(message.body))
+            case Kind.INTERVALS:
+                await peer.send_intervals(IntervalsMessage.model_validate(message.body))
             case Kind.RUN_END:
                 await peer.end_run(RunEnd.model_validate(message.body))
             case Kind.TASK_END:

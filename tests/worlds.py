@@ -43,6 +43,7 @@ from node.model.wire.participants import (
     Freed,
     HoldAnswer,
     HoldRequest,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -145,6 +146,11 @@ class Wire:
         collector = self._receiver.node.collector
         await self._call("send_part", lambda: collector.receive(self._sender.identity, part))
 
+    async def send_intervals(self, told: IntervalsMessage) -> None:
+        """As over HTTP."""
+        collector = self._receiver.node.collector
+        await self._call("tell", lambda: collector.receive_intervals(self._sender.identity, told))
+
     async def compare(self, request: DigestRequest) -> Differences:
         """As over HTTP."""
         return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
@@ -170,10 +176,8 @@ class Site:
 
     def __init__(self, node: Node, clock: ManualClock) -> None:
         """Made by :meth:`World.site`."""
-        self.node = node
-        self.clock = clock
-        self.name = node.settings.name
-        self.identity = node.card.identity
+        self.node, self.clock = node, clock
+        self.name, self.identity = node.settings.name, node.card.identity
         self.database, settings = node.database, node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
         self.reach = Reach(clock, random.Random(1), settings.workers)

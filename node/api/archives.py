@@ -23,6 +23,7 @@ from node.model.wire.archives import (
 from node.plugins.contracts import Archiver
 from node.store import archives
 
+_MOST = 2**31 - 1
 _STATES = frozenset({"waiting", "delivered", "parked"})
 
 
@@ -100,7 +101,7 @@ async def deliveries(request: web.Request) -> web.StreamResponse:
         run=reading.uuid(request, "run"),
         task=reading.uuid(request, "task"),
         archive=reading.word(request, "archive"),
-        destination=reading.number(request, "destination"),
+        destination=reading.number(request, "destination", _MOST),
         states=reading.choices(request, "state", _STATES),
         limit=reading.limit(request),
     )
@@ -126,7 +127,7 @@ async def backlog(request: web.Request) -> web.StreamResponse:
 
 
 _ID = {"type": "string", "format": "uuid"}
-_NUMBER = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": _MOST}
 
 ROUTES = (
     Route("GET", "/v1/archivers", kinds, "List archivers", answer=ArchiverKind, listed=True),

@@ -19,7 +19,7 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.nodes import Node as NodeDocument
-from node.plugins.contracts import Test
+from node.plugins.contracts import StreamingTest, Test
 from node.service import Node
 from node.store.nodes import KnownNode
 
@@ -86,11 +86,15 @@ async def clock(request: web.Request) -> web.StreamResponse:
 
 
 def _test(node: Node, test: Test) -> TestDescription:
+    interval = None
+    if isinstance(test, StreamingTest):
+        interval = test.interval_model.model_json_schema(by_alias=True)
     return TestDescription(
         name=test.name,
         title=test.title,
         spec=test.spec_model.model_json_schema(by_alias=True),
         result=test.result_model.model_json_schema(by_alias=True),
+        interval=interval,
         tools=node.capabilities.offered(test.name),
     )
 

@@ -24,6 +24,7 @@ from node.model.wire.participants import (
     ExchangeHold,
     Freed,
     HoldAnswer,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -146,6 +147,13 @@ async def part(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def intervals(request: web.Request) -> web.StreamResponse:
+    """POST: as lead, a participant's share of some intervals of a run that goes on."""
+    message = reading.document(request, IntervalsMessage)
+    await request.app[NODE].collector.receive_intervals(request[SENDER], message)
+    return web.Response(status=204)
+
+
 async def compare(request: web.Request) -> web.StreamResponse:
     """POST: what this node has of the sender's tasks, where it differs."""
     asked = reading.document(request, DigestRequest)
@@ -211,6 +219,7 @@ ROUTES = (
     _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
     _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),
     _route("POST", "tasks/freed", freed, "Refused time became free", Freed),
+    _route("POST", "intervals", intervals, "Some intervals of a part", IntervalsMessage),
     _route("POST", "parts", part, "A participant's part", PartMessage),
     _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
     _route("POST", "work", work, "Fetch what is asked of the sender", WorkRequest, Work),

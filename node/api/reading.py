@@ -133,15 +133,14 @@ def limit(request: web.Request) -> int:
     return value
 
 
-def number(request: web.Request, name: str) -> int | None:
-    """A whole number above zero that a database column holds."""
+def number(request: web.Request, name: str, most: int) -> int | None:
+    """A query parameter that is a whole number from 0 to ``most``."""
     text = request.query.get(name)
     if text is None:
         return None
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
-    if value < 1:
-        raise _query_fault(name, "must be a whole number from 1 on")
-    return value
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
+        raise _query_fault(name, f"is not a whole number from 0 to {most}")
+    return min(int(text), most)
 
 
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:

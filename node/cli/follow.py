@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node.cli.intervals import STREAMED, tell_new
 from node.cli.references import short
 from node.cli.times import clock_time, local, spoken
 from node.model import times
@@ -63,6 +64,8 @@ class _Watched:
     run: Run
     clock_offset: int
     """The node's clock minus ours, for a countdown that is right on any screen."""
+    told: int | None = None
+    """The last interval of it that was shown, of a run that gives a result for each."""
 
 
 async def follow_run(session: Session, run: Run) -> Run:
@@ -130,10 +133,15 @@ async def _until_over(session: Session, run: Run) -> Run:
     async with _shown(session, watched):
         while watched.run.state in OPEN:
             wait_s = _patience(watched.run, session.clock.now() + offset)
+            if watched.run.scheduling_class == STREAMED and watched.run.state in _LONG_STATES:
+                watched.told = await tell_new(session, run, watched.told, wait_s)
+                wait_s = 0
             watched.run = await session.client.run(run.id, wait_s=wait_s)
             _show(session, watched)
             if watched.run.state in OPEN:
                 await session.clock.sleep(_PAUSE_S)
+        if watched.told is not None:
+            await tell_new(session, run, watched.told, 0)
     return watched.run
 
 

@@ -28,6 +28,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.shortcuts:latency",
         "Measure delay, loss and jitter each way between nodes A (this one unless said) and B.",
     ),
+    "latencybg": (
+        "node.cli.shortcuts:latencybg",
+        "Measure delay, loss and jitter each way between nodes, all along.",
+    ),
+    "interface": (
+        "node.cli.shortcuts:interface",
+        "Count what passes a network interface of a node, all along.",
+    ),
     "throughput": (
         "node.cli.shortcuts:throughput",
         "Measure how many bits per second get from node A (this one unless said) to node B.",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli import intervals
 from node.cli.failures import say
-from node.cli.follow import PENDING, follow_run, follow_task, verdict
+from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, flat, harmless, pairs, printable, records_of
 from node.cli.references import find_either, find_run, find_task, route, short
@@ -18,7 +19,7 @@ from node.model.errors import NotFound
 
 if TYPE_CHECKING:
     from node.client.users import Page
-    from node.model.wire.runs import Run
+    from node.model.wire.runs import Run, RunInterval
 
 
 def _outcome(run: Record) -> str:
@@ -131,9 +132,23 @@ async def follow(session: Session, run: str) -> int:
 @run_group.command("result")
 @click.argument("run")
 @click.option("--raw", is_flag=True, help="What each participant's program printed instead.")
+@click.option("--interval", type=click.IntRange(0), help="The result of one interval, by number.")
+@click.option("--last", type=click.IntRange(1), help="The last so many intervals.")
+@click.option("--since", type=MOMENT, help="The intervals since then (-1h, RFC 3339).")
 @asks_node
-async def result(session: Session, run: str, *, raw: bool) -> int:
+async def result(
+    session: Session,
+    run: str,
+    *,
+    raw: bool,
+    interval: int | None,
+    last: int | None,
+    since: Moment | None,
+) -> int:
     """Print the result alone: JSON in a pipe, a table of its values on a terminal.
+
+    A run that lasts long has results of intervals, while it lasts and after: the table ends with
+    the last of them; --last and --since print these alone.
 
     With --raw, what the program of each participant printed, of long output the beginning and the
     end; a participant has its own, the lead has all.
@@ -141,17 +156,36 @@ async def result(session: Session, run: str, *, raw: bool) -> int:
     found = await find_run(session, run)
     if raw:
         return _print_raw(session, await session.client.run(found.id))
-    if found.result is None:
-        because = f": {found.reason}" if found.reason else ""
-        say(f"✗ run {short(found.id)} is {found.state} and has no result{because}")
-        return verdict(found)
+    if interval is not None:
+        return await _result_of(session, found, await intervals.the_one(session, found, interval))
+    if last is not None or since is not None:
+        begin = since.at(session.clock.now()) if since else None
+        intervals.table(session, await intervals.latest(session, found, last, begin))
+        return 0
+    streamed = found.scheduling_class == intervals.STREAMED and session.output.format == "table"
+    so_far = await intervals.latest(session, found, None, None) if streamed else []
+    exit_code = 0 if so_far and found.state in OPEN else await _result_of(session, found, found)
+    if so_far:
+        intervals.table(session, so_far)
+    return exit_code
+
+
+async def _result_of(session: Session, run: Run, measured: Run | RunInterval) -> int:
+    if measured.result is None:
+        because = f": {measured.reason}" if measured.reason else ""
+        what = (
+            "the interval is a gap"
+            if measured is not run
+            else f"run {short(run.id)} is {run.state}"
+        )
+        say(f"✗ {what} and has no result{because}")
+        return verdict(run) if measured is run else NO_RESULT
     if session.output.format == "table":
-        shown = await _readable(session, found)
-        session.output.text(result_view(shown["result"], indent=""))
-        for line in _doubts(shown):
+        session.output.text(result_view(await _sorted_result(session, run, measured), indent=""))
+        for line in _doubts(run.model_dump(mode="json")):
             say(line)
     else:
-        session.output.raw(found.result)
+        session.output.raw(measured.result)
     return 0
 
 
@@ -180,12 +214,17 @@ async def _readable(session: Session, run: Run) -> dict[str, Any]:
     """The run's document; for a person, with the result in the order of the test's schema."""
     record = run.model_dump(mode="json")
     if session.output.format == "table" and run.result is not None:
-        try:
-            schema = (await session.client.test(run.test)).result
-        except NotFound:  # another node's test, of a newer version
-            return record
-        record["result"] = in_order(run.result, schema)
+        record["result"] = await _sorted_result(session, run, run)
     return record
+
+
+async def _sorted_result(session: Session, run: Run, measured: Run | RunInterval) -> dict[str, Any]:
+    result = measured.result or {}
+    try:
+        test = await session.client.test(run.test)
+    except NotFound:  # another node's test, of a newer version
+        return result
+    return in_order(result, test.result if measured is run else test.interval or {})
 
 
 def run_view(run: Record) -> str:

@@ -42,7 +42,8 @@ class _Rate(click.ParamType[int]):
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
-_DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "wait"})
+_DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait"})
+_STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
 
 
 def _address_options(command: AnyCommand) -> AnyCommand:
@@ -123,6 +124,53 @@ async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) 
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
 
 
+def _stream_options(command: AnyCommand) -> AnyCommand:
+    """The options of tests that measure again and again while a run lasts."""
+    for option in (
+        click.option("--continuous", is_flag=True, help="Run after run, without end."),
+        click.option("--each", type=DURATION, help="One result for so long [1m]."),
+        click.option("--duration", type=DURATION, help="How long a run lasts [1h]."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("latencybg")
+@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_stream_options
+@click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
+@click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--length", type=int, help="Bytes in each packet [44].")
+@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
+    """Measure delay, loss and jitter each way between nodes, all along.
+
+    From node A, this one unless said, to node B and back: a result each minute.
+    """
+    return await _measure(session, "latencybg", {**given, **_ends(hosts)})
+
+
+@click.command("interface")
+@click.argument("host", metavar="[NODE]", required=False)
+@click.option("--interface", metavar="NAME", help="Such as eth0 [that of the default route].")
+@_stream_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def interface(session: Session, /, **given: Any) -> int:
+    """Count what passes a network interface of a node, all along.
+
+    NODE is this one unless said: a result each minute.
+    """
+    return await _measure(session, "interface", given)
+
+
 @click.command("trace")
 @click.argument("dest", metavar="HOST")
 @click.option("--source", metavar="NODE", help="The node that asks [this one].")
@@ -164,6 +212,10 @@ async def mtu(session: Session, /, **given: Any) -> int:
 
 
 _FIELDS = {
+    "interface": ("host", "interface", "duration", "each"),
+    "latencybg": (
+        "source", "dest", "duration", "each", "interval", "timeout", "length", "port", "ip_version",
+    ),
     "rtt": ("source", "dest", "count", "interval", "timeout", "length", "ttl", "ip_version"),
     "latency": ("source", "dest", "count", "interval", "timeout", "length", "port", "ip_version"),
     "throughput": (
@@ -197,7 +249,21 @@ def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def repeated(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with ``--continuous`` said as ``--repeat``: as often as a run lasts.
+
+    :raises click.UsageError: it is to be repeated in another way, too.
+    """
+    if not given.get("continuous"):
+        return given
+    if given["repeat"] is not None or given["cron"]:
+        msg = "--continuous repeats by itself; leave --repeat and --cron out"
+        raise click.UsageError(msg)
+    return {**given, "repeat": given["duration"] or _STREAMED_FOR}
+
+
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
+    given = repeated(given)
     document = with_plan(session, {"test": {"type": test, "spec": spec_of(test, given)}}, given)
     task = await session.client.create_task(document)
     announce(session, task)

@@ -41,6 +41,7 @@ from node.model.wire.participants import (
     Freed,
     HoldAnswer,
     HoldRequest,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -319,6 +320,10 @@ class Peer:
     async def freed(self, message: Freed) -> None:
         """Tell a lead that time for its tasks has become free."""
         await self._peers.send(self, "POST", "tasks/freed", message)
+
+    async def send_intervals(self, intervals: IntervalsMessage) -> None:
+        """Send this node's share of some intervals to the lead."""
+        await self._peers.send(self, "POST", "intervals", intervals)
 
     async def send_part(self, part: PartMessage) -> None:
         """Send this node's part to the lead."""

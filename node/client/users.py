@@ -36,7 +36,7 @@ from node.model.wire.nodes import (
 from node.model.wire.plans import Plan
 from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
-from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
 from node.model.wire.tasks import Task
 
@@ -192,6 +192,28 @@ class UserClient(Meshing, Archives):
     async def run(self, run: UUID, *, wait_s: int = 0) -> Run:
         """One run with its parts; with ``wait_s`` the answer comes once it is over."""
         return read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
+
+    async def intervals(  # noqa: PLR0913 - the API's filters, each by name
+        self,
+        run: UUID,
+        *,
+        after: int | None = None,
+        since: int | None = None,
+        latest_first: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+        wait_s: int = 0,
+    ) -> Page[RunInterval]:
+        """What a run that lasts long has measured so far; with ``wait_s`` once there is any."""
+        query = {
+            "after": after,
+            "since": _instant(since),
+            "order": "desc" if latest_first else None,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        path = f"/runs/{run}/intervals"
+        return page(RunInterval, await self._ask("GET", path, query=query, wait_s=wait_s))
 
     async def cancel_run(self, run: UUID) -> Run:
         """Cancel one run; if it is running it is stopped on every participant."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from node.capabilities import Capabilities
 from node.clock import Bell, Clock
 from node.execution import process
 from node.execution.parts import Collector
+from node.execution.relay import Relay
 from node.execution.witness import Scene, Witness
 from node.model import contexts, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
@@ -26,7 +28,16 @@ from node.model.runstate import RunState
 from node.model.times import to_the_second
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import OUTPUT_KEPT
-from node.plugins.contracts import Command, Output, PartContext, Party, Result, Tool
+from node.plugins.contracts import (
+    Command,
+    Output,
+    PartContext,
+    Party,
+    Result,
+    StreamingTest,
+    StreamingTool,
+    Tool,
+)
 from node.store import bookings, runs
 from node.store.database import Database, Notice
 from node.store.runs import DueRun, KeptPart
@@ -272,6 +283,7 @@ class Launcher:
             if not await self._until(begins, cancelled):
                 return self._stopped(None)
         running = await self._start(command, context)
+        relaying = asyncio.create_task(self._relay(run, tool, context, running))
         started_at = running.started_at - command.delay
         if command.waits_itself:
             started_at = max(started_at, run.starts_at)
@@ -279,11 +291,13 @@ class Launcher:
             await self._record(run, running, started_at)
             if command.waits_itself and await self._until(begins - LOOK_AHEAD, cancelled):
                 scene.look()
-            ended_by = await self._watch(run, running, cancelled)
+            ended_by = await self._watch(run.ends_at + command.overtime, running, cancelled)
             finished = await running.wait()
+            await relaying
         finally:
             if not running.ended:
                 await running.end(0)
+            relaying.cancel()
         scene.leave()
         if ended_by == "cancel":
             return self._stopped(started_at)
@@ -299,6 +313,7 @@ class Launcher:
             now=self._clock.now,
             stdin=command.stdin,
             output_bytes_max=OUTPUT_READ_MAX,
+            streams=command.streams,
             namespace=None if context.context is None else context.context.namespace,
         )
 
@@ -334,17 +349,28 @@ class Launcher:
         except DatabaseUnavailable as error:
             log.warning("process not recorded", run=str(run.id), error=error.detail)
 
-    async def _watch(self, run: DueRun, running: process.Running, cancelled: Bell) -> str:
+    async def _relay(
+        self, run: DueRun, tool: Tool, context: PartContext, running: process.Running
+    ) -> None:
+        """Hand on what the program tells of intervals while it runs, if it does."""
+        test = self._capabilities.tests[run.test]
+        if isinstance(test, StreamingTest) and isinstance(tool, StreamingTool):
+            read = partial(tool.read_interval, context)
+            keep = partial(self._collector.keep_own_intervals, run.id)
+            count = test.rhythm(context.spec).count
+            await Relay(read, keep, count, self._clock).run(running)
+
+    async def _watch(self, ends_at: int, running: process.Running, cancelled: Bell) -> str:
         """Wait for the end, the cancel or the program itself; returns who ended it."""
         waiting = asyncio.create_task(running.wait())
-        left = (run.ends_at - WRAP_UP - self._clock.now()) / times.SECOND
+        left = (ends_at - WRAP_UP - self._clock.now()) / times.SECOND
         stopping = asyncio.create_task(cancelled.wait(left))
         done, _ = await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if waiting in done:
             return "itself"
         cut = cancelled.rung
-        await running.end(2.0 if cut else (run.ends_at - self._clock.now()) / times.SECOND)
+        await running.end(2.0 if cut else (ends_at - self._clock.now()) / times.SECOND)
         await waiting
         return "cancel" if cut else "end"
 

@@ -10,13 +10,14 @@ import structlog
 
 from node.capabilities import Capabilities
 from node.clock import Clock
+from node.execution.intervals import Intervals, over_all
 from node.model import times
 from node.model.errors import InvalidDocument, NotAllowed
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level, Measured, Verdict, Witness, judge
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.participants import PartMessage
-from node.plugins.contracts import Doubting, Part, Result, Test
+from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.plugins.contracts import Doubting, Interval, Part, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
 from node.store.runs import Conclusion, KeptPart, LockedRun
@@ -35,6 +36,7 @@ class Collector:
         self._clock = clock
         self._capabilities = capabilities
         self._identity = identity
+        self._intervals = Intervals(database, clock, capabilities, identity)
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
         """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
@@ -81,8 +83,41 @@ class Collector:
         if await runs.keep_part(connection, message.run, part):
             await self._merge_if_complete(connection, locked)
 
+    async def keep_own_intervals(self, run: UUID, given: Sequence[Interval]) -> None:
+        """Keep this node's share of some intervals of a run that goes on, or send it to the lead.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        await self._database.settle(
+            lambda connection: self._intervals.keep_own(connection, run, given)
+        )
+
+    async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
+        """A participant's share of some intervals has come; it may be all that a run waits for.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        await self._database.settle(
+            lambda connection: self._receive_intervals(connection, sender, message)
+        )
+
+    async def _receive_intervals(
+        self, connection: Connection, sender: str, message: IntervalsMessage
+    ) -> None:
+        locked = await runs.lock(connection, message.run)
+        if locked is None or locked.lead != self._identity:
+            return
+        given = [Interval(each.number, each.result, each.reason) for each in message.intervals]
+        await self._intervals.keep(connection, locked, _place_of(locked, sender), given)
+        if locked.state is RunState.MERGING:
+            await self._merge_if_complete(connection, locked)
+
     async def give_up(self, ended_before: int) -> int:
-        """Merge without them the runs whose parts have not come in time; how many."""
+        """Merge without them the runs whose parts have not come in time; how many.
+
+        The same with intervals of runs that go on.
+        """
+        await self._intervals.merge_overdue()
         async with self._database.connection() as connection:
             found = await runs.without_parts(connection, ended_before)
         for run in found:
@@ -96,7 +131,8 @@ class Collector:
         if run.state in OVER and run.state is not RunState.FAILED:
             return
         kept = await runs.parts(connection, run.id)
-        if len(kept) == len(run.participants):
+        whole = len(kept) == len(run.participants)
+        if whole and await self._intervals.all_told(connection, run, kept):
             await self._merge(connection, run, kept)
         elif run.participant is None or any(p.participant == run.participant for p in kept):
             await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
@@ -108,8 +144,9 @@ class Collector:
         now = self._clock.now()
         if run.state is RunState.BOOKED:
             await runs.move(connection, [run.id], RunState.MERGING, None, now)
+        measured = await self._intervals.close(connection, run, kept)
         try:
-            outcome = self._merged(run, kept)
+            outcome = self._merged(run, kept, measured)
         except InvalidDocument as error:
             reason = f"the spec is not valid for this program's version: {error.detail}"
             outcome = Conclusion(RunState.FAILED, reason, None, None)
@@ -121,7 +158,9 @@ class Collector:
         await runs.conclude(connection, run.id, outcome, now)
         await self._notify(connection, run, outcome.state)
 
-    def _merged(self, run: LockedRun, kept: Sequence[KeptPart]) -> Conclusion:
+    def _merged(
+        self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]
+    ) -> Conclusion:
         by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
@@ -133,7 +172,7 @@ class Collector:
             parts.append(Part(place, name, result, reason))
         test = self._capabilities.test(run.test)
         spec = self._capabilities.spec(test, run.spec)
-        merged = test.merge(spec, parts)
+        merged = over_all(test, spec, test.merge(spec, parts), measured)
         verdict = _verdict(run, test, spec, merged.result, kept)
         told = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:

@@ -35,12 +35,13 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from node.execution import proctable
+from node.execution.streams import CHUNK, Records, Stream
 from node.model.errors import HostError
 
 OUTPUT_BYTES_MAX = 10_000_000
@@ -54,8 +55,6 @@ DRAIN_S = 1.0
 
 GONE_S = 10.0
 """How long a killed group may take to disappear; longer means it hangs in the kernel."""
-
-_CHUNK = 65_536  # what a pipe holds by default
 
 
 @dataclass(frozen=True)
@@ -73,42 +72,6 @@ class Finished:
     worked_ticks: int | None = field(default=None, compare=False)
 
 
-class _Stream:
-    """One output stream, read as it comes; what goes beyond ``kept_max`` bytes is discarded."""
-
-    def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
-        self.kept = bytearray()
-        self.truncated = False
-        self.grew = asyncio.Event()
-        self.ended = asyncio.Event()
-        self._pipe = pipe
-        self._kept_max = kept_max
-        self._loop = asyncio.get_running_loop()
-        os.set_blocking(pipe.fileno(), False)
-        self._loop.add_reader(pipe.fileno(), self._read)
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._pipe.fileno(), _CHUNK)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self.close()
-            return
-        room = self._kept_max - len(self.kept)
-        self.kept += chunk[:room]
-        self.truncated = self.truncated or len(chunk) > room
-        self.grew.set()
-
-    def close(self) -> None:
-        """Stop reading; safe to call twice."""
-        if not self._pipe.closed:
-            self._loop.remove_reader(self._pipe.fileno())
-            self._pipe.close()
-        self.ended.set()
-        self.grew.set()
-
-
 class Running:
     """A started program. Its output is collected and its exit noticed whether or not one waits.
 
@@ -117,15 +80,22 @@ class Running:
     """
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], name: str, started_at: int, output_bytes_max: int
+        self,
+        popen: subprocess.Popen[bytes],
+        name: str,
+        started_at: int,
+        output_bytes_max: int,
+        *,
+        streams: bool,
     ) -> None:
         """Take over a program that has just been started; called by :func:`start` only."""
         self.pid = popen.pid
         self.started_at = started_at
         self._name = name
         self._popen = popen
-        self._stdout = _Stream(popen.stdout, output_bytes_max) if popen.stdout else None
-        self._stderr = _Stream(popen.stderr, output_bytes_max) if popen.stderr else None
+        made = Records if streams else Stream
+        self._stdout = made(popen.stdout, output_bytes_max) if popen.stdout else None
+        self._stderr = Stream(popen.stderr, output_bytes_max) if popen.stderr else None
         self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
         self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
 
@@ -170,6 +140,20 @@ class Running:
                 f"{self._name} ended with exit code {finished.exit_code} before it was ready: "
                 f"{tail(finished.stderr) or 'it said nothing'}"
             )
+
+    async def records(self) -> AsyncIterator[bytes]:
+        """The records on the standard output as they come, without RS and line end.
+
+        Ends with the stream. Only of a program that was started with ``streams``.
+        """
+        stream = self._stdout
+        while isinstance(stream, Records):
+            while stream.records:
+                yield stream.records.popleft()
+            if stream.ended.is_set():
+                return
+            stream.grew.clear()
+            await stream.grew.wait()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the leader alone; nothing happens when it is gone."""
@@ -256,6 +240,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     log: Path | None = None,
     owner_death: signal.Signals = signal.SIGKILL,
     namespace: str | None = None,
+    streams: bool = False,
 ) -> Running:
     """Start a program in its own session and return while it runs.
 
@@ -263,6 +248,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     both streams are appended to the file ``log``. ``user`` is the account to run as (from root).
     ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
+    ``streams``: lines that begin with RS are no output but :meth:`Running.records`.
 
     :raises HostError: the program is not there, or cannot be started.
     """
@@ -276,7 +262,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
             options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
         )
         started_at = now() if now else 0
-    return Running(popen, Path(argv[0]).name, started_at, output_bytes_max)
+    return Running(popen, Path(argv[0]).name, started_at, output_bytes_max, streams=streams)
 
 
 async def finish(
@@ -352,7 +338,7 @@ def tail_of(log: Path, lines: int = 5) -> str:
     """The last few lines of a log; nothing if there is none yet."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _CHUNK))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - CHUNK))
             return tail(file.read(), lines)
     except FileNotFoundError:
         return ""

@@ -77,8 +77,10 @@ async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
     command = tool.command(context)
     if not command.waits_itself:
         await clock.sleep_until(context.starts + command.delay)
-    running = await process.start(command.argv, now=clock.now, stdin=command.stdin)
-    left = (context.ends + _LATE - clock.now()) / times.SECOND
+    running = await process.start(
+        command.argv, now=clock.now, stdin=command.stdin, streams=command.streams
+    )
+    left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
         await asyncio.wait_for(running.wait(), left)

@@ -15,7 +15,16 @@ from typing import Any
 from node.model.classes import SchedulingClass
 from node.model.errors import ToolOutputError
 from node.model.times import DAY
-from node.plugins.contracts import Output, Part, PartContext, Party, Test, Tool
+from node.plugins.contracts import (
+    Output,
+    Part,
+    PartContext,
+    Party,
+    StreamingTest,
+    StreamingTool,
+    Test,
+    Tool,
+)
 from node.plugins.reading import BYTES_MAX
 
 STARTS = 1_800_000_000_000_000
@@ -83,6 +92,7 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[Check]:
                 _commands(tool, test),
             ),
             (f"{name}: output that is no result is refused in words", _reading(tool, test)),
+            (f"{name}: if it measures by intervals, test and tool do", _streaming(tool, test)),
         ]
         checks += [_looked(sentence, look) for sentence, look in looks]
     return checks
@@ -121,7 +131,8 @@ def _example(test: Test) -> Iterator[str]:
 
 
 def _described(test: Test) -> Iterator[str]:
-    for model in (test.spec_model, test.result_model):
+    streamed = (test.interval_model,) if isinstance(test, StreamingTest) else ()
+    for model in (test.spec_model, test.result_model, *streamed):
         schema = model.model_json_schema()
         kinds = schema.get("$defs", {})
         for part in (schema, *kinds.values()):
@@ -207,6 +218,30 @@ def _reading(tool: Tool, test: Test) -> Look:
                     yield f"{printed.stdout[:20]!r} is refused without a word"
                 continue
             yield from _usable(test, part, result)
+
+    return look
+
+
+def _streaming(tool: Tool, test: Test) -> Look:
+    def look() -> Iterator[str]:
+        streams = tool.command(part := example_part(test, tool)).streams
+        if not isinstance(test, StreamingTest) or not isinstance(tool, StreamingTool):
+            if streams or isinstance(test, StreamingTest):
+                yield "one of them knows of intervals and the other does not"
+            return
+        rhythm = test.rhythm(part.spec)
+        if (
+            not streams
+            or rhythm.count < 1
+            or rhythm.length * rhythm.count > part.ends - part.starts
+        ):
+            yield f"its command says streams={streams}, and its run has no time for {rhythm}"
+        for record in (b"", b"\xff", b"[" * 50_000, b"null", b"{}"):
+            try:
+                tool.read_interval(part, record)
+            except ToolOutputError:
+                continue
+            yield f"the record {record[:20]!r} is read as an interval"
 
     return look
 

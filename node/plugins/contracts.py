@@ -13,6 +13,13 @@ An *archiver* says where results go; it alone of the three does I/O itself. What
 :class:`Destination`, which is opened once and given batches until nothing has come for a while::
 
     outcome of a run ─▶ document ─ transform ─▶ Delivery ─ Destination.deliver(batch) ─▶ Outcomes
+
+A run that lasts long may tell what it measures while it lasts: its test is a :class:`StreamingTest`
+and its tools are :class:`StreamingTool`; each interval goes through these hands::
+
+    record ─ StreamingTool.read_interval(part, record) ─▶ Interval
+    Intervals of all participants ── StreamingTest.merge_interval(spec, parts) ──▶ Merged
+    all that was merged ── StreamingTest.total(spec, intervals) ──▶ the run's result
 """
 
 from __future__ import annotations
@@ -121,12 +128,19 @@ class Command:
     ``waits_itself``: the program is started during the preparation, a moment before the agreed
     start, and itself waits for the instant it is told in its argv (our own Python programs do; a
     foreign program is started at the instant).
+
+    ``streams``: each line of its standard output that begins with the octet RS (RFC 7464) is the
+    record of one interval; the rest is its output as ever.
+    ``overtime``: microseconds after the booked end for which it may still wait for what is under
+    way. Only for classes that overlap everything: the next run of the task has begun by then.
     """
 
     argv: tuple[str, ...]
     delay: int = 0
     waits_itself: bool = False
     stdin: bytes = b""
+    streams: bool = False
+    overtime: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,6 +174,26 @@ class Merged:
     def succeeded(self) -> bool:
         """Whether the run measured what it was asked to."""
         return self.reason is None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One interval of a run, as one participant saw it or as it was merged; counted from 0.
+
+    Without a ``result`` it is a gap, and ``reason`` says why; with both, it is not the whole.
+    """
+
+    number: int
+    result: Result | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """The intervals of a run: the first begins with the run; ``length`` is in microseconds."""
+
+    length: int
+    count: int
 
 
 class Test(Protocol):
@@ -401,4 +435,47 @@ class Archiver(Protocol):
 
     def open(self, spec: Any, host: ArchivingHost) -> Destination:
         """The destination; connects when it is first used."""
+        ...
+
+
+@runtime_checkable
+class StreamingTest(Test, Protocol):
+    """A test whose runs give a result again and again while they last.
+
+    Its ``merge`` judges the parts that come at the end: it has no result, and a reason if one of
+    them failed.
+    """
+
+    interval_model: type[Document]
+
+    def rhythm(self, spec: Any) -> Rhythm:
+        """Which intervals a run has."""
+        ...
+
+    def merge_interval(self, spec: Any, parts: Sequence[Part]) -> Merged:
+        """One result out of what all participants saw in one interval. Never raises."""
+        ...
+
+    def interval_summary(self, result: Result) -> str:
+        """The result of an interval in one short line, units included."""
+        ...
+
+    def total(self, spec: Any, intervals: Sequence[Interval]) -> Result:
+        """The result of the run, over all its intervals in their order, gaps included."""
+        ...
+
+
+@runtime_checkable
+class StreamingTool(Tool, Protocol):
+    """A tool whose program prints a record for each interval, in their order.
+
+    What :meth:`read` gives at the end has the number of the records, ``intervals``: the lead waits
+    for those that are still under way.
+    """
+
+    def read_interval(self, part: PartContext, record: bytes) -> Interval:
+        """What this participant saw in one interval, out of one record (without its RS).
+
+        :raises node.model.errors.ToolOutputError: it is not a record; the cause comes first.
+        """
         ...

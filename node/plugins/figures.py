@@ -6,8 +6,6 @@ hosts differ; nothing here minds.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 
 from pydantic import Field
@@ -15,9 +13,10 @@ from pydantic import Field
 from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.contracts import Metric
+from node.plugins.distribution import distribution
+from node.plugins.distribution import jitter as jitter  # noqa: PLC0414 - tools take it from here
 from node.plugins.fields import Finite, NonNegative
 
-_DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
 _NANOSECONDS_PER_MS = 1e6
 _LEAST_SHOWN = 0.00005
 
@@ -47,39 +46,8 @@ class DelayFigures(Document):
 
 def delay_figures(delays_ms: Sequence[float]) -> DelayFigures | None:
     """The figures of a set of delays; ``None`` if it is empty."""
-    if not delays_ms:
-        return None
-    ordered = sorted(delays_ms)
-    rank = math.ceil(0.95 * len(ordered))  # nearest rank: an observed value, also in small sets
-    mean = math.fsum(ordered) / len(ordered)
-    return DelayFigures(
-        min=round(ordered[0], _DECIMALS),
-        median=round(statistics.median(ordered), _DECIMALS),
-        mean=round(mean, _DECIMALS),
-        p95=round(ordered[rank - 1], _DECIMALS),
-        max=round(ordered[-1], _DECIMALS),
-        stdev=round(_deviation(ordered, mean), _DECIMALS),
-    )
-
-
-def _deviation(values: Sequence[float], mean: float) -> float:
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
-
-
-def jitter(delays_ms: Mapping[int, float]) -> float | None:
-    """The mean absolute delay variation of consecutive packets, in milliseconds.
-
-    ``delays_ms`` maps sequence numbers to delays. This is the inter-packet delay variation of
-    RFC 3393 with RFC 5481's section 4.1 selection (each packet against the one sent just before
-    it), averaged without sign; pairs with a lost packet do not count. An offset between the clocks
-    cancels out. ``None`` without a single pair.
-    """
-    steps = [
-        abs(delay - delays_ms[sequence - 1])
-        for sequence, delay in delays_ms.items()
-        if sequence - 1 in delays_ms
-    ]
-    return round(math.fsum(steps) / len(steps), _DECIMALS) if steps else None
+    figures = distribution(delays_ms)
+    return DelayFigures.model_validate(figures) if figures else None
 
 
 def milliseconds(nanoseconds: int) -> float:

@@ -45,6 +45,18 @@ def document_of(output: Output, program: str, model: type[Model]) -> Model:
         raise failure(output, program, first_fault(fault)) from None
 
 
+def record_of(record: bytes, program: str, model: type[Model]) -> Model:
+    """One record of a program that prints one for each interval, as ``model``.
+
+    :raises ToolOutputError: it is something else.
+    """
+    try:
+        return model.model_validate_json(record, strict=True)
+    except ValidationError as fault:
+        cause = f"{program}: a record is not one ({first_fault(fault)})"
+        raise ToolOutputError(cause) from None
+
+
 def failure(output: Output, program: str, otherwise: str) -> ToolOutputError:
     """The error for an output without a result, cause first.
 

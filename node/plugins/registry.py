@@ -14,23 +14,27 @@ from typing import Any
 
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import Found, found
-from node.plugins.tests import idle, latency, mtu, rtt, throughput, trace
+from node.plugins.tests import idle, interface, latency, latencybg, mtu, rtt, throughput, trace
 from node.plugins.tools import (
     fping,
     iperf3,
     mtr,
     ping,
     ping_df,
+    procnet,
     scamper,
     sleep,
     stamp,
+    stampbg,
     tracepath,
     traceroute,
 )
 
 _TESTS: tuple[Test, ...] = (
     idle.TEST,
+    interface.TEST,
     latency.TEST,
+    latencybg.TEST,
     mtu.TEST,
     rtt.TEST,
     throughput.TEST,
@@ -42,9 +46,11 @@ _TOOLS: tuple[Tool, ...] = (
     mtr.TOOL,
     ping.TOOL,
     ping_df.TOOL,
+    procnet.TOOL,
     scamper.TOOL,
     sleep.TOOL,
     stamp.TOOL,
+    stampbg.TOOL,
     tracepath.TOOL,
     traceroute.TOOL,
 )

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     COMMIT = "commit"
     RELEASE = "release"
     PART = "part"
+    INTERVALS = "intervals"
     RUN_END = "run-end"
     TASK_END = "task-end"
     TASK_CHANGE = "task-change"

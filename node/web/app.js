@@ -192,11 +192,15 @@ async function fetchDrawer() {
       api.get(`/v1/runs/${id}`),
       api.get(`/v1/runs/${id}/explain`).catch(() => null),
     ]);
-    const [task, course] = await Promise.all([
+    const streamed = run.scheduling_class === "background-multi";
+    const [task, course, intervals] = await Promise.all([
       model.tasks.get(run.task) ?? api.get(`/v1/tasks/${run.task}`).catch(() => null),
       api.get(coursePath(run.task, run)),
+      streamed ? api.get(`/v1/runs/${id}/intervals?order=desc&limit=20`) : { items: [] },
     ]);
-    if (place().run === id) showRun(run, task, explanation, measured(course.items), model.now());
+    if (place().run === id) {
+      showRun(run, task, explanation, { course: measured(course.items), intervals: intervals.items }, model.now());
+    }
   } catch (error) {
     if (place().run === id) showMessage(`run ${id}`, error.message);
     if (!(error instanceof ApiError)) throw error;
@@ -277,6 +281,8 @@ const stream = new Stream(api, {
       refreshTasks();
       refreshCampaigns();
       if (place().task) refreshCourse();
+      if (place().run === data.id) refreshDrawer();
+    } else if (type === "interval") {
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
       refreshTasks();

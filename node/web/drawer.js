@@ -39,11 +39,11 @@ export function showRuns(key, title, entries, model) {
   if (!same) show(key, [title], [box]);
 }
 
-/** A run with its parts, its task if it is known, its explanation, and the course of its figures. */
-export function showRun(run, task, explanation, course, now) {
+/** A run with its parts, its task if it is known, its explanation, its figures' course, and its last intervals. */
+export function showRun(run, task, explanation, { course, intervals }, now) {
   // Drawn anew only if it is another: what the reader unfolded stays unfolded.
   const drawer = byId("drawer");
-  const signature = JSON.stringify([run, explanation, course]);
+  const signature = JSON.stringify([run, explanation, course, intervals]);
   if (drawer.dataset.signature === signature) return;
   const spec = task?.test.spec;
   show(`run ${run.id}`, runName(run, spec), [
@@ -52,6 +52,7 @@ export function showRun(run, task, explanation, course, now) {
     trust(run),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
+    section("Last intervals", intervals.length ? intervalList(intervals, now) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
     section("Why", why(explanation, now)),
@@ -122,6 +123,27 @@ function idLink(target, id, words) {
 function parts(all, now) {
   if (!all.length) return null;
   return element("ul", { class: "parts" }, all.map((part) => element("li", {}, partOf(part, now))));
+}
+
+// Newest first; a gap shows why it is one, and what was measured unfolds.
+function intervalList(intervals, now) {
+  return element("ul", { class: "parts" }, intervals.map((interval) => element("li", {}, intervalOf(interval, now))));
+}
+
+function intervalOf(interval, now) {
+  const gap = interval.result === null;
+  return [
+    element(
+      "p",
+      { class: `part ${gap ? "failed" : "done"}` },
+      icon(gap ? "cross" : "check"),
+      timeElement(Date.parse(interval.starts_at), now),
+      " ",
+      interval.summary ?? interval.reason,
+    ),
+    !gap && interval.reason ? element("p", { class: "reason" }, interval.reason) : null,
+    interval.result && folded(`Interval ${interval.number}`, tree(interval.result)),
+  ].filter(Boolean);
 }
 
 function partOf(part, now) {

@@ -34,6 +34,17 @@ WITHOUT = {
         "mesh_outcomes",
         "mesh_outcomes_of",
     },
+    # Simulated runs have no intervals.
+    "node.store/intervals": {
+        "keep_intervals",
+        "fill_intervals",
+        "open_intervals",
+        "merge_intervals",
+        "told_intervals",
+        "measured_intervals",
+        "intervals_forward",
+        "intervals_backward",
+    },
     "node.store/outlooks": {"giving_way", "hours"},
     # The tables in memory need not be made.
     "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},

@@ -25,6 +25,7 @@ VIEWS = (
     "run_upcoming",
     "run_missed",
     "run_history",
+    "interval_history",
     "node_occupancy",
     "reserved_time",
     "campaign_usage",

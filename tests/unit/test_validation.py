@@ -181,7 +181,8 @@ def test_whatever_a_spec_holds_has_a_sentence(name: str) -> None:
     """Each field of each test, with a value of each kind, is taken or answered in our words."""
     test = registry.tests()[name]
     for field in test.spec_model.model_fields:
-        for value in (None, -1, 5, True, 1e300, "", "x", [], {}, [{}]):
+        values: list[Any] = [None, -1, 5, True, 1e300, "", "x", [], {}, [{}]]
+        for value in values:
             try:
                 test.spec_model.model_validate({**test.example, field: value}, context=FROM_OUTSIDE)
             except ValidationError as error:

@@ -6,6 +6,7 @@ from lead.simulation.memory import (
     bookings,
     changes,
     episodes,
+    intervals,
     ledger,
     negotiations,
     nodes,
@@ -31,6 +32,7 @@ _MODULES = (
     runs,
     tasks,
     reservations,
+    intervals,
 )
 
 FILES = (

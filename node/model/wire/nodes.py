@@ -154,6 +154,9 @@ class TestDescription(Document):
     title: str
     spec: dict[str, Any] = Field(description="JSON Schema of the spec.")
     result: dict[str, Any] = Field(description="JSON Schema of the result.")
+    interval: dict[str, Any] | None = Field(
+        None, description="JSON Schema of what each interval gives, if it measures by intervals."
+    )
     tools: tuple[str, ...] = Field(description="Tools for it on this node, best first.")
 
 

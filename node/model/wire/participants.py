@@ -41,6 +41,9 @@ OUTPUT_KEPT = 20_000
 TOGETHER_MAX = 64
 """Most questions of one kind in one message."""
 
+INTERVALS_TOGETHER_MAX = 64
+"""Most intervals in one message."""
+
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
 Sentence = Annotated[str, Field(max_length=1000)]
@@ -346,6 +349,31 @@ class PartMessage(Document):
     command: tuple[str, ...] | None
     output: Annotated[str, Field(max_length=OUTPUT_KEPT)] | None = None
     circumstances: Circumstances | None = None
+
+
+class IntervalShare(Document):
+    """What one participant saw in one interval of a run, or why it saw nothing."""
+
+    number: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+    result: dict[str, Any] | None
+    reason: Sentence | None
+
+
+class IntervalsMessage(Document):
+    """One participant's share of some intervals of a run that goes on, sent to the lead."""
+
+    run: UUID
+    intervals: Annotated[
+        tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_TOGETHER_MAX)
+    ]
+
+    @model_validator(mode="after")
+    def _are_in_order(self) -> Self:
+        numbers = [each.number for each in self.intervals]
+        if sorted(set(numbers)) != numbers:
+            msg = "the intervals are not in their order, or one of them comes twice"
+            raise ValueError(msg)
+        return self
 
 
 class Digest(Document):

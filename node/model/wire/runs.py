@@ -84,6 +84,17 @@ class Run(Document):
     )
 
 
+class RunInterval(Document):
+    """One interval of a run that lasts long; the lead knows them while the run lasts."""
+
+    number: int = Field(description="Counted from 0.")
+    starts_at: Instant
+    ends_at: Instant
+    result: dict[str, Any] | None = Field(description="What was measured; null is a gap.")
+    summary: str | None
+    reason: str | None = Field(description="Why it is a gap, or what the result lacks.")
+
+
 class Decision(Document):
     """One planning attempt, or several in a row with the same outcome for the same reason."""
 

@@ -19,15 +19,9 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import delay_figures, jitter, milliseconds
+from node.plugins.oneway import Clock, DelaysBothWays, DestPart, JitterBothWays, SourcePart
 from node.plugins.reading import document_of
-from node.plugins.tests.latency import (
-    Clock,
-    DelaysBothWays,
-    DestPart,
-    JitterBothWays,
-    LatencySpec,
-    SourcePart,
-)
+from node.plugins.tests.latency import LatencySpec
 
 _SOURCE, _DEST = 0, 1
 _PROGRAMS = Path(__file__).resolve().parent / "programs"

@@ -10,11 +10,12 @@ from node.plugins.contracts import Output, PartContext, Party
 
 STARTS = 1_800_000_000_000_000
 PORT = 5301
+WITHOUT_DEST = ("idle", "interface")
 
 
 def spec(test: str, **fields: Any) -> Any:
     """A spec of a test, with dest where it needs one."""
-    given = fields if test == "idle" else {"dest": "b.example"} | fields
+    given = fields if test in WITHOUT_DEST else {"dest": "b.example"} | fields
     return registry.tests()[test].spec_model.model_validate(given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from typing import Any
@@ -12,15 +13,17 @@ from hypothesis import strategies as st
 
 from node.model.errors import ToolOutputError
 from node.plugins import registry
-from node.plugins.contracts import Output, Part
+from node.plugins.contracts import Interval, Output, Part, StreamingTest, StreamingTool
 from node.plugins.reading import BYTES_MAX
 from tests.golden.recorded import cases, output
 from tests.unit.plugins.parts import context
+from tests.unit.plugins.records import SPEC, reading, reflector_record, sender_record
 
 PAIRS = [(test, name) for name, tool in sorted(registry.tools().items()) for test in tool.tests]
 ends = st.builds(
     lambda pair, place: (*pair, place), st.sampled_from(PAIRS), st.sampled_from([0, 1])
 )
+streams = ends.filter(lambda end: isinstance(registry.tools()[end[1]], StreamingTool))
 exits = st.sampled_from([0, 1, 2, -15])
 endings = st.sampled_from(["itself", "end"])
 numbers = st.integers() | st.floats()
@@ -51,6 +54,45 @@ def read_or_refuse(end: tuple[str, str, int], printed: Output) -> None:
     if merged.result is not None:
         assert test.summary(merged.result)
         assert all(math.isfinite(metric.value) for metric in test.metrics(merged.result))
+
+
+def read_record_or_refuse(end: tuple[str, str, int], record: bytes) -> None:
+    """Read a record of an interval; what comes of it must be fit for merging and adding up."""
+    name, tool_name, participant = end
+    part = context(name, participant, **SPEC)
+    test, tool = registry.tests()[name], registry.tools()[tool_name]
+    assert isinstance(test, StreamingTest)
+    assert isinstance(tool, StreamingTool)
+    try:
+        interval = tool.read_interval(part, record)
+    except ToolOutputError:
+        return
+    json.dumps(interval.result, allow_nan=False)
+    assert interval.result is not None or interval.reason
+    parts = [Part(at, "ab"[at], interval.result, interval.reason) for at in (0, 1)]
+    merged = test.merge_interval(part.spec, parts)
+    if merged.result is not None:
+        assert test.interval_summary(merged.result)
+        total = test.total(part.spec, [Interval(0, merged.result, merged.reason)] * 3)
+        assert test.summary(total)
+        assert all(math.isfinite(metric.value) for metric in test.metrics(total))
+
+
+@given(streams, st.binary(max_size=300) | documents.map(lambda it: json.dumps(it).encode()))
+@example(("latencybg", "stampbg", 0), b'{"sent":' + b"9" * 5000 + b"}")
+@example(("interface", "procnet", 0), b"[" * 50_000)
+def test_any_record(end: tuple[str, str, int], record: bytes) -> None:
+    """Arbitrary bytes and JSON as a record are refused with a sentence or read."""
+    read_record_or_refuse(end, record)
+
+
+@given(streams, st.data())
+def test_any_change_of_a_record(end: tuple[str, str, int], data: st.DataObject) -> None:
+    """A record with any one value replaced is refused or read."""
+    made = {"latencybg": (sender_record, reflector_record), "interface": (reading, reading)}
+    document = copy.deepcopy(made[end[0]][end[2]]())
+    change(data, document)
+    read_record_or_refuse(end, json.dumps(document).encode())
 
 
 @given(ends, st.binary(max_size=300), st.binary(max_size=50), exits, endings)

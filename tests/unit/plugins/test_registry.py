@@ -22,10 +22,12 @@ TOOLS = sorted(registry.tools())
 
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
-    assert TESTS == ["idle", "latency", "mtu", "rtt", "throughput", "trace"]
+    assert TESTS == [
+        "idle", "interface", "latency", "latencybg", "mtu", "rtt", "throughput", "trace",
+    ]  # fmt: skip
     assert TOOLS == [
-        "fping", "iperf3", "mtr", "ping", "ping-df", "scamper", "sleep", "stamp", "tracepath",
-        "traceroute",
+        "fping", "iperf3", "mtr", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp",
+        "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -34,7 +36,9 @@ def test_the_first_set() -> None:
     ("name", "scheduling_class"),
     [
         ("idle", "background"),
+        ("interface", "background-multi"),
         ("latency", "normal"),
+        ("latencybg", "background-multi"),
         ("mtu", "background"),
         ("rtt", "background"),
         ("throughput", "exclusive"),

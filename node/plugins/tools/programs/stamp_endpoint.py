@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import ipaddress
 import json
 import socket
 import struct
@@ -57,6 +58,12 @@ def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
         result = {"error": str(reason)}
     print(json.dumps(result, separators=(",", ":")))
     return 1 if "error" in result else 0
+
+
+def record(told: Mapping[str, Any]) -> None:
+    """Print what was measured in one interval, as a record of RFC 7464, at once."""
+    sys.stdout.write(f"\x1e{json.dumps(told, separators=(',', ':'))}\n")
+    sys.stdout.flush()
 
 
 def addresses(host: str, ip_version: int | None, port: int) -> list[tuple[int, SocketAddress]]:
@@ -112,6 +119,50 @@ def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -
             endpoint.bind((anywhere, address[1] if fixed_port else 0))
     except OSError as fault:
         raise Unusable(f"cannot use {address[0]} port {address[1]}: {fault.strerror}") from None
+
+
+def connected(arguments: Arguments) -> socket.socket:
+    """A sender's socket from its own address to the reflector; only its packets come in.
+
+    Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version``, ``device``.
+
+    :raises Unusable: a name is unknown, or there is no way to the reflector.
+    """
+    reflector, port = arguments["reflector"], arguments["port"]
+    family, address = addresses(reflector, arguments["ip_version"], port)[0]
+    endpoint = open_socket(family, arguments["device"])
+    own = addresses(arguments["source"], None, 0)
+    mine = next((address for own_family, address in own if own_family == family), None)
+    if mine is not None:
+        bind(endpoint, mine, fixed_port=False)
+    try:
+        endpoint.connect(address)
+    except OSError as fault:
+        raise Unusable(f"no way to {reflector} port {port}: {fault.strerror}") from None
+    return endpoint
+
+
+def bound(arguments: Arguments, *, shared: bool = False) -> socket.socket:
+    """A reflector's socket on its own address, or, if that is a name, on all: it may mean others.
+
+    Arguments: ``address``, ``port``, ``ip_version``, ``device``. ``shared``: another socket of this
+    account may have the same port.
+
+    :raises Unusable: a name is unknown, or the port cannot be used.
+    """
+    address, port = arguments["address"], arguments["port"]
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
+    family, own = addresses(address, None, port)[0]
+    endpoint = open_socket(family, arguments["device"])
+    if address == "::" and arguments["ip_version"] is None:
+        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    if shared:
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bind(endpoint, own, fixed_port=True)
+    return endpoint
 
 
 def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | None:

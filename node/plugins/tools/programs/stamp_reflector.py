@@ -8,9 +8,7 @@ sender can tell a packet lost on the way there from one lost on the way back.
 from __future__ import annotations
 
 import gc
-import ipaddress
 import select
-import socket
 import sys
 import time
 from pathlib import Path
@@ -41,7 +39,7 @@ class Reflector:
         self._senders = {address[0] for _, address in senders}
         self._clock = stamp_endpoint.Clock()
         self._error = self._clock.error_estimate()
-        self._socket = _bound(arguments)
+        self._socket = stamp_endpoint.bound(arguments)
         self._seen: set[int] = set()
         self._highest = -1
         self._answered = 0
@@ -117,21 +115,6 @@ class Reflector:
             "unsent": self._unsent,
             "clock": self._clock.state(),
         }
-
-
-def _bound(arguments: stamp_endpoint.Arguments) -> socket.socket:
-    """A socket on our own address, or, if that is a name, on all: it may mean another one here."""
-    address, port = arguments["address"], arguments["port"]
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
-    family, own = stamp_endpoint.addresses(address, None, port)[0]
-    endpoint = stamp_endpoint.open_socket(family, arguments["device"])
-    if address == "::" and arguments["ip_version"] is None:
-        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    stamp_endpoint.bind(endpoint, own, fixed_port=True)
-    return endpoint
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import select
-import socket
 import sys
 import time
 from pathlib import Path
@@ -42,7 +41,7 @@ class Sender:
         self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
         self._clock = stamp_endpoint.Clock()
         self._error = self._clock.error_estimate()
-        self._socket = _connected(arguments)
+        self._socket = stamp_endpoint.connected(arguments)
         self._sent_ns: list[int] = []
         self._outstanding = set(range(self._count))
         self._answers: list[tuple[int, ...]] = []
@@ -137,24 +136,6 @@ class Sender:
             "answers": self._answers,
             "clock": self._clock.state(),
         }
-
-
-def _connected(arguments: stamp_endpoint.Arguments) -> socket.socket:
-    """A socket from our own address to the reflector; only its packets come in."""
-    reflector, port = arguments["reflector"], arguments["port"]
-    ip_version = arguments["ip_version"]
-    family, address = stamp_endpoint.addresses(reflector, ip_version, port)[0]
-    endpoint = stamp_endpoint.open_socket(family, arguments["device"])
-    own = stamp_endpoint.addresses(arguments["source"], None, 0)
-    mine = next((address for own_family, address in own if own_family == family), None)
-    if mine is not None:
-        stamp_endpoint.bind(endpoint, mine, fixed_port=False)
-    try:
-        endpoint.connect(address)
-    except OSError as fault:
-        reason = f"no way to {reflector} port {port}: {fault.strerror}"
-        raise stamp_endpoint.Unusable(reason) from None
-    return endpoint
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""What runs that last long have measured so far, interval by interval."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Query, Route
+from node.api.runs import fetch
+from node.api.waiting import until
+from node.model.runstate import OVER
+from node.model.wire.runs import RunInterval
+from node.store import intervals
+from node.store.database import Record
+
+NUMBER_MAX = 2**31 - 1
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of a run's intervals; with ``wait`` as soon as there are any, or it is over."""
+    node = request.app[NODE]
+    reading.only(request, *(query.name for query in FILTERS))
+    run = reading.identifier(request)
+    at = reading.cursor(request)
+    beyond = reading.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
+    since = reading.instant(request, "since")
+    limit = reading.limit(request)
+    descending = reading.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
+
+    async def some() -> tuple[list[Record], bool]:
+        over = (await fetch(node, run)).state in OVER
+        async with node.database.connection() as connection:
+            rows = await intervals.listed(
+                connection,
+                run,
+                beyond=beyond,
+                since=since,
+                descending=descending,
+                limit=limit,
+            )
+        return rows, bool(rows) or over
+
+    rows = await until(node, some, reading.seconds(request))
+    following = reading.cursor_after(rows[-1]["number"], run) if len(rows) == limit else None
+    return replies.many([RunInterval(**row) for row in rows], following)
+
+
+FILTERS = (
+    Query(
+        "after",
+        "Only intervals behind the one of this number.",
+        {"type": "integer", "minimum": 0},
+    ),
+    Query(
+        "since",
+        "Only intervals that end after this instant.",
+        {"type": "string", "format": "date-time"},
+    ),
+    Query(
+        "order", "By number: asc (default) or desc.", {"type": "string", "enum": ["asc", "desc"]}
+    ),
+    Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+    Query("cursor", "The list's next of the page before.", {"type": "string"}),
+    Query(
+        "wait",
+        "Answer only when there are some or the run is over, at most after so many seconds.",
+        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+    ),
+)
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/runs/{id}/intervals",
+        list_,
+        "What a run that lasts long has measured so far, interval by interval",
+        answer=RunInterval,
+        listed=True,
+        query=FILTERS,
+    ),
+)

@@ -1,0 +1,197 @@
+"""What runs that last long measure while they last, at their lead: interval by interval.
+
+The interval is merged as soon as all participants have told of it, or when it is clear that one of
+them will not; what comes later still completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from node.capabilities import Capabilities
+from node.clock import Clock
+from node.model import times
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.participants import IntervalsMessage
+from node.plugins.contracts import Interval, Merged, Part, Rhythm, StreamingTest, Test
+from node.store import bookings, intervals, outbox, runs
+from node.store.database import Connection, Database
+from node.store.intervals import MergedInterval, OpenInterval
+from node.store.runs import KeptPart, LockedRun
+
+GRACE = times.MINUTE
+"""How long after its end an interval waits for the participants that have not told of it."""
+
+NO_SHARE = "has not told of it in time"
+
+log = structlog.get_logger()
+
+
+class Intervals:
+    """Keeps and merges intervals; all within the transaction of whoever has locked the run."""
+
+    def __init__(
+        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
+    ) -> None:
+        """``identity`` is this node's."""
+        self._database = database
+        self._clock = clock
+        self._capabilities = capabilities
+        self._identity = identity
+
+    async def keep_own(self, connection: Connection, run: UUID, given: Sequence[Interval]) -> None:
+        """Keep this node's own share of some intervals, or send it to the lead.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        locked = await runs.lock(connection, run)
+        if locked is None or locked.participant is None:
+            return
+        if locked.lead == self._identity:
+            await self.keep(connection, locked, locked.participant, given)
+            return
+        shares = [vars(each) for each in given]
+        message = IntervalsMessage.model_validate({"run": run, "intervals": shares})
+        body = message.model_dump(mode="json")
+        now = self._clock.now()
+        await outbox.post(connection, [locked.lead], outbox.Kind.INTERVALS, body, now)
+
+    async def keep(
+        self, connection: Connection, run: LockedRun, participant: int, given: Sequence[Interval]
+    ) -> None:
+        """At the lead: keep a participant's share of some intervals, and merge those complete.
+
+        :raises InvalidDocument: the run has no such intervals.
+        """
+        rhythm = self._rhythm(run)
+        numbers = [each.number for each in given]
+        if rhythm is None or max(numbers) >= rhythm.count:
+            count = rhythm.count if rhythm else 0
+            detail = f"the run has {count} intervals, counted from 0; not {max(numbers)}"
+            raise InvalidDocument([FieldFault("/intervals", detail)])
+        await intervals.keep(connection, run.id, run.starts_at, rhythm, participant, given)
+        await self._merge(connection, run, numbers, await runs.parts(connection, run.id))
+
+    async def all_told(
+        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+    ) -> bool:
+        """Whether each participant's intervals are here, as many as its part says it gave."""
+        rhythm = self._rhythm(run)
+        if rhythm is None:
+            return True
+        for part in kept:
+            given = (part.result or {}).get("intervals", 0)
+            count = min(given, rhythm.count) if isinstance(given, int) else 0
+            if await intervals.told(connection, run.id, part.participant, count) < count:
+                return False
+        return True
+
+    async def close(
+        self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
+    ) -> list[Interval]:
+        """Merge what is left, for the run is over; all its intervals, also those nobody told of.
+
+        None where its test does not stream.
+        """
+        rhythm = self._rhythm(run)
+        if rhythm is None:
+            return []
+        await intervals.fill(connection, run.id, run.starts_at, rhythm, rhythm.count)
+        await self._merge(connection, run, None, kept, over=True)
+        return await intervals.measured(connection, run.id)
+
+    async def merge_overdue(self) -> None:
+        """Merge those intervals without them whose shares have not come in time."""
+        async with self._database.connection() as connection:
+            overdue = await intervals.overdue(connection, self._clock.now() - GRACE)
+        for run, numbers in overdue:
+            async with self._database.transaction() as connection:
+                locked = await runs.lock(connection, run)
+                if locked is not None:
+                    kept = await runs.parts(connection, run)
+                    await self._merge(connection, locked, numbers, kept, over=True)
+
+    def _streaming(self, run: LockedRun) -> tuple[StreamingTest, Any] | None:
+        """The test and its spec; None if it does not stream, or is another version's."""
+        test = self._capabilities.tests.get(run.test)
+        if not isinstance(test, StreamingTest):
+            return None
+        try:
+            return test, self._capabilities.spec(test, run.spec)
+        except InvalidDocument:
+            return None
+
+    def _rhythm(self, run: LockedRun) -> Rhythm | None:
+        known = self._streaming(run)
+        return known[0].rhythm(known[1]) if known else None
+
+    async def _merge(
+        self,
+        connection: Connection,
+        run: LockedRun,
+        numbers: Sequence[int] | None,
+        kept: Sequence[KeptPart],
+        *,
+        over: bool = False,
+    ) -> None:
+        """Merge those of the intervals that are complete; if their time is ``over``, all."""
+        known = self._streaming(run)
+        reasons = {part.participant: part.reason for part in kept if part.reason is not None}
+        merged = []
+        for found in await intervals.incomplete(connection, run.id, numbers):
+            missing = [at for at, _ in enumerate(run.participants) if str(at) not in found.parts]
+            if over or found.merged or all(at in reasons for at in missing):
+                interval, summary = _merged(known, run, found, reasons)
+                merged.append(MergedInterval(interval, summary, complete=not missing))
+        if not merged:
+            return
+        await intervals.merge(connection, run.id, merged, self._clock.now())
+        last = merged[-1].interval.number
+        await bookings.notify(connection, "interval", run.id, run.task, last)
+
+
+def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval]) -> Merged:
+    """The outcome of a run: how its parts ended, and the result over all its intervals, if any."""
+    if not isinstance(test, StreamingTest):
+        return ended
+    if all(each.result is None for each in measured):
+        gap = next((each.reason for each in measured if each.reason), None)
+        reason = "nothing was measured" + (f": {gap}" if gap else "")
+        return Merged(None, ended.reason or reason)
+    return Merged(test.total(spec, measured), ended.reason)
+
+
+def _merged(
+    known: tuple[StreamingTest, Any] | None,
+    run: LockedRun,
+    found: OpenInterval,
+    reasons: Mapping[int, str],
+) -> tuple[Interval, str | None]:
+    """What came of an interval, and its line for lists."""
+    parts = [
+        _share(at, str(party["name"]), found, reasons) for at, party in enumerate(run.participants)
+    ]
+    if known is None:
+        reason = f"this program's version has no such {run.test}, or it does not measure so"
+        return Interval(found.number, None, reason), None
+    test, spec = known
+    try:
+        merged = test.merge_interval(spec, parts)
+        summary = test.interval_summary(merged.result) if merged.result else None
+    except Exception as error:
+        # A plugin that stumbles over one interval must not keep the others from being merged.
+        log.exception("a plugin failed", run=str(run.id))
+        reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
+        merged, summary = Merged(None, reason[:1000]), None
+    return Interval(found.number, merged.result, merged.reason), summary
+
+
+def _share(at: int, name: str, found: OpenInterval, reasons: Mapping[int, str]) -> Part:
+    told = found.parts.get(str(at))
+    if told is None:
+        return Part(at, name, None, reasons.get(at, NO_SHARE))
+    return Part(at, name, told["result"], told["reason"])

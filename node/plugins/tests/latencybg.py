@@ -1,0 +1,368 @@
+"""Delay, loss and delay variation each way, without end: a result each interval. Pure.
+
+Like :mod:`.latency`, but the packets go on for as long as the run is booked, which is as long as
+its schedule repeats: the last packet of one run is followed by the first of the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from node.model.classes import SchedulingClass
+from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Interval, Merged, Metric, Part, Result, Rhythm
+from node.plugins.distribution import DECIMALS, add_up, quantile
+from node.plugins.fields import Counted, IpVersion, NonNegative, Port, between, duration_field
+from node.plugins.figures import DelayFigures, metric, traffic
+from node.plugins.oneway import (
+    LENGTH_BASE,
+    LENGTH_LEAST_PADDED,
+    CountsBothWays,
+    DelaysBothWays,
+    DestPart,
+    JitterBothWays,
+    LossBothWays,
+    OneWayResult,
+    SourcePart,
+    both_ends,
+    both_ways_metrics,
+    contradiction,
+    in_words,
+    loss_of,
+)
+from node.plugins.participation import fill, joined, part_of
+from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
+
+PACKETS_MAX = 36_000
+"""Most packets of one interval: their figures are made between two packets."""
+
+_WAYS = ("forward", "backward", "round_trip")
+_BOTH_WAYS = ("forward", "backward")
+_MICROSECONDS_PER_MS = 1000
+
+
+class LatencyBgSpec(Document):
+    """What to send, how often, and how often to tell."""
+
+    source: Host | None = Field(
+        default=None, description="The host that sends; left out, the lead itself."
+    )
+    dest: Host | None = Field(
+        default=None, description="The host that reflects; needed here or in `participants`."
+    )
+    duration: Annotated[Duration, between(5 * SECOND, DAY)] = duration_field(
+        HOUR, "How long a run lasts, PT5S to P1D; repeated as often, the stream has no end."
+    )
+    each: Annotated[Duration, between(SECOND, HOUR)] = duration_field(
+        MINUTE, "There is a result each time this is over, PT1S to PT1H; a part of `duration`."
+    )
+    interval: Annotated[Duration, between(10 * MILLISECOND, 10 * SECOND)] = duration_field(
+        100 * MILLISECOND, "The time from one packet to the next, PT0.01S to PT10S."
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, 5 * SECOND)] = duration_field(
+        SECOND, "A packet that is not back after this is lost, PT0.01S to PT5S."
+    )
+    length: int = Field(
+        default=LENGTH_BASE,
+        ge=LENGTH_BASE,
+        le=8952,
+        strict=True,
+        description="The UDP payload in bytes: 44, or 48 to 8952 with padding (RFC 8972).",
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what the addresses are."
+    )
+    port: Port | None = Field(
+        default=None, description="The UDP port of dest; left out, its node gives one out."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> LatencyBgSpec:
+        if self.source is not None and self.source == self.dest:
+            raise ValueError(f"source and dest are the same host, {self.source}")
+        if LENGTH_BASE < self.length < LENGTH_LEAST_PADDED:
+            raise ValueError(f"length is 44 or at least 48, not {self.length}")
+        is_whole("duration", self.duration, "each", self.each)
+        is_whole("each", self.each, "interval", self.interval)
+        if self.each // self.interval > PACKETS_MAX:
+            each, interval = format_duration(self.each), format_duration(self.interval)
+            raise ValueError(f"a packet each {interval} is more than {PACKETS_MAX} in {each}")
+        return self
+
+
+class Histogram(Document):
+    """How many packets had which delay."""
+
+    width_ms: NonNegative = Field(description="The width of the buckets, milliseconds.")
+    buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], Counted], ...] = Field(
+        max_length=100,
+        description="By delay: the least delay of a bucket divided by the width, and the packets.",
+    )
+
+
+class HistogramsBothWays(Document):
+    """Histograms of the delays of the packets that came back in time."""
+
+    forward: Histogram = Field(description="From source to dest.")
+    backward: Histogram = Field(description="From dest to source.")
+    round_trip: Histogram = Field(description="There and back.")
+
+
+class SourceInterval(SourcePart):
+    """What the sending participant saw in one interval."""
+
+    histogram: HistogramsBothWays
+
+
+class LatencyInterval(OneWayResult):
+    """Delay, loss and delay variation, each way, in one interval."""
+
+    histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
+
+
+class LatencyBgResult(Document):
+    """Delay, loss and delay variation, each way, over all intervals of a run."""
+
+    intervals: Counted = Field(description="Intervals of which both told.")
+    partial: Counted = Field(
+        description="Intervals of which source alone told: in the figures if there are no others."
+    )
+    gaps: Counted = Field(description="Intervals without a result.")
+    sent: Counted = Field(description="Packets sent by source.")
+    received_at_dest: Counted = Field(
+        description="Different packets that reached dest, in intervals in which dest counted."
+    )
+    received_back: Counted = Field(description="Different packets that came back in time.")
+    late: Counted = Field(description="Packets that came back after the timeout; they are lost.")
+    loss: LossBothWays = Field(description="Lost packets as fractions, 0 to 1.")
+    delay_ms: DelaysBothWays = Field(
+        description="Delays in milliseconds; median and p95 are exact to a bucket of the histogram."
+    )
+    jitter_ms: JitterBothWays = Field(
+        description="Mean absolute delay variation of consecutive packets (RFC 3393), milliseconds."
+    )
+    duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
+    reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
+    unreachable: Counted = Field(description="ICMP errors: nothing listened at dest.")
+    histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
+    clocks_synchronised: bool = Field(
+        description="Whether both clocks were synchronised, or the same clock, in each interval."
+    )
+    clock_error_ms: NonNegative | None = Field(
+        description="The largest bound of the one-way delays' error, ms; null if unknown."
+    )
+
+
+class LatencyBgTest:
+    """Delay, loss and delay variation, each way, again and again."""
+
+    name = "latencybg"
+    title = "One-way and round-trip delay, loss and jitter, without end"
+    resources: tuple[str, ...] = ("mbps",)
+    example: Mapping[str, Any] = MappingProxyType(
+        {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
+    )
+    spec_model: type[Document] = LatencyBgSpec
+    result_model: type[Document] = LatencyBgResult
+    interval_model: type[Document] = LatencyInterval
+
+    def scheduling_class(
+        self,
+        spec: LatencyBgSpec,  # noqa: ARG002 - same for all
+    ) -> SchedulingClass:
+        """Background-multi: what disturbs it is what it is to show."""
+        return SchedulingClass.BACKGROUND_MULTI
+
+    def participants(self, spec: LatencyBgSpec) -> tuple[str | None, ...]:
+        """Source and dest."""
+        return (spec.source, spec.dest)
+
+    def with_participants(self, spec: LatencyBgSpec, names: Sequence[str]) -> LatencyBgSpec:
+        """The spec with source and dest filled in.
+
+        :raises ValueError: not two, at odds with the spec, or no dest in either.
+        """
+        filled = fill(spec, self.name, ("source", "dest"), names)
+        if filled.dest is None:
+            raise ValueError("latencybg needs dest, in the spec or as the second of participants")
+        return filled
+
+    def hosts(self, spec: LatencyBgSpec) -> tuple[str, ...]:
+        """Source and dest, where given."""
+        return tuple(host for host in (spec.source, spec.dest) if host is not None)
+
+    def needs(self, spec: LatencyBgSpec) -> Mapping[str, int | None]:
+        """The payload of its packets."""
+        return traffic(spec.length * 8, spec.interval)
+
+    def rhythm(self, spec: LatencyBgSpec) -> Rhythm:
+        """As many intervals as ``each`` fits into ``duration``."""
+        return Rhythm(spec.each, spec.duration // spec.each)
+
+    def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
+        """Delays from the source, counts from both; the source's alone is a partial result."""
+        source, source_reason = part_of(parts, 0, SourceInterval)
+        dest, dest_reason = part_of(parts, 1, DestPart)
+        reason = joined(source_reason, dest_reason, contradiction(source, dest))
+        if source is None:
+            return Merged(None, reason)
+        figures = both_ends(source, dest).model_dump(mode="json")
+        return Merged({**figures, "histogram": source.histogram.model_dump(mode="json")}, reason)
+
+    def interval_summary(self, result: Result) -> str:
+        """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
+        figures = LatencyInterval.model_validate(result)
+        return in_words(
+            figures.delay_ms,
+            figures.loss,
+            figures.jitter_ms.forward,
+            synchronised=figures.clocks_synchronised,
+        )
+
+    def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
+        """Whether both have measured to the end."""
+        return judged(parts, 2, StreamEnd)
+
+    def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
+        """Sums of the counts, and the delays of all packets out of the histograms.
+
+        That nothing came back while dest was not there is no loss of the network.
+        """
+        measured = [each for each in intervals if each.result]
+        whole = [each for each in measured if not each.reason]
+        found = [LatencyInterval.model_validate(each.result) for each in whole or measured]
+        counted = [each for each in found if each.received_at_dest is not None]
+        lost = loss_of(
+            sum(each.sent for each in counted),
+            sum(each.received_at_dest or 0 for each in counted),
+            sum(each.received_back for each in counted),
+        )
+        sent, back = sum(e.sent for e in found), sum(e.received_back for e in found)
+        errors = [each.clock_error_ms for each in found]
+        result = LatencyBgResult(
+            intervals=len(whole),
+            partial=len(measured) - len(whole),
+            gaps=len(intervals) - len(measured),
+            sent=sent,
+            received_at_dest=sum(each.received_at_dest or 0 for each in counted),
+            received_back=back,
+            late=sum(each.late for each in found),
+            loss=LossBothWays(
+                forward=lost.forward if counted else None,
+                backward=lost.backward if counted else None,
+                round_trip=loss_of(sent, None, back).round_trip,
+            ),
+            delay_ms=DelaysBothWays(**{way: _delays(found, way) for way in _WAYS}),
+            jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
+            duplicates=_counts(each.duplicates for each in found),
+            reordered=_counts(each.reordered for each in found),
+            unreachable=sum(each.unreachable for each in found),
+            histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
+            clocks_synchronised=all(each.clocks_synchronised for each in found),
+            clock_error_ms=max((e for e in errors if e is not None), default=None)
+            if None not in errors
+            else None,
+        )
+        return result.model_dump(mode="json")
+
+    def summary(self, result: Result) -> str:
+        """As of an interval, with the number of intervals, and of gaps if there are any."""
+        figures = LatencyBgResult.model_validate(result)
+        text = in_words(
+            figures.delay_ms,
+            figures.loss,
+            figures.jitter_ms.forward,
+            synchronised=figures.clocks_synchronised,
+        )
+        return f"{text}; {gaps_text(figures.intervals, figures.partial + figures.gaps)}"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Delay, loss and jitter of each direction, and of the round trip."""
+        figures = LatencyBgResult.model_validate(result)
+        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
+        found += metric("clock_error_ms", figures.clock_error_ms, "ms")
+        return found + metric("gaps", figures.gaps, "intervals")
+
+
+def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
+    every = list(counts)
+    sums: dict[str, Any] = {}
+    for way in _BOTH_WAYS:
+        known = [count for each in every if (count := getattr(each, way)) is not None]
+        sums[way] = sum(known) if known else None
+    return CountsBothWays(**sums)
+
+
+def _jitter(intervals: Sequence[LatencyInterval], way: str) -> float | None:
+    """The mean of the intervals' jitter, each with the weight of its packets."""
+    known = [
+        (jitter, each.received_back)
+        for each in intervals
+        if (jitter := getattr(each.jitter_ms, way)) is not None
+    ]
+    weight = sum(packets for _, packets in known)
+    if not weight:
+        return None
+    return round(math.fsum(jitter * packets for jitter, packets in known) / weight, DECIMALS)
+
+
+def _added(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[int, int]]:
+    histograms = []
+    for each in intervals:
+        histogram: Histogram = getattr(each.histogram, way)
+        width = max(1, round(histogram.width_ms * _MICROSECONDS_PER_MS))
+        histograms.append((width, dict(histogram.buckets)))
+    return add_up(histograms)
+
+
+def _histogram(intervals: Sequence[LatencyInterval], way: str) -> Histogram:
+    width, buckets = _added(intervals, way)
+    return histogram_of(width, buckets)
+
+
+def histogram_of(width_us: int, buckets: Mapping[int, int]) -> Histogram:
+    """A histogram of microseconds as results have it."""
+    return Histogram(
+        width_ms=width_us / _MICROSECONDS_PER_MS, buckets=tuple(sorted(buckets.items()))
+    )
+
+
+def _delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | None:
+    """Least, largest, mean and deviation are exact, the others as fine as the histogram."""
+    known = [
+        (delays, each.received_back)
+        for each in intervals
+        if (delays := getattr(each.delay_ms, way)) is not None and each.received_back
+    ]
+    if not known:
+        return None
+    count = sum(packets for _, packets in known)
+    mean = math.fsum(delays.mean * packets for delays, packets in known) / count
+    # The variance of all is the mean of the variances plus the variance of the means.
+    squares = math.fsum(
+        (delays.stdev**2 + (delays.mean - mean) ** 2) * packets for delays, packets in known
+    )
+    least = min(delays.min for delays, _ in known)
+    most = max(delays.max for delays, _ in known)
+    width, buckets = _added(intervals, way)
+    middle, high = (
+        min(most, max(least, (quantile(width, buckets, part) or 0) / _MICROSECONDS_PER_MS))
+        for part in (0.5, 0.95)
+    )
+    return DelayFigures(
+        min=least,
+        median=round(middle, DECIMALS),
+        mean=round(mean, DECIMALS),
+        p95=round(high, DECIMALS),
+        max=most,
+        stdev=round(math.sqrt(squares / count), DECIMALS),
+    )
+
+
+TEST = LatencyBgTest()

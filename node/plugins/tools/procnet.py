@@ -1,0 +1,137 @@
+"""The kernel's counters of an interface, from ``/proc/net/dev``. Pure; a bare Python will do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from node.model.errors import ToolOutputError
+from node.model.times import SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Interval, Output, PartContext, Requirement, Result
+from node.plugins.fields import Counted
+from node.plugins.figures import milliseconds
+from node.plugins.participation import first_fault
+from node.plugins.reading import document_of, failure, record_of
+from node.plugins.streaming import StreamEnd
+from node.plugins.tests.interface import (
+    InterfaceInterval,
+    InterfaceName,
+    InterfaceSpec,
+    traffic_of,
+)
+
+_PROGRAM = Path(__file__).resolve().parent / "programs" / "interface_counters.py"
+_MICROSECOND_NS = 1000
+
+_OVERTIME = 2 * SECOND
+"""The last reading is at the booked end: so long may its record take."""
+
+_Nanoseconds = Annotated[int, Field(ge=1, le=10**18)]
+
+
+class _Counts(Document):
+    bytes: Counted
+    packets: Counted
+    errors: Counted
+    drops: Counted
+
+
+class _Reading(Document):
+    interface: InterfaceName
+    took_ns: _Nanoseconds
+    received: _Counts
+    sent: _Counts
+
+
+class _Gap(Document):
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Record(Document):
+    interval: Counted
+    told: _Reading | _Gap
+
+
+class _Failed(Document):
+    error: str
+
+
+class ProcNetTool:
+    """``/proc/net/dev``."""
+
+    name = "procnet"
+    tests: tuple[str, ...] = ("interface",)
+    preference = 0
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+
+    def can(self, spec: InterfaceSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: InterfaceSpec) -> int:
+        """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
+        return spec.duration
+
+    def needs_port(self, spec: InterfaceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """Our program; isolated and without site packages it starts in some 40 ms."""
+        spec: InterfaceSpec = part.spec
+        arguments: dict[str, Any] = {
+            "interface": spec.interface,
+            "first_ns": part.starts * _MICROSECOND_NS,
+            "each_ns": spec.each * _MICROSECOND_NS,
+            "intervals": spec.duration // spec.each,
+        }
+        written = json.dumps(arguments, separators=(",", ":"))
+        argv = (sys.executable, "-I", "-S", str(_PROGRAM), written)
+        return Command(argv, waits_itself=True, streams=True, overtime=_OVERTIME)
+
+    def read_interval(self, part: PartContext, record: bytes) -> Interval:
+        """What was counted in one interval.
+
+        :raises ToolOutputError: it is not a record, or of another interface.
+        """
+        found = record_of(record, "the reader of counters", _Record)
+        told = found.told
+        if isinstance(told, _Gap):
+            return Interval(found.interval, None, told.reason)
+        if part.spec.interface not in (None, told.interface):
+            raise ToolOutputError(f"counters of {told.interface}, not of {part.spec.interface}")
+        return Interval(found.interval, _counted(told))
+
+    def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
+        """How many intervals it told of.
+
+        :raises ToolOutputError: the program says that it cannot, or the output is wrong.
+        """
+        if output.exit_code > 0 and output.stdout:
+            raise ToolOutputError(document_of(output, "the reader of counters", _Failed).error)
+        if output.exit_code != 0:
+            raise failure(output, "the reader of counters", "it was ended")
+        return document_of(output, "the reader of counters", StreamEnd).model_dump(mode="json")
+
+
+def _counted(told: _Reading) -> Result:
+    took_ms = milliseconds(told.took_ns)
+    try:
+        result = InterfaceInterval(
+            interface=told.interface,
+            duration_ms=round(took_ms, 3),
+            received=traffic_of(told.received.model_dump(), took_ms),
+            sent=traffic_of(told.sent.model_dump(), took_ms),
+        )
+    except ValidationError as fault:
+        raise ToolOutputError(f"more was counted than can be: {first_fault(fault)}") from None
+    return result.model_dump(mode="json")
+
+
+TOOL = ProcNetTool()

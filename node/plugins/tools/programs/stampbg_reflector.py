@@ -1,0 +1,198 @@
+"""The session-reflector of a STAMP stream: answers without end, a record of counts each interval.
+
+``stampbg_reflector.py '{"address": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. Which
+interval a packet belongs to, its number says; when an interval is over, the sender's pace.
+
+The reflector of the next run opens the same port while the last packets of this one are under way.
+So it connects to its sender with the first packet, long before: the kernel gives each of the two
+what its own sender sends.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+
+_SECOND_NS = 1_000_000_000
+_READ_AT_ONCE = 64
+_DEAF_NS = 10 * _SECOND_NS
+"""A sender that is silent for so long may have got another port from an address translation."""
+_AHEAD = 4  # intervals that may be open, beside those that wait for late packets
+_SHIFT_NS_MAX = 1_500_000_000
+"""Clocks further apart than this do not measure together: a pace that says so is not believed."""
+
+
+class _Interval:
+    """What arrived of the packets of one interval."""
+
+    def __init__(self, size: int) -> None:
+        self.seen = bytearray(size)
+        self.duplicates = 0
+        self.reordered = 0
+        self.unsent = 0
+
+    def counts(self) -> dict[str, Any]:
+        return {
+            "received": self.seen.count(1),
+            "duplicates": self.duplicates,
+            "reordered": self.reordered,
+            "unsent": self.unsent,
+        }
+
+
+class Stream:
+    """One stream: its socket, and the intervals that are not over."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+        """Open the socket.
+
+        :raises stamp_endpoint.Unusable: a name is unknown, or the port cannot be used.
+        """
+        self._arguments = arguments
+        self._size: int = arguments["packets"]
+        self._count: int = arguments["intervals"]
+        self._interval_ns: int = arguments["interval_ns"]
+        self._wait_ns: int = arguments["timeout_ns"] + arguments["slack_ns"]
+        self._open_max = _AHEAD + self._wait_ns // (self._size * self._interval_ns)
+        self._session: int = arguments["session"]
+        senders = stamp_endpoint.addresses(arguments["sender"], None, 0)
+        self._senders = {address[0] for _, address in senders}
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+        self._socket = stamp_endpoint.bound(arguments, shared=True)
+        self._sender: stamp_endpoint.SocketAddress | None = None
+        self._heard_ns = time.monotonic_ns()
+        self._expected_ns = 0  # the first packet's arrival by our own clock, on steady time
+        self._first_ns = 0  # the same by the sender's pace
+        self._intervals: dict[int, _Interval] = {}
+        self._told = 0
+        self._highest = -1
+        self._answered = 0
+        self._strays = 0
+
+    def run(self, first_ns: int, deadline_ns: int) -> dict[str, Any]:
+        """Answer, and tell of each interval when it is over; of all at ``deadline_ns``."""
+        to_steady_ns = time.monotonic_ns() - time.time_ns()
+        self._expected_ns = self._first_ns = first_ns + to_steady_ns
+        deadline_ns += to_steady_ns
+        while self._told < self._count:
+            over_ns = (self._told + 1) * self._size * self._interval_ns + self._wait_ns
+            due_ns = min(deadline_ns, self._first_ns + over_ns)
+            now_ns = time.monotonic_ns()
+            if now_ns >= due_ns:
+                self._tell()
+                continue
+            left_ns = min(due_ns - now_ns, _DEAF_NS)
+            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            if ready:
+                self._read()
+            elif self._sender is not None and now_ns - self._heard_ns > _DEAF_NS:
+                self._listen_to_any()
+        return {"intervals": self._told}
+
+    def _listen_to_any(self) -> None:
+        self._socket.close()
+        self._socket = stamp_endpoint.bound(self._arguments, shared=True)
+        self._sender = None
+
+    def _tell(self) -> None:
+        interval = self._intervals.pop(self._told, None) or _Interval(0)
+        told = {"interval": self._told, **interval.counts(), "strays": self._strays}
+        stamp_endpoint.record({**told, "clock": self._clock.state()})
+        self._told += 1
+        self._strays = 0
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+
+    def _read(self) -> None:
+        for _ in range(_READ_AT_ONCE):
+            try:
+                received = stamp_endpoint.receive(self._socket)
+            except OSError:  # an ICMP error: the sender is gone
+                continue
+            if received is None:
+                return
+            self._handle(*received)
+
+    def _handle(
+        self, packet: bytes, arrived_ns: int, ttl: int, sender: stamp_endpoint.SocketAddress
+    ) -> None:
+        test = stamp_packet.unpack_sender(packet)
+        known = sender[0].removeprefix("::ffff:") in self._senders
+        if not known or test is None or not self._belongs(test):
+            self._strays += 1
+            return
+        tail = stamp_packet.reflected_tail(packet)
+        answer = stamp_packet.ReflectorPacket(
+            sequence=self._answered,
+            error=self._error,
+            session=test.session,
+            received=stamp_packet.ntp_from_ns(arrived_ns),
+            sender_sequence=test.sequence,
+            sender_timestamp=test.timestamp,
+            sender_error=test.error,
+            must_be_zero=0,
+            sender_ttl=ttl,
+            timestamp=stamp_packet.ntp_from_ns(time.time_ns()),  # last, just before sending
+        )
+        unsent = 0
+        try:
+            self._socket.sendto(stamp_packet.pack_reflector(answer) + tail, sender)
+        except OSError:
+            unsent = 1
+        self._answered += 1
+        self._note(test.sequence, unsent)
+        self._heard_ns = time.monotonic_ns()
+        if self._sender is None:
+            self._socket.connect(sender)
+            self._sender = sender
+
+    def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
+        number = test.sequence // self._size
+        expected = self._told <= number < min(self._count, self._told + self._open_max)
+        return test.session == self._session and expected
+
+    def _note(self, sequence: int, unsent: int) -> None:
+        number, at = divmod(sequence, self._size)
+        interval = self._intervals.get(number)
+        if interval is None:
+            interval = self._intervals[number] = _Interval(self._size)
+            first_ns = time.monotonic_ns() - sequence * self._interval_ns
+            if abs(first_ns - self._expected_ns) <= _SHIFT_NS_MAX:
+                self._first_ns = first_ns
+        interval.unsent += unsent
+        if interval.seen[at]:
+            interval.duplicates += 1
+        else:
+            interval.reordered += sequence < self._highest  # RFC 4737
+            interval.seen[at] = 1
+        self._highest = max(self._highest, sequence)
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One stream.
+
+    Arguments: ``address`` (our own), ``port``, ``sender`` (the only address that is answered),
+    ``ip_version`` (4, 6 or null), ``device`` (an interface or null), ``packets`` (in an interval),
+    ``intervals``, ``interval_ns``,
+    ``timeout_ns``, ``slack_ns``, ``session``, ``first_ns`` (the instant of the first packet),
+    ``deadline_ns`` (the instant at which to stop in any case).
+    Records: of the packets of one interval, how many different ones were received, duplicates, out
+    of order, answers that could not be sent; packets of others (``strays``) meanwhile; the clock.
+    Result: ``intervals``, the number of records.
+    """
+    return Stream(arguments).run(arguments["first_ns"], arguments["deadline_ns"])
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and a collection would delay an answer
+    sys.exit(stamp_endpoint.run(measure))

@@ -1,0 +1,222 @@
+"""The session-sender of a STAMP stream: packets without end, a record of figures each interval.
+
+``stampbg_sender.py '{"reflector": "192.0.2.2", "port": 5000, …}'``, see :func:`measure`. One thread
+does it all, like the sender of a short session (:mod:`.stamp_sender`); what it knows of a packet is
+made into figures and forgotten when the interval of the packet is over.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.distribution import distribution, histogram, jitter
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+
+_SECOND_NS = 1_000_000_000
+_MS = 1e6
+_MICROSECOND_NS = 1000
+_LATE_NS_MAX = _SECOND_NS
+_READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
+
+
+class _Interval:
+    """What is known of the packets of one interval."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first = first
+        self.sent_ns = [0] * count
+        self.in_time: dict[int, tuple[int, int]] = {}
+        self.reflected: set[int] = set()
+        self.seen: set[int] = set()
+        self.unsent = 0
+        self.unreachable = 0
+        self.late = 0
+        self.duplicates_forward = 0
+        self.duplicates_backward = 0
+        self.reordered = 0
+        self.ttls: tuple[int, int] | None = None
+        self.complaint = ""
+
+    def figures(self) -> dict[str, Any]:
+        there = {at: answer[0] for at, answer in self.in_time.items()}
+        back = {at: answer[1] for at, answer in self.in_time.items()}
+        delays_ns = {
+            "forward": there,
+            "backward": back,
+            "round_trip": {at: there[at] + back[at] for at in there},
+        }
+        in_ms = {
+            way: {at: delay / _MS for at, delay in delays.items()}
+            for way, delays in delays_ns.items()
+        }
+        return {
+            "sent": len(self.sent_ns) - self.unsent,
+            "unsent": self.unsent,
+            "received_back": len(self.in_time),
+            "late": self.late,
+            "unreachable": self.unreachable,
+            "duplicates_forward": self.duplicates_forward,
+            "duplicates_backward": self.duplicates_backward,
+            "reordered_backward": self.reordered,
+            "delay_ms": {way: distribution(delays.values()) for way, delays in in_ms.items()},
+            "jitter_ms": {way: jitter(delays) for way, delays in in_ms.items()},
+            "histogram_us": {way: _histogram(delays) for way, delays in delays_ns.items()},
+            "ttls": self.ttls,
+            "complaint": self.complaint,
+        }
+
+
+def _histogram(delays_ns: dict[int, int]) -> dict[str, Any]:
+    width, buckets = histogram(delay // _MICROSECOND_NS for delay in delays_ns.values())
+    return {"width": width, "buckets": sorted(buckets.items())}
+
+
+class Stream:
+    """One stream: its socket, and the intervals that are not over."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+        """Open the socket.
+
+        :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
+        """
+        self._size: int = arguments["packets"]
+        self._count: int = arguments["intervals"]
+        self._interval_ns: int = arguments["interval_ns"]
+        self._timeout_ns: int = arguments["timeout_ns"]
+        self._slack_ns: int = arguments["slack_ns"]
+        self._session: int = arguments["session"]
+        extra = arguments["length"] - stamp_packet.LENGTH
+        self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+        self._socket = stamp_endpoint.connected(arguments)
+        self._intervals: dict[int, _Interval] = {}
+        self._told = 0
+        self._began_ns = 0
+        self._highest = -1
+
+    def run(self, first_ns: int) -> dict[str, Any]:
+        """Send all packets, the first at ``first_ns``; tell of each interval when it is over."""
+        stamp_endpoint.wait_until(first_ns)
+        # Paced on steady time from here on, each packet by its own due time: no drift, no step.
+        self._began_ns = time.monotonic_ns()
+        for sequence in range(self._count * self._size):
+            due_ns = self._began_ns + sequence * self._interval_ns
+            self._listen_until(due_ns)
+            # After a pause of this process nobody is served by a burst of old packets.
+            self._send(sequence, skipped=time.monotonic_ns() - due_ns > _LATE_NS_MAX)
+        while self._told < self._count:
+            self._listen_until(self._over_ns())
+        return {"intervals": self._told}
+
+    def _over_ns(self) -> int:
+        """When the first interval that was not told of can be told of, on steady time."""
+        packets_ns = (self._told + 1) * self._size * self._interval_ns
+        return self._began_ns + packets_ns + self._timeout_ns + self._slack_ns
+
+    def _listen_until(self, due_ns: int) -> None:
+        while (left_ns := due_ns - time.monotonic_ns()) > 0:
+            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            if ready:
+                self._read()
+        if self._told < self._count and time.monotonic_ns() >= self._over_ns():
+            self._tell()
+
+    def _tell(self) -> None:
+        interval = self._intervals.pop(self._told, None) or _Interval(0, 0)
+        state = self._clock.state()
+        stamp_endpoint.record({"interval": self._told, **interval.figures(), "clock": state})
+        self._told += 1
+        self._clock = stamp_endpoint.Clock()
+        self._error = self._clock.error_estimate()
+
+    def _send(self, sequence: int, *, skipped: bool) -> None:
+        number, at = divmod(sequence, self._size)
+        if at == 0:
+            self._intervals[number] = _Interval(sequence, self._size)
+        interval = self._intervals[number]
+        for last_try in () if skipped else (False, True):
+            now_ns = time.time_ns()
+            timestamp = stamp_packet.ntp_from_ns(now_ns)
+            packet = stamp_packet.SenderPacket(sequence, timestamp, self._error, self._session)
+            try:
+                self._socket.send(stamp_packet.pack_sender(packet) + self._tail)
+            except ConnectionRefusedError:
+                # The answer to an earlier packet, told here; this one has not been sent yet.
+                interval.unreachable += 1
+                if not last_try:
+                    continue
+            except OSError as fault:  # no route at the moment; the stream goes on
+                interval.complaint = fault.strerror or str(fault)
+            else:
+                interval.sent_ns[at] = now_ns
+                return
+        interval.unsent += 1
+
+    def _read(self) -> None:
+        for _ in range(_READ_AT_ONCE):
+            try:
+                received = stamp_endpoint.receive(self._socket)
+            except OSError:  # an ICMP error; the answer to a packet, told here
+                if self._intervals:
+                    self._intervals[max(self._intervals)].unreachable += 1
+                continue
+            if received is None:
+                return
+            packet, arrived_ns, ttl, _ = received
+            answer = stamp_packet.unpack_reflector(packet)
+            if answer is not None and answer.session == self._session:
+                self._note(answer, arrived_ns, ttl)
+
+    def _note(self, answer: stamp_packet.ReflectorPacket, arrived_ns: int, ttl: int) -> None:
+        sequence, number = answer.sender_sequence, answer.sequence
+        interval = self._intervals.get(sequence // self._size)
+        if interval is None:
+            return  # of an interval that is over: it was lost then
+        sent_ns = interval.sent_ns[sequence - interval.first]
+        if not sent_ns or answer.sender_timestamp != stamp_packet.ntp_from_ns(sent_ns):
+            return  # not an answer to what this stream sent
+        if number in interval.reflected:
+            interval.duplicates_backward += 1
+            return
+        interval.reordered += number < self._highest  # RFC 4737
+        self._highest = max(self._highest, number)
+        interval.reflected.add(number)
+        if sequence in interval.seen:
+            interval.duplicates_forward += 1
+            return
+        interval.seen.add(sequence)
+        there_ns = stamp_packet.ns_from_ntp(answer.received, sent_ns)
+        back_ns = stamp_packet.ns_from_ntp(answer.timestamp, sent_ns)
+        if arrived_ns - sent_ns > self._timeout_ns:
+            interval.late += 1
+            return
+        interval.in_time[sequence] = (there_ns - sent_ns, arrived_ns - back_ns)
+        interval.ttls = interval.ttls or (answer.sender_ttl, ttl)
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One stream.
+
+    Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
+    null), ``device`` (an interface or null), ``packets`` (in an interval), ``intervals``, ``interval_ns`` (from packet to packet),
+    ``timeout_ns``, ``slack_ns`` (so much longer is waited for late ones), ``length`` (octets of UDP
+    payload), ``session`` (16 bits), ``first_ns`` (the instant of the first packet).
+    Records: counts, figures and histograms of the packets of one interval, and the clock.
+    Result: ``intervals``, the number of records.
+    """
+    return Stream(arguments).run(arguments["first_ns"])
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and a collection would delay a packet
+    sys.exit(stamp_endpoint.run(measure))

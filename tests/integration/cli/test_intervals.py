@@ -1,0 +1,126 @@
+"""Intervals of a run over HTTP and on the command line: pages, the last ones, one in full."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from node.model import times
+from tests.clocks import START
+from tests.served import Asker
+
+RUN = UUID("11111111-1111-4111-8111-111111111111")
+
+_TASK = """
+INSERT INTO task (id, lead, test, spec, scheduling_class, duration, participants, created_at)
+SELECT $1, identity, 'interface', '{}', 'background-multi', interval '1 h', '[{"name": "a"}]', $2
+FROM node WHERE is_self
+"""
+_RUN = """
+INSERT INTO run (
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state, created_at,
+    changed_at
+)
+VALUES (
+    $1, $2, $3, 1, 'background-multi', 0, $3, $3::timestamptz + interval '1 h', 'running', $3, $3
+)
+"""
+_INTERVALS = """
+INSERT INTO run_interval (
+    run_id, number, starts_at, ends_at, parts, result, summary, reason, merged_at
+)
+SELECT
+    $1, number, $2::timestamptz + number * interval '1 min',
+    $2::timestamptz + (number + 1) * interval '1 min', CASE WHEN number = 58 THEN '{}'::jsonb END,
+    CASE WHEN number NOT IN (30, 58)
+        THEN jsonb_build_object('sent', jsonb_build_object('rate_bps', number)) END,
+    CASE WHEN number NOT IN (30, 58) THEN 'eth0: ' || number || ' b/s' END,
+    CASE WHEN number = 30 THEN 'a: the counters were reset' END,
+    CASE WHEN number <> 58 THEN $2::timestamptz END
+FROM generate_series(0, 59) AS number
+"""
+
+
+@pytest.fixture(name="run")
+async def _run(a: Asker) -> UUID:
+    """A run with 60 intervals: the 30th is a gap, and the 58th waits for somebody's share."""
+    task = uuid4()
+    await a.rows(_TASK, task, START)
+    await a.rows(_RUN, RUN, task, START)
+    await a.rows(_INTERVALS, RUN, START)
+    return RUN
+
+
+async def _numbers(a: Asker, query: str) -> list[int]:
+    status, page = await a.ask("GET", f"/v1/runs/{RUN}/intervals?{query}")
+    assert status == 200, page
+    return [item["number"] for item in page["items"]]
+
+
+async def test_intervals_come_page_by_page(a: Asker, run: UUID) -> None:
+    """All pages together are all intervals before the one that waits, once and in order."""
+    path, found, cursor = f"/v1/runs/{run}/intervals?limit=25", [], ""
+    while True:
+        _, page = await a.ask("GET", path + cursor)
+        found += [item["number"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert found == list(range(58))
+    assert await _numbers(a, "order=desc&limit=3") == [57, 56, 55]
+    assert await _numbers(a, "after=55") == [56, 57]
+    assert await _numbers(a, "after=57") == []
+    assert await _numbers(a, "after=56&wait=60") == [57]
+    since = times.format_instant(START + 56 * times.MINUTE)
+    assert await _numbers(a, f"since={since}") == [56, 57]
+
+
+@pytest.mark.parametrize(
+    "query", ["after=-1", "after=x", "after=99999999999", "cursor=1", "order=up", "since=x", "x=1"]
+)
+async def test_questions_that_make_no_sense(a: Asker, run: UUID, query: str) -> None:
+    """A wrong parameter is refused, not passed over."""
+    assert (await a.ask("GET", f"/v1/runs/{run}/intervals?{query}"))[0] == 422
+
+
+async def test_numbers_beyond_all_intervals(a: Asker, run: UUID) -> None:
+    """The largest number there is, and another run's cursor, are an empty page."""
+    assert await _numbers(a, "after=2147483647") == []
+    assert await _numbers(a, f"cursor=1795310027600986_{run}") == []
+    assert (await a.ask("GET", f"/v1/runs/{uuid4()}/intervals"))[0] == 404
+
+
+async def test_the_last_intervals_of_a_run_that_goes_on(ask: Any, run: UUID) -> None:
+    """A running run has no result yet, but the table of what it has measured so far."""
+    ended = await ask("run", "result", str(run), "-o", "table")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert lines[0].split() == ["interval", "start", "result", "or", "reason"]
+    assert len(lines) == 21
+    assert lines[-1].startswith("57 ")
+    assert lines[-1].endswith("eth0: 57 b/s")
+
+
+async def test_intervals_in_a_pipe(ask: Any, run: UUID) -> None:
+    """So many, or all since an instant, as the API has them; a gap has its reason."""
+    found = json.loads((await ask("run", "result", str(run), "--last", "28")).out)
+    assert [each["number"] for each in found] == list(range(30, 58))
+    assert (found[0]["result"], found[0]["reason"]) == (None, "a: the counters were reset")
+    since = times.format_instant(START + 20 * times.MINUTE)
+    found = json.loads((await ask("run", "result", str(run), "--since", since)).out)
+    assert [each["number"] for each in found] == list(range(20, 58))
+
+
+async def test_one_interval_in_full(ask: Any, run: UUID) -> None:
+    """The result of one interval, as JSON or with units; a gap says why it is one."""
+    ended = await ask("run", "result", str(run), "--interval", "0")
+    assert json.loads(ended.out) == {"sent": {"rate_bps": 0}}
+    ended = await ask("run", "result", str(run), "--interval", "57", "-o", "table")
+    assert ended.out == "sent rate  57 b/s\n"
+    ended = await ask("run", "result", str(run), "--interval", "30")
+    assert (ended.code, ended.out) == (1, "")
+    assert "the interval is a gap and has no result: a: the counters were reset" in ended.err
+    assert (await ask("run", "result", str(run), "--interval", "58")).code == 6

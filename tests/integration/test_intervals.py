@@ -1,0 +1,238 @@
+"""Intervals of a run that goes on: merged at its lead as they come, kept whatever comes later."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.execution.intervals import GRACE, NO_SHARE
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import InvalidDocument, NotAllowed
+from node.model.wire.participants import IntervalShare, IntervalsMessage
+from node.plugins.contracts import Interval
+from node.store import intervals, runs
+from node.store.runs import KeptPart
+from tests.clocks import START
+from tests.unit.plugins.records import (
+    SPEC,
+    at_dest,
+    at_source,
+    reflector_record,
+    sender_record,
+    silence,
+)
+from tests.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+COUNT = 10
+
+
+async def _running(world: World) -> tuple[Site, Site, UUID]:
+    """A run of ten intervals from a, which leads, to b; it has begun on both."""
+    a, b = await world.two()
+    multi = SchedulingClass.BACKGROUND_MULTI
+    task = introduction([a, b], duration=COUNT * times.SECOND, scheduling_class=multi)
+    spec = {"source": "a", "dest": "b", **SPEC}
+    task = task.model_copy(update={"test": "latencybg", "spec": spec, "tool": "stampbg"})
+    [run] = await book_everywhere(task, a, [a, b], [HOUR])
+    world.clock.move_to(HOUR)
+    for site in (a, b):
+        async with site.database.transaction() as connection:
+            assert await runs.begin(connection, run, HOUR)
+    return a, b, run
+
+
+def _sent(*numbers: int) -> list[Interval]:
+    return [at_source(sender_record(number)) for number in numbers]
+
+
+def _reflected(*numbers: int) -> list[Interval]:
+    return [at_dest(reflector_record(number)) for number in numbers]
+
+
+async def _told(site: Site, run: UUID) -> list[tuple[int, bool, str | None]]:
+    """What people see: number, whether there is a result, reason."""
+    async with site.database.connection() as connection:
+        rows = await intervals.listed(
+            connection, run, beyond=None, since=None, descending=False, limit=500
+        )
+    return [(row["number"], row["result"] is not None, row["reason"]) for row in rows]
+
+
+def _part(place: int, name: str, **fields: Any) -> KeptPart:
+    values: dict[str, Any] = {"result": {"intervals": COUNT}, "reason": None} | fields
+    return KeptPart(place, name, values["result"], values["reason"], HOUR, HOUR + 1)
+
+
+async def test_an_interval_is_merged_as_soon_as_both_have_told(world: World) -> None:
+    """While the run goes on its intervals are there for people, with a line for lists."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(0, 1))
+    assert await _told(a, run) == []
+    await b.node.collector.keep_own_intervals(run, _reflected(0))
+    await world.settle()
+    assert await _told(a, run) == [(0, True, None)]
+    await b.node.collector.keep_own_intervals(run, _reflected(1))
+    await world.settle()
+    assert await _told(a, run) == [(0, True, None), (1, True, None)]
+    [row] = await a.rows("SELECT * FROM run_interval WHERE number = 1")
+    assert (row["starts_at"], row["ends_at"]) == (HOUR + times.SECOND, HOUR + 2 * times.SECOND)
+    assert row["summary"].startswith("20.45 ms there, 1.00 ms back")
+    assert row["parts"] is None
+    assert await a.state(run) == "running"
+    assert await b.rows("SELECT FROM run_interval") == []
+
+
+async def test_the_run_is_the_sum_of_its_intervals(world: World) -> None:
+    """At the end the result is that of all intervals, and both nodes have finished."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(*range(COUNT)))
+    await b.node.collector.keep_own_intervals(run, _reflected(*range(COUNT)))
+    await b.node.collector.keep_own(run, _part(1, "b"))
+    await a.node.collector.keep_own(run, _part(0, "a"))
+    await world.settle()
+    assert [await site.state(run) for site in (a, b)] == ["finished", "finished"]
+    [row] = await a.rows("SELECT result, summary FROM run")
+    assert (row["result"]["sent"], row["result"]["gaps"]) == (100, 0)
+    assert row["summary"].endswith("; 10 intervals")
+
+
+async def test_intervals_that_are_under_way_are_waited_for(world: World) -> None:
+    """The run ends when all that its participants told of is there, in whatever order it comes."""
+    a, b, run = await _running(world)
+    await b.node.collector.keep_own(run, _part(1, "b"))
+    await world.settle()
+    await a.node.collector.keep_own_intervals(run, _sent(*range(COUNT)))
+    await a.node.collector.keep_own(run, _part(0, "a"))
+    assert await a.state(run) == "merging"
+    shares = [IntervalShare(**vars(each)) for each in _reflected(*range(COUNT))]
+    late = IntervalsMessage(run=run, intervals=tuple(shares))
+    await a.node.collector.receive_intervals(b.identity, late)
+    assert await a.state(run) == "finished"
+    await a.node.collector.receive_intervals(b.identity, late)
+    assert [whole for _, whole, _ in await _told(a, run)] == [True] * COUNT
+
+
+async def test_an_interval_that_one_does_not_tell_of_is_told_without(world: World) -> None:
+    """After the grace it has what the other saw and the reason; what comes late completes it."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(0, 1))
+    await b.node.collector.keep_own_intervals(run, _reflected(1))
+    await world.settle()
+    assert await _told(a, run) == []  # none is shown before those that precede it
+    world.clock.move_to(HOUR + times.SECOND + GRACE + 1)
+    await a.tend()
+    assert await _told(a, run) == [(0, True, f"b: {NO_SHARE}"), (1, True, None)]
+    await b.node.collector.keep_own_intervals(run, _reflected(0))
+    await world.settle()
+    assert await _told(a, run) == [(0, True, None), (1, True, None)]
+
+
+async def test_an_interval_that_nobody_told_of_is_a_gap(world: World) -> None:
+    """A number that was left out shows as a gap once its time is over."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(2))
+    await b.node.collector.keep_own_intervals(run, _reflected(2))
+    await world.settle()
+    world.clock.move_to(HOUR + 2 * times.SECOND + GRACE + 1)
+    await a.tend()
+    nobody = f"a: {NO_SHARE}; b: {NO_SHARE}"
+    assert await _told(a, run) == [(0, False, nobody), (1, False, nobody), (2, True, None)]
+
+
+async def test_a_crash_leaves_what_was_measured(world: World) -> None:
+    """The run fails with the reason, its intervals stay, and what is missing says why."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(0, 1, 2))
+    await b.node.collector.keep_own_intervals(run, _reflected(0, 1, 2))
+    await b.node.launcher.recover()
+    await world.settle()
+    alone = [at_source(silence(number)) for number in (3, 4)]
+    await a.node.collector.keep_own_intervals(run, alone)
+    restarted = "b: the node was restarted during the run"
+    assert (await _told(a, run))[2:] == [
+        (2, True, None),
+        (3, True, restarted),
+        (4, True, restarted),
+    ]
+    await a.node.launcher.recover()
+    assert await a.state(run) == "failed"
+    assert restarted in (await a.reason(run) or "")
+    [row] = await a.rows("SELECT result FROM run")
+    assert (row["result"]["intervals"], row["result"]["partial"], row["result"]["gaps"]) == (
+        3,
+        2,
+        5,
+    )
+    assert row["result"]["loss"]["round_trip"] == 0
+    told = await _told(a, run)
+    assert len(told) == COUNT
+    assert all(reason and restarted in reason for _, _, reason in told[3:])
+
+
+async def test_nothing_measured_at_all_fails_with_the_cause(world: World) -> None:
+    """A run of gaps alone is no success, whatever its programs say at their end."""
+    a, b, run = await _running(world)
+    gaps = [Interval(number, None, "no packet could be sent") for number in range(COUNT)]
+    await a.node.collector.keep_own_intervals(run, gaps)
+    await b.node.collector.keep_own_intervals(run, _reflected(*range(COUNT)))
+    for site, place in ((a, 0), (b, 1)):
+        await site.node.collector.keep_own(run, _part(place, site.name))
+    await world.settle()
+    assert await a.state(run) == "failed"
+    assert await a.reason(run) == "nothing was measured: a: no packet could be sent"
+
+
+async def test_a_plugin_that_stumbles_spoils_one_interval(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge that raises makes a gap with that reason, and the next interval is merged."""
+    a, b, run = await _running(world)
+    test = a.node.capabilities.tests["latencybg"]
+    good = test.merge_interval  # type: ignore[attr-defined]
+    faults = iter([ZeroDivisionError("by zero")])
+
+    def stumble(*given: Any) -> Any:
+        if fault := next(faults, None):
+            raise fault
+        return good(*given)
+
+    monkeypatch.setattr(test, "merge_interval", stumble)
+    await a.node.collector.keep_own_intervals(run, _sent(0, 1))
+    await b.node.collector.keep_own_intervals(run, _reflected(0, 1))
+    await world.settle()
+    [(_, first, reason), (_, second, _)] = await _told(a, run)
+    assert (first, second) == (False, True)
+    assert "ZeroDivisionError" in (reason or "")
+
+
+async def test_intervals_that_cannot_be_are_refused(world: World) -> None:
+    """A number beyond the last interval, and whoever takes no part, change nothing."""
+    a, b, run = await _running(world)
+    share = IntervalShare(number=COUNT, result={}, reason=None)
+    message = IntervalsMessage(run=run, intervals=(share,))
+    with pytest.raises(InvalidDocument):
+        await a.node.collector.receive_intervals(b.identity, message)
+    with pytest.raises(NotAllowed):
+        await a.node.collector.receive_intervals("ed25519:stranger", message)
+    await b.node.collector.receive_intervals(a.identity, message)  # it does not lead the run
+    assert await a.rows("SELECT FROM run_interval") == []
+
+
+async def test_what_is_over_does_not_pile_up(world: World) -> None:
+    """Intervals go with their run."""
+    a, b, run = await _running(world)
+    await a.node.collector.keep_own_intervals(run, _sent(0))
+    for site in (a, b):
+        await site.node.launcher.recover()
+    await world.settle()
+    assert len(await _told(a, run)) == COUNT
+    day = HOUR + times.DAY
+    async with a.database.transaction() as connection:
+        await runs.purge(connection, day, day, day)
+    assert await a.rows("SELECT FROM run_interval") == []

@@ -1,0 +1,43 @@
+"""What the options of shortcuts become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from node.cli.shortcuts import repeated, spec_of
+from node.model.times import HOUR, MINUTE, SECOND
+
+NOTHING: dict[str, Any] = dict.fromkeys(
+    (
+        *("source", "dest", "duration", "each", "interval", "length", "port", "ip_version"),
+        *("host", "interface", "packet_timeout", "repeat", "cron"),
+    )
+)
+
+
+def test_durations_are_written_as_the_api_reads_them() -> None:
+    """What was given is in the spec, durations as ISO 8601; what was not is left to the test."""
+    given = NOTHING | {"dest": "b", "each": 30 * SECOND, "packet_timeout": 2 * SECOND}
+    wanted = {"dest": "b", "each": "PT30S", "timeout": "PT2S"}
+    assert spec_of("latencybg", given) == wanted
+    given = NOTHING | {"host": "b", "interface": "eth0", "duration": 10 * MINUTE}
+    wanted = {"host": "b", "interface": "eth0", "duration": "PT10M"}
+    assert spec_of("interface", given) == wanted
+
+
+def test_continuous_is_as_often_as_a_run_lasts() -> None:
+    """The next run begins where one ends; a run lasts an hour unless said."""
+    assert repeated(NOTHING | {"continuous": False})["repeat"] is None
+    assert repeated(NOTHING | {"continuous": True})["repeat"] == HOUR
+    lasting = NOTHING | {"continuous": True, "duration": 10 * MINUTE}
+    assert repeated(lasting)["repeat"] == 10 * MINUTE
+
+
+@pytest.mark.parametrize("other", [{"repeat": HOUR}, {"cron": "0 * * * *"}])
+def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
+    """Another repetition beside it is a mistake, and said to be one."""
+    with pytest.raises(click.UsageError, match="repeats by itself"):
+        repeated(NOTHING | {"continuous": True} | other)
