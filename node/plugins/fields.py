@@ -31,6 +31,10 @@ Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]
 """A UDP or TCP port that needs no privilege."""
 
 
+SECRET: dict[str, Any] = {"secret": True}
+"""Marks, as ``json_schema_extra``, a text or the values of a map that are kept and never shown."""
+
+
 def between(least: int, most: int) -> AfterValidator:
     """Refuse durations (microseconds) outside ``[least, most]`` in a sentence with ISO 8601."""
 
