@@ -99,6 +99,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.meshes:mesh_group",
         "Apply, list and remove meshes, and see what they deliver.",
     ),
+    "archive": (
+        "node.cli.archives:archive_group",
+        "Say where results go, see what waits, and have it tried again.",
+    ),
     "node": (
         "node.cli.nodes:node_group",
         "List, show, add and remove the nodes that this node knows, and say what this one is.",

@@ -48,6 +48,10 @@ Told = Annotated[str, BeforeValidator(_plain), Field(max_length=_LONGEST_TOLD)]
 """What a stranger said, such as a target: its characters are made printable, and it is cut."""
 
 
+SECRET: dict[str, Any] = {"secret": True}
+"""Marks, as ``json_schema_extra``, a text or the values of a map that are kept and never shown."""
+
+
 def between(least: int, most: int) -> AfterValidator:
     """Refuse durations (microseconds) outside ``[least, most]`` in a sentence with ISO 8601."""
 
