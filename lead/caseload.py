@@ -45,6 +45,8 @@ from node.store.pools import StoredPool
 
 TRIED_MAX = 50
 """Most terms for which nodes are asked in one episode: what came of them is written by then."""
+TERMS_MAX = 10_000
+"""Most terms of an episode; an hour with more is not shared as a whole."""
 LOOKS_BACK = 8 * times.DAY
 """So much of the ledger is seen; no policy weighs more of it by default."""
 RUNS_MAX = 20_000
@@ -79,6 +81,8 @@ class Found:
     """What the view lacks, for people."""
     broken: Mapping[UUID, Exception] = field(default_factory=dict)
     """By task, why nothing can be said of it: what is stored of it cannot be read any more."""
+    left: int = 0
+    """So many terms are due, too, and come later."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class _Rows:
     before: Mapping[UUID, Mapping[int, str]]
     used_at: Mapping[UUID, Mapping[str, int]]
     reserved: Sequence[Reserved]
+    left: int
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,11 @@ class Caseload:
         tasks: Sequence[PoolTask],
         imagined: Sequence[OpenTerm] = (),
     ) -> Found:
-        """What is due for these tasks of a pool; ``imagined`` terms are as if they were stored."""
+        """What is to be decided first for these tasks of a pool.
+
+        ``imagined`` terms are as if they were stored: then it is these, beside those that begin in
+        the same hour as the first of them.
+        """
         now = self._clock.now()
         async with self._database.connection() as connection:
             rows = await _rows(connection, pool.name, tasks, imagined, now)
@@ -183,6 +192,7 @@ class Caseload:
             closed,
             note=runs.note,
             broken=found.broken,
+            left=rows.left,
         )
 
     def _cases(
@@ -360,7 +370,12 @@ async def _rows(
     now: int,
 ) -> _Rows:
     tasks = [whole.id for whole in wholes]
-    terms = [*await episodes.terms_due(connection, tasks, now), *imagined]
+    # What cannot be tried in this episode is not to come before what could have been.
+    enough = TERMS_MAX if imagined else TRIED_MAX
+    terms, left = await episodes.terms_due(connection, tasks, now, enough, TERMS_MAX)
+    if imagined:
+        hour = imagined[0].term.starts_at // BUCKET
+        terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
     longest = max((whole.duration for whole in wholes), default=0)
     until = longest + max((opened.over_at for opened in terms), default=now)
     reserved = await reservations.for_pools(connection, [pool], now, max(now, until))
@@ -372,6 +387,7 @@ async def _rows(
         await episodes.last_holders(connection, tasks),
         await episodes.used_at(connection, tasks),
         reserved[pool],
+        left,
     )
 
 

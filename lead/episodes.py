@@ -318,16 +318,17 @@ class Episodes:
         await self._leave_out(found.broken)
         await self._assignment.give_up(found.over)
         if not found.cases and not found.closed:
-            return False
+            return found.left > 0
         ruling, unreached = await self._round.hold(found, membership)
         try:
             await self._assignment.settle(ruling)
         except StaleEpisode:
             log.info("an episode came to nothing: another one was faster", pool=pool)
             unreached = True
-        if unreached:
+        more = unreached or found.left > 0
+        if more:
             del self._begun[pool]  # what follows belongs to it
-        return unreached
+        return more
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
         now, apart = self._clock.now(), configured(pool.policy_set, pool.overrides).apart

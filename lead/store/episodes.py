@@ -22,10 +22,16 @@ from lead.model import (
     Sitting,
     ToCome,
 )
+from node.model import times
 from node.model.seating import Term
+from node.store.campaigns import URGENT
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "episodes")
+_NEAR = times.HOUR
+"""What is urgent and begins within this time goes before all else."""
+_ANY_MOMENT = 10 * times.MINUTE
+"""What begins within this time does not wait until the whole hour is shared."""
 
 
 async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
@@ -36,7 +42,8 @@ async def terms_to_open(connection: Connection, now: int, limit: int) -> list[Po
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """The pool tasks with empty seats that are to be tried now, at most so many of each pool."""
-    return [PoolTask(**dict(row)) for row in await connection.fetch(_SQL["due"], now, limit)]
+    rows = await connection.fetch(_SQL["due"], now, limit, URGENT, now + _NEAR)
+    return [PoolTask(**dict(row)) for row in rows]
 
 
 async def next_due(connection: Connection) -> int | None:
@@ -66,12 +73,22 @@ async def go_on(connection: Connection, task: UUID, was: int, on: GoingOn) -> bo
     return kept is not None
 
 
-async def terms_due(connection: Connection, tasks: Sequence[UUID], now: int) -> list[OpenTerm]:
-    """Their terms with empty seats that are to be tried, by start."""
-    return [
-        OpenTerm(row[0], Term(row[1], row[2]), *row[3:])
-        for row in await connection.fetch(_SQL["terms_due"], list(tasks), now)
-    ]
+async def terms_due(
+    connection: Connection, tasks: Sequence[UUID], now: int, enough: int, most: int
+) -> tuple[list[OpenTerm], int]:
+    """Their terms with empty seats that are to be tried first, by start; and how many others are.
+
+    If some of them are urgent and begin within the hour, it is these. Else those that begin in a
+    few minutes, then hour by hour, because pools are shared by the hour: the first of these groups,
+    and the next ones as long as there are no more than ``enough`` terms. Never more than the
+    ``most``.
+    """
+    instants = now + _NEAR, now + _ANY_MOMENT
+    rows = await connection.fetch(
+        _SQL["terms_due"], list(tasks), now, URGENT, *instants, enough, most
+    )
+    found = [OpenTerm(row[0], Term(row[1], row[2]), *row[3:8]) for row in rows]
+    return found, rows[0][8] - len(rows) if rows else 0
 
 
 async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:

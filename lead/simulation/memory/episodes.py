@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from lead.simulation.memory.rows import PolicyState, PoolTask, Seat, Task, Term,
 from lead.simulation.memory.seats import lose
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
+from node.model.times import HOUR
 
 TWINS = Twins("lead.store", "episodes")
 
@@ -57,22 +59,35 @@ def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Ta
     return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id))[:limit]
 
 
+def _urgent(tables: Tables, task: Task, starts_at: int, level: int, near: int) -> bool:
+    campaign = tables.campaigns.named.get(task.campaign) if task.campaign else None
+    return campaign is not None and campaign.level >= level and starts_at < near
+
+
 @TWINS.of(*_POOL_TASK)
-def due(tables: Tables, now: int, limit: int) -> Answer:
-    """Pool tasks with empty seats that are to be tried now: of each pool the longest waiting."""
+def due(tables: Tables, now: int, limit: int, urgent: int, near: int) -> Answer:
+    """Pool tasks with empty seats that are to be tried now: of each pool the nearest."""
+    first: dict[UUID, int] = {}
     tried: dict[UUID, int] = {}
     for row in tables.terms.tried.values():
         if row.try_at is not None and row.try_at <= now:
             tried[row.pool_task] = min(row.try_at, tried.get(row.pool_task, row.try_at))
+            first[row.pool_task] = min(row.starts_at, first.get(row.pool_task, row.starts_at))
     found = [(task, asked) for task, asked in _active(tables) if task.id in tried] if tried else []
-    found.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
+
+    def place(pair: tuple[Task, PoolTask]) -> tuple[Any, ...]:
+        task, begins = pair[0], first[pair[0].id]
+        later = not _urgent(tables, task, begins, urgent, near)
+        return later, begins // HOUR, tried[task.id], task.created_at, task.id
+
+    found.sort(key=place)
     places: Counter[int] = Counter()
-    chosen: list[tuple[Task, PoolTask]] = []
+    chosen: list[tuple[int, int, UUID, tuple[Task, PoolTask]]] = []
     for task, asked in found:
         places[asked.pool_id] += 1
         if places[asked.pool_id] <= limit:
-            chosen.append((task, asked))
-    return [_whole(tables, *pair) for pair in chosen]
+            chosen.append((places[asked.pool_id], task.created_at, task.id, (task, asked)))
+    return [_whole(tables, *each[3]) for each in sorted(chosen, key=lambda it: it[:3])]
 
 
 @TWINS.of(*_POOL_TASK)
@@ -139,19 +154,55 @@ def go_on(
     return [(task,)]
 
 
-@TWINS.of("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason", "try_at")
-def terms_due(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
-    """Terms with empty seats that are to be tried."""
+@TWINS.of(
+    *("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason", "try_at"),
+    "waiting",
+)
+def terms_due(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    now: int,
+    level: int,
+    near: int,
+    any_moment: int,
+    enough: int,
+    most: int,
+) -> Answer:
+    """Terms with empty seats that are to be tried: the urgent, the imminent, the nearest hours."""
+
+    def hour(row: Term) -> int:
+        if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, level, near):
+            return -1
+        return 0 if row.starts_at < any_moment else row.starts_at // HOUR
+
     found = [
         row
         for task in dict.fromkeys(tasks)
         for row in tables.terms.of_task.of(task)
         if row.try_at is not None and row.try_at <= now
     ]
-    found.sort(key=lambda row: (row.starts_at, row.pool_task))
+    found.sort(key=lambda row: (hour(row), row.starts_at, row.pool_task))
+    chosen: list[Term] = []
+    for _, group in groupby(found, key=hour):
+        of_hour = list(group)
+        alone = bool(chosen) and hour(chosen[0]) < 0
+        if chosen and (alone or len(chosen) + len(of_hour) > enough):
+            break
+        chosen += of_hour
+    count = len(found)
     return [
-        (r.pool_task, r.starts_at, r.ends_at, r.over_at, r.seats, r.tries, r.reason, r.try_at)
-        for r in found
+        (
+            r.pool_task,
+            r.starts_at,
+            r.ends_at,
+            r.over_at,
+            r.seats,
+            r.tries,
+            r.reason,
+            r.try_at,
+            count,
+        )
+        for r in sorted(chosen[:most], key=lambda row: (row.starts_at, row.pool_task))
     ]
 
 

@@ -1,16 +1,23 @@
 -- due --
--- Pool tasks with empty seats that are to be tried now, with what they ask for: of each pool those that wait longest.
+-- Pool tasks with empty seats that are to be tried now, with what they ask for: of each pool those that are urgent, then
+-- those with something to begin in the nearest hours, then those that wait longest.
 WITH waiting AS (
-    SELECT pool_task, min(try_at) AS try_at FROM term WHERE try_at <= $1 GROUP BY pool_task
+    SELECT pool_task, min(starts_at) AS starts_at, min(try_at) AS try_at FROM term WHERE try_at <= $1 GROUP BY pool_task
 ),
 
 placed AS (
     SELECT
-        waiting.pool_task, waiting.try_at,
-        row_number() OVER (PARTITION BY pool_task.pool_id ORDER BY waiting.try_at, task.created_at, task.id) AS place
+        waiting.pool_task,
+        row_number() OVER (
+            PARTITION BY pool_task.pool_id
+            ORDER BY
+                coalesce(campaign.level >= $3 AND waiting.starts_at < $4, false) DESC,
+                floor(extract(EPOCH FROM waiting.starts_at) / 3600), waiting.try_at, task.created_at, task.id
+        ) AS place
     FROM waiting
     INNER JOIN pool_task ON waiting.pool_task = pool_task.task_id
     INNER JOIN task ON waiting.pool_task = task.id
+    LEFT JOIN campaign ON task.campaign = campaign.name
     WHERE task.state = 'active'
 )
 
@@ -23,7 +30,7 @@ INNER JOIN pool_task ON placed.pool_task = pool_task.task_id
 INNER JOIN task ON placed.pool_task = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE placed.place <= $2
-ORDER BY placed.try_at, task.created_at, task.id;
+ORDER BY placed.place, task.created_at, task.id;
 
 -- terms_to_open --
 -- Pool tasks whose next term is due.
@@ -70,9 +77,33 @@ WHERE task_id = $1 AND next_slot = $2
 RETURNING task_id;
 
 -- terms_due --
-SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at
-FROM term
-WHERE pool_task = ANY($1::uuid []) AND try_at <= $2
+-- What an episode decides on: what is urgent and near has one to itself. Else it is what begins any moment, then whole
+-- hours, the nearest ones: the first of these groups, and the next ones as long as there are not too many terms. And how
+-- many are due in all.
+WITH waiting AS (
+    SELECT
+        term.*,
+        CASE
+            WHEN campaign.level >= $3 AND term.starts_at < $4 THEN -1
+            WHEN term.starts_at < $5 THEN 0
+            ELSE floor(extract(EPOCH FROM term.starts_at) / 3600)
+        END AS hour
+    FROM term
+    INNER JOIN task ON term.pool_task = task.id
+    LEFT JOIN campaign ON task.campaign = campaign.name
+    WHERE term.pool_task = ANY($1::uuid []) AND term.try_at <= $2
+),
+
+placed AS (
+    SELECT
+        *, min(hour) OVER () AS first, count(*) OVER () AS waiting, count(*) OVER (ORDER BY hour) AS through,
+        row_number() OVER (ORDER BY hour, starts_at, pool_task) AS place
+    FROM waiting
+)
+
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting
+FROM placed
+WHERE (hour = first OR first >= 0 AND through <= $6) AND place <= $7
 ORDER BY starts_at, pool_task;
 
 -- taken --

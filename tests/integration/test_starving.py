@@ -1,0 +1,86 @@
+"""A backlog of terms that begin tomorrow, and what is wanted now."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest_asyncio
+
+from node.model import times
+from node.model.wire.campaigns import CampaignDocument
+from tests.clocks import START
+from tests.pooled import Pooled, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+BACKLOG: dict[str, Any] = {"repeat": "PT20S", "slip": "PT10S", "max_runs": 2000}
+ONCE: dict[str, Any] = {"repeat": None, "slip": "PT2M"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def backlog(world: World) -> Pooled:
+    """Four nodes that take turns, and two campaigns with 1,900 open terms each; some are given."""
+    pool = await pooled(world, [{}] * 4, choice="rotating")
+    for name, level in (("ops", 5), ("lab", 5), ("other", 5), ("outage", "urgent")):
+        document = {"name": name, "level": level}
+        await pool.lead.node.campaigns.create(CampaignDocument.model_validate(document))
+    for name in ("ops", "lab"):
+        await pool.create(2, seat=False, schedule=BACKLOG, length="PT1S", campaign=name)
+    while await pool.lead.rows("SELECT FROM pool_task WHERE due_at <= $1", world.clock.now()):
+        await pool.episodes._open_terms()
+    assert (await pool.lead.rows("SELECT count(*) FROM term"))[0][0] > 3500
+    for _ in range(2):
+        await _episode(pool)
+    return pool
+
+
+async def _episode(pool: Pooled) -> None:
+    """One of them, which takes a second."""
+    await pool.episodes.run_once()
+    pool.world.clock.advance(times.SECOND)
+
+
+async def _created(pool: Pooled, campaign: str, start: int) -> UUID:
+    schedule = ONCE | {"start": times.format_instant(START + start)}
+    return await pool.create(1, seat=False, schedule=schedule, length="PT5S", campaign=campaign)
+
+
+async def test_what_is_urgent_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
+    """Thousands of terms have waited for longer: it has its seat by the next episode."""
+    for start in (times.MINUTE, 59 * times.MINUTE):
+        urgent = await _created(backlog, "outage", start)
+        await _episode(backlog)
+        assert len(await backlog.seats(urgent)) == 1
+
+
+async def test_what_begins_soon_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
+    """Those of its hour come first, and it is one of them, whosever it is."""
+    other = await _created(backlog, "other", times.MINUTE)
+    for _ in range(8):
+        await _episode(backlog)
+    assert len(await backlog.seats(other)) == 1
+    given = [row[0] for row in await backlog.lead.rows("SELECT term FROM seat ORDER BY taken_at")]
+    assert max(given) < START + 2 * times.HOUR
+
+
+async def test_hours_are_given_one_after_the_other(backlog: Pooled) -> None:
+    """No seat of an hour is given as long as an earlier one has terms that are due."""
+    for _ in range(8):
+        first = await _first_due(backlog)
+        before = await _given(backlog)
+        await _episode(backlog)
+        new = [term for task, term in await _given(backlog) - before]
+        assert new
+        assert max(new) // times.HOUR <= first // times.HOUR + 1
+
+
+async def _first_due(pool: Pooled) -> int:
+    now = pool.lead.clock.now()
+    rows = await pool.lead.rows("SELECT min(starts_at) FROM term WHERE try_at <= $1", now)
+    return int(rows[0][0])
+
+
+async def _given(pool: Pooled) -> set[tuple[UUID, int]]:
+    return {(row[0], row[1]) for row in await pool.lead.rows("SELECT pool_task, term FROM seat")}
