@@ -70,8 +70,6 @@ class Ruling:
     policies: str
     remembered: Remembered
     results: list[Result] = field(default_factory=list)
-    note: str | None = None
-    """What the policies did not see, for people."""
 
 
 class Assignment:
@@ -180,7 +178,6 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         refused={**result.heard, **case.unable},
         verdicts=[_verdict(no, case) for no in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
-        note=ruling.note,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -36,6 +36,7 @@ from node.model.errors import ParleyError
 from node.model.reservations import Reserved
 from node.model.scheduling import recurrence_of
 from node.model.seating import open_slots
+from node.model.spans import Span
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
 from node.store import campaigns, reservations
@@ -50,8 +51,8 @@ TERMS_MAX = 10_000
 LOOKS_BACK = 8 * times.DAY
 """So much of the ledger is seen; no policy weighs more of it by default."""
 RUNS_MAX = 20_000
-"""Most booked runs that the policies see in one episode, the earliest ones; it is said if there are
-more."""
+"""Most booked runs that the policies see in one episode: of the hours it decides on, then others;
+its pool says so if there are more."""
 TO_COME_MAX = 1000
 """Most runs that they see of a seat of which nothing is booked yet; it is said as well."""
 _TESTS_MAX = 10_000
@@ -291,10 +292,11 @@ class Caseload:
         listed = await campaigns.listed(connection)
         firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
         first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
-        if any(_is_limited(each.settings) for each in listed):
-            last = max(last, ahead, *(case.slots[-1] + BUCKET for case in cases))
-        limit = RUNS_MAX + 1
-        booked = await episodes.booked(connection, min(now, first), last, identities, limit)
+        end = max((case.slots[-1] + BUCKET for case in cases), default=last)
+        limited = any(_is_limited(each.settings) for each in listed)
+        end = max(last, end, ahead) if limited else max(last, end)
+        spans = _spans(first, last, now, end if limited else None)
+        booked, unseen = await _booked(connection, spans, identities)
         to_come = await episodes.to_come(connection, identities)
         needs: dict[UUID, Needs] = {}
         if any(self._needs.of(case.whole.test, case.whole.spec) for case in cases):
@@ -302,15 +304,15 @@ class Caseload:
             tests = await episodes.tests_of(connection, tasks)
             needs = {task: self._needs.of(*test) for task, test in tests.items()}
         coming = [
-            runs_to_come(each, names, ahead, needs.get(each.task, {}), TO_COME_MAX + 1)
+            runs_to_come(each, names, end, needs.get(each.task, {}), TO_COME_MAX + 1)
             for each in to_come
         ]
-        note = _unseen(booked, coming)
+        note = _unseen(unseen, coming)
         if note is not None:
             log.warning("an episode does not see all", pool=pool.name, lacks=note)
         return _Runs(
             listed,
-            [_posted(run, names, needs.get(run.task_id, {})) for run in booked[:RUNS_MAX]],
+            [_posted(run, names, needs.get(run.task_id, {})) for run in booked],
             [run for runs in coming for run in runs[:TO_COME_MAX]],
             note,
         )
@@ -431,14 +433,40 @@ def _is_limited(campaign: Settings) -> bool:
     return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
 
 
-def _unseen(booked: Sequence[Booked], coming: Sequence[Sequence[PostedRun]]) -> str | None:
+def _spans(first: int, last: int, now: int, ahead: int | None) -> list[Span]:
+    """Which time counts for cases that begin from ``first`` to ``last``, the most important first.
+
+    Their hours; what is booked on nodes in the next one; and all up to ``ahead``, if that is given.
+    """
+    begin = min(first, max(now, first - first % BUCKET))
+    before = now, begin if ahead is not None else min(begin, now + BUCKET)
+    spans = [(begin, last), before, (last, ahead or last)]
+    return [(start, end) for start, end in spans if start < end]
+
+
+async def _booked(
+    connection: Connection, spans: Sequence[Span], nodes: Sequence[str]
+) -> tuple[list[Booked], int | None]:
+    """The runs of these spans, by start; and if there are too many, the first one left out."""
+    found: dict[UUID, Booked] = {}
+    for since, until in spans:
+        for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1):
+            if len(found) == RUNS_MAX and run.id not in found:
+                return sorted(found.values(), key=_BY_START), run.starts_at
+            found[run.id] = run
+    return sorted(found.values(), key=_BY_START), None
+
+
+_BY_START: Callable[[Booked], tuple[int, UUID]] = lambda run: (run.starts_at, run.id)  # noqa: E731
+
+
+def _unseen(beyond: int | None, coming: Sequence[Sequence[PostedRun]]) -> str | None:
     """What the policies do not see of these runs, for people."""
-    beyond = booked[RUNS_MAX].starts_at if len(booked) > RUNS_MAX else None
     later = min(
         (runs[TO_COME_MAX].start for runs in coming if len(runs) > TO_COME_MAX), default=None
     )
     lacks = [
-        f"of {of} the policies saw the first {most:,}, none from {times.to_the_second(since)} on"
+        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on"
         for of, most, since in (
             ("the booked runs", RUNS_MAX, beyond),
             ("the runs of a seat that are still to be booked", TO_COME_MAX, later),

@@ -83,8 +83,10 @@ class Round:
             before = results.get(name, Result(found.cases[name]))
             results[name] = replace(before, verdicts=noes)
         state = worth_keeping(outcome.state, self._clock.now())
-        remembered = Remembered(document_of(state), found.remembered.revision)
-        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()), found.note)
+        # What they did not see is said at the pool (query ``pools``), not in each reason.
+        document = document_of(state) | ({} if found.note is None else {"unseen": found.note})
+        remembered = Remembered(document, found.remembered.revision)
+        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()))
         return ruling, outcome.unreached > 0
 
     async def _serve(

@@ -116,7 +116,13 @@ class Pools:
         promised = [each for each in map(_promised, listed) if each is not None]
         return Warnings(
             {own.campaign: promises.of_campaign(own, promised, sized) for own in promised},
-            {pool.name: promises.of_pool(pool, promised) for pool in sized},
+            {
+                pool.name: (
+                    *promises.of_pool(size, promised),
+                    *([pool.unseen] if pool.unseen else ()),
+                )
+                for pool, size in zip(there, sized, strict=True)
+            },
         )
 
     async def create(self, document: PoolDocument) -> bool:

@@ -102,8 +102,7 @@ class Account:
     """What came of looking for nodes for the empty seats of one term, for people and its trace.
 
     ``taken`` are the nodes by seat, ``refused`` what speaks against others; ``verdicts`` are what
-    policies say, the decisive one first. ``yielding`` are the runs that give way, and ``note``
-    says what the policies did not see.
+    policies say, the decisive one first. ``yielding`` are the runs that give way.
     """
 
     pool: str
@@ -114,7 +113,6 @@ class Account:
     refused: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[Mapping[str, Any]] = ()
     yielding: Sequence[str] = ()
-    note: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -135,7 +133,7 @@ class Account:
             said += f"; {len(self.yielding)} run{'s' if many else ''} may have to give way"
         if len(self.taken) < self.wanted:
             said += f"; {self.why_not()}"
-        return said if self.note is None else f"{said}; {self.note}"
+        return said
 
     def why_not(self) -> str:
         """Why seats are empty: what the policies say, and what the nodes do."""

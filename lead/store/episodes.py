@@ -24,7 +24,6 @@ from lead.model import (
 )
 from node.model import times
 from node.model.seating import Term
-from node.store.campaigns import URGENT
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "episodes")
@@ -42,7 +41,7 @@ async def terms_to_open(connection: Connection, now: int, limit: int) -> list[Po
 
 async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """The pool tasks with empty seats that are to be tried now, at most so many of each pool."""
-    rows = await connection.fetch(_SQL["due"], now, limit, URGENT, now + _NEAR)
+    rows = await connection.fetch(_SQL["due"], now, limit, now + _NEAR)
     return [PoolTask(**dict(row)) for row in rows]
 
 
@@ -84,9 +83,7 @@ async def terms_due(
     ``most``.
     """
     instants = now + _NEAR, now + _ANY_MOMENT
-    rows = await connection.fetch(
-        _SQL["terms_due"], list(tasks), now, URGENT, *instants, enough, most
-    )
+    rows = await connection.fetch(_SQL["terms_due"], list(tasks), now, *instants, enough, most)
     found = [OpenTerm(row[0], Term(row[1], row[2]), *row[3:8]) for row in rows]
     return found, rows[0][8] - len(rows) if rows else 0
 

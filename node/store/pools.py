@@ -27,6 +27,8 @@ class StoredPool:
     revision: int = 1
     created_at: int = 0
     changed_at: int = 0
+    unseen: str | None = None
+    """What its policies did not see when they decided last, for people."""
 
 
 async def listed(connection: Connection) -> list[StoredPool]:

@@ -13,6 +13,7 @@ from lead.simulation.memory.seats import lose
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from node.model.times import HOUR
+from node.store.campaigns import URGENT
 
 TWINS = Twins("lead.store", "episodes")
 
@@ -59,13 +60,13 @@ def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Ta
     return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id))[:limit]
 
 
-def _urgent(tables: Tables, task: Task, starts_at: int, level: int, near: int) -> bool:
+def _urgent(tables: Tables, task: Task, starts_at: int, near: int) -> bool:
     campaign = tables.campaigns.named.get(task.campaign) if task.campaign else None
-    return campaign is not None and campaign.level >= level and starts_at < near
+    return campaign is not None and campaign.level == URGENT and starts_at < near
 
 
 @TWINS.of(*_POOL_TASK)
-def due(tables: Tables, now: int, limit: int, urgent: int, near: int) -> Answer:
+def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
     """Pool tasks with empty seats that are to be tried now: of each pool the nearest."""
     first: dict[UUID, int] = {}
     tried: dict[UUID, int] = {}
@@ -77,17 +78,18 @@ def due(tables: Tables, now: int, limit: int, urgent: int, near: int) -> Answer:
 
     def place(pair: tuple[Task, PoolTask]) -> tuple[Any, ...]:
         task, begins = pair[0], first[pair[0].id]
-        later = not _urgent(tables, task, begins, urgent, near)
+        later = not _urgent(tables, task, begins, near)
         return later, begins // HOUR, tried[task.id], task.created_at, task.id
 
     found.sort(key=place)
     places: Counter[int] = Counter()
-    chosen: list[tuple[int, int, UUID, tuple[Task, PoolTask]]] = []
+    chosen: list[tuple[Task, PoolTask]] = []
     for task, asked in found:
         places[asked.pool_id] += 1
         if places[asked.pool_id] <= limit:
-            chosen.append((places[asked.pool_id], task.created_at, task.id, (task, asked)))
-    return [_whole(tables, *each[3]) for each in sorted(chosen, key=lambda it: it[:3])]
+            chosen.append((task, asked))
+    chosen.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
+    return [_whole(tables, *pair) for pair in chosen]
 
 
 @TWINS.of(*_POOL_TASK)
@@ -162,7 +164,6 @@ def terms_due(
     tables: Tables,
     tasks: Sequence[UUID],
     now: int,
-    level: int,
     near: int,
     any_moment: int,
     enough: int,
@@ -171,7 +172,7 @@ def terms_due(
     """Terms with empty seats that are to be tried: the urgent, the imminent, the nearest hours."""
 
     def hour(row: Term) -> int:
-        if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, level, near):
+        if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, near):
             return -1
         return 0 if row.starts_at < any_moment else row.starts_at // HOUR
 

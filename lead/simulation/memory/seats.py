@@ -30,9 +30,16 @@ _ENDED = frozenset({"refused", "cancelled"})
     "revision",
     "created_at",
     "changed_at",
+    "unseen",
 )
 def pools(tables: Tables) -> Answer:
     """All of them, by name."""
+
+    def unseen(pool: int) -> str | None:
+        kept = tables.policy_states.rows.get(pool)
+        found: str | None = None if kept is None else unpack(kept.state).get("unseen")
+        return found
+
     return [
         (
             row.name,
@@ -46,6 +53,7 @@ def pools(tables: Tables) -> Answer:
             row.revision,
             row.created_at,
             row.changed_at,
+            unseen(row.id),
         )
         for _, row in sorted(tables.pools.named.items())
     ]

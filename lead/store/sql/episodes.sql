@@ -7,11 +7,11 @@ WITH waiting AS (
 
 placed AS (
     SELECT
-        waiting.pool_task,
+        waiting.pool_task, waiting.try_at,
         row_number() OVER (
             PARTITION BY pool_task.pool_id
             ORDER BY
-                coalesce(campaign.level >= $3 AND waiting.starts_at < $4, false) DESC,
+                coalesce(campaign.level = 10 AND waiting.starts_at < $3, false) DESC,
                 floor(extract(EPOCH FROM waiting.starts_at) / 3600), waiting.try_at, task.created_at, task.id
         ) AS place
     FROM waiting
@@ -30,7 +30,7 @@ INNER JOIN pool_task ON placed.pool_task = pool_task.task_id
 INNER JOIN task ON placed.pool_task = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE placed.place <= $2
-ORDER BY placed.place, task.created_at, task.id;
+ORDER BY placed.try_at, task.created_at, task.id;
 
 -- terms_to_open --
 -- Pool tasks whose next term is due.
@@ -84,8 +84,8 @@ WITH waiting AS (
     SELECT
         term.*,
         CASE
-            WHEN campaign.level >= $3 AND term.starts_at < $4 THEN -1
-            WHEN term.starts_at < $5 THEN 0
+            WHEN campaign.level = 10 AND term.starts_at < $3 THEN -1
+            WHEN term.starts_at < $4 THEN 0
             ELSE floor(extract(EPOCH FROM term.starts_at) / 3600)
         END AS hour
     FROM term
@@ -103,7 +103,7 @@ placed AS (
 
 SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting
 FROM placed
-WHERE (hour = first OR first >= 0 AND through <= $6) AND place <= $7
+WHERE (hour = first OR first >= 0 AND through <= $5) AND place <= $6
 ORDER BY starts_at, pool_task;
 
 -- taken --

@@ -1,7 +1,11 @@
 -- pools --
-SELECT name, match, policy_set, overrides, choice, term, patience, description, revision, created_at, changed_at
+-- With what its policies did not see when they decided last.
+SELECT
+    pool.name, pool.match, pool.policy_set, pool.overrides, pool.choice, pool.term, pool.patience, pool.description,
+    pool.revision, pool.created_at, pool.changed_at, policy_state.state ->> 'unseen' AS unseen
 FROM pool
-ORDER BY name;
+LEFT JOIN policy_state ON pool.id = policy_state.pool_id
+ORDER BY pool.name;
 
 -- keep_pool --
 INSERT INTO pool (name, match, policy_set, overrides, choice, term, patience, description, created_at, changed_at)
