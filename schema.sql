@@ -23,7 +23,8 @@ CREATE TYPE task_state AS ENUM (
     'paused',     -- keeps its schedule but gets no new runs
     'finished',   -- its schedule is over and its last run has ended
     'cancelled',  -- ended by its owner
-    'refused'     -- a participant will not take part; "reason" says why
+    'refused',    -- a participant will not take part; "reason" says why
+    'unplaced'    -- its time is over and no node ever had a seat of it; "reason" says why
 );
 
 CREATE TYPE run_state AS ENUM (

@@ -137,7 +137,8 @@ class Assignment:
         first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
         pause = drawn_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
-        again = max(together(now, pause), min(no_sooner, opened.over_at))
+        # When it is over, it is to be said why.
+        again = min(max(together(now, pause), no_sooner), opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
             await episodes.tried(connection, opened, tries, None, None, held)

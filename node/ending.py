@@ -213,8 +213,8 @@ class Ending:
         """Tasks led here whose schedule and runs are over are finished, here and elsewhere."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            for whole in await seats.finish(connection, now):
-                await bookings.notify(connection, "task", whole, "finished")
+            for whole, state in await seats.finish(connection, now):
+                await bookings.notify(connection, "task", whole, state)
             for task, participants in await tasks.finish(connection, now):
                 await bookings.notify(connection, "task", task, "finished")
                 others = _identities(participants) - {self._identity}

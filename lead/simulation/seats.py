@@ -44,7 +44,7 @@ def told(world: World, host: Host) -> Iterator[str]:
         task = tables.tasks.rows[asked.task_id]
         terms = tables.terms.of_task.of(task.id)
         yield from _measured_too_often(host, task, terms)
-        if task.state in {"active", "finished"}:
+        if task.state in {"active", "finished", "unplaced"}:
             yield from _empty(host, task, terms)
         if task.state == "active" and unpack(task.schedule).get("max_runs") is None:
             yield from _without_term(world, host, task, terms)

@@ -28,7 +28,7 @@ from node.store import seats, tasks
 from node.store.database import Record
 from node.store.tasks import StoredTask
 
-STATES = frozenset({"active", "paused", "finished", "cancelled", "refused"})
+STATES = frozenset({"active", "paused", "finished", "cancelled", "refused", "unplaced"})
 _KEY_MAX = 200
 _SOON = 5_000_000
 _REASONS = 3
@@ -72,14 +72,17 @@ async def fetch(node: Node, task: UUID) -> Task:
 
     :raises NotFound: there is none.
     """
+    now = node.clock.now()
     async with node.database.connection() as connection:
-        rows = await tasks.listed(connection, tasks.Filter(task=task), node.clock.now())
+        rows = await tasks.listed(connection, tasks.Filter(task=task), now)
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
     found, archived = task_of(rows[0]), await node.archives.of_task(task)
     why = _tool_reason(node, found)
-    return found.model_copy(update={"archives": archived, "tool_reason": why})
+    plan_at = None if found.plan_at is None else max(found.plan_at, now)  # what is due is next
+    told = {"archives": archived, "tool_reason": why, "plan_at": plan_at}
+    return found.model_copy(update=told)
 
 
 def _tool_reason(node: Node, task: Task) -> str | None:
@@ -258,9 +261,12 @@ async def explain(request: web.Request) -> web.StreamResponse:
     async with node.database.connection() as connection:
         decisions = await runs.decisions(connection, task.id, None, reading.limit(request))
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
+        before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
-    if not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
+    if before is not None and task.state == "active":
+        sentence += f"; in pool {before[0]} {before[1]:,} terms are due before it, or beside it"
+    elif not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
         verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
         sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
     sentence = "; ".join([sentence, *map(waiting_in_words, waits)])

@@ -74,9 +74,9 @@ async def plan_anew(connection: Connection, pool: str, now: int) -> list[UUID]:
     return [row[0] for row in await connection.fetch(_SQL["plan_anew"], pool, now)]
 
 
-async def finish(connection: Connection, now: int) -> list[UUID]:
-    """End the pool tasks whose terms are over, and the tasks of their seats with them."""
-    return [row[0] for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]
+async def finish(connection: Connection, now: int) -> list[tuple[UUID, str]]:
+    """End the pool tasks whose terms are over, and the tasks of their seats with them; how each."""
+    return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]
 
 
 async def tasks_of(connection: Connection, task: UUID) -> list[UUID]:
@@ -124,6 +124,15 @@ async def waiting(connection: Connection, task: UUID, most: int) -> list[Waits]:
     """What the runs of the seats of a pool task wait for; by name, whose seats these are."""
     rows = await connection.fetch(_SQL["waiting_in_seats"], task, most)
     return [Waits(row[0], row[1], row[2], tuple(row[3])) for row in rows]
+
+
+async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
+    """Its pool, and how many terms of others are due there before its own or in the same hour.
+
+    None if there are none, or if no term of its own is due.
+    """
+    row = await connection.fetchrow(_SQL["before_in_turn"], task, now)
+    return None if row is None else (row[0], row[1])
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

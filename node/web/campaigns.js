@@ -5,7 +5,7 @@ import { drawTable } from "./lists.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLUMNS = ["Campaign", "Promised", "Had in 24 h, and booked", "Waits for time", "Tasks"];
-const ENDED = new Set(["finished", "cancelled", "refused"]);
+const ENDED = new Set(["finished", "cancelled", "refused", "unplaced"]);
 
 export const CAMPAIGNS_PATH = "/v1/campaigns?limit=200";
 

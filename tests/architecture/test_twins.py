@@ -26,7 +26,7 @@ WITHOUT = {
         "notify",
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify"},
-    "node.store/seats": {"seats", "waiting_in_seats"},
+    "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats"},
     "node.store/meshes": {
         "has_mesh",
         "meshes",

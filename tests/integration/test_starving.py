@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
+from node.store import seats
 from tests.clocks import START
 from tests.pooled import Pooled, pooled
 from tests.worlds import ON_ONE_LOOP, World
@@ -84,3 +85,38 @@ async def _first_due(pool: Pooled) -> int:
 
 async def _given(pool: Pooled) -> set[tuple[UUID, int]]:
     return {(row[0], row[1]) for row in await pool.lead.rows("SELECT pool_task, term FROM seat")}
+
+
+async def test_what_never_had_a_seat_ends_unplaced(world: World) -> None:
+    """Its time went by: it does not count as finished before and unless it says why."""
+    pool = await pooled(world, [{}])
+    full = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
+    late = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
+    world.clock.advance(times.HOUR)
+    await pool.lead.node.ending.finish_tasks()
+    assert await _ended(pool, late) == ("active", None)
+    await pool.seat()
+    await pool.lead.node.ending.finish_tasks()
+    state, reason = await _ended(pool, late)
+    assert state == "unplaced"
+    assert reason is not None
+    assert "n1" in reason
+    assert (await _ended(pool, full))[0] != "unplaced"
+
+
+async def _ended(pool: Pooled, task: UUID) -> tuple[str, str | None]:
+    row = (await pool.lead.rows("SELECT state::text, reason FROM task WHERE id = $1", task))[0]
+    return row[0], row[1]
+
+
+async def test_a_term_in_turn_says_who_comes_before_it(backlog: Pooled) -> None:
+    """As long as nothing is decided of it, the figure is there: those of its hour and before."""
+    other = await _created(backlog, "other", times.HOUR + times.MINUTE)
+    await backlog.episodes._open_terms()
+    lead, now = backlog.lead, backlog.lead.clock.now()
+    count = "SELECT count(*) FROM term WHERE try_at <= $1 AND starts_at < $2 AND pool_task <> $3"
+    async with lead.database.connection() as connection:
+        said = await seats.before(connection, other, now)
+    rows = await lead.rows(count, now, START + 2 * times.HOUR, other)
+    assert said == ("europe", rows[0][0])
+    assert 200 < rows[0][0] < 1000

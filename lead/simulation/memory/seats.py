@@ -173,7 +173,7 @@ def plan_anew(tables: Tables, pool: str, now: int) -> Answer:
     return anew
 
 
-@TWINS.of("id")
+@TWINS.of("id", "state")
 def finish_pool_tasks(tables: Tables, now: int) -> Answer:
     """Pool tasks whose terms are over, and the tasks of their seats with them."""
     done = []
@@ -181,12 +181,18 @@ def finish_pool_tasks(tables: Tables, now: int) -> Answer:
         task = tables.tasks.rows[row.task_id]
         if row.next_slot is not None or task.state != "active":
             continue
-        over = all(term.over_at <= now for term in tables.terms.of_task.of(task.id))
+        terms = sorted(tables.terms.of_task.of(task.id), key=lambda term: term.starts_at)
+        used = {seat.term for seat in tables.seats.of_task.of(task.id)}
+        over = all(
+            term.try_at is None and (term.over_at <= now or term.starts_at not in used)
+            for term in terms
+        )
         if over and not any(part.state in _OPEN for part in tables.tasks.parts.of(task.id)):
-            done.append(task)
-    for task in done:
-        tables.tasks.change(task, state="finished", ended_at=now)
-    return [(task.id,) for task in done]
+            done.append((task, None if used or not terms else terms[-1].reason))
+    for task, reason in done:
+        state = "finished" if reason is None else "unplaced"
+        tables.tasks.change(task, state=state, reason=reason or task.reason, ended_at=now)
+    return [(task.id, task.state) for task, _ in done]
 
 
 @TWINS.of("id")

@@ -82,16 +82,42 @@ WITH woken AS (
 SELECT DISTINCT pool_task FROM woken;
 
 -- finish_pool_tasks --
+-- Not before it is said of each term why seats stayed empty: why none was ever taken, the last one says. Of a term that was
+-- given up without a seat there is nothing to wait for.
 UPDATE task
-SET state = 'finished', ended_at = $1
-FROM pool_task
-WHERE
-    pool_task.task_id = task.id
-    AND pool_task.next_slot IS NULL
-    AND task.state = 'active'
-    AND NOT EXISTS (SELECT FROM term WHERE term.pool_task = task.id AND term.over_at > $1)
-    AND NOT EXISTS (SELECT FROM task AS part WHERE part.parent = task.id AND part.state IN ('active', 'paused'))
-RETURNING task.id;
+SET
+    state = CASE WHEN ended.reason IS NULL THEN 'finished' ELSE 'unplaced' END::task_state,
+    reason = coalesce(ended.reason, task.reason),
+    ended_at = $1
+FROM (
+    SELECT
+        pool_task.task_id,
+        CASE WHEN NOT EXISTS (SELECT FROM seat WHERE seat.pool_task = pool_task.task_id) THEN (
+            SELECT term.reason FROM term WHERE term.pool_task = pool_task.task_id ORDER BY term.starts_at DESC LIMIT 1
+        ) END AS reason
+    FROM pool_task
+    INNER JOIN task AS whole ON pool_task.task_id = whole.id
+    WHERE
+        pool_task.next_slot IS NULL
+        AND whole.state = 'active'
+        AND NOT EXISTS (
+            SELECT FROM term
+            WHERE
+                term.pool_task = pool_task.task_id
+                AND (
+                    term.try_at IS NOT NULL
+                    OR (
+                        term.over_at > $1
+                        AND EXISTS (SELECT FROM seat WHERE seat.pool_task = term.pool_task AND seat.term = term.starts_at)
+                    )
+                )
+        )
+        AND NOT EXISTS (
+            SELECT FROM task AS part WHERE part.parent = pool_task.task_id AND part.state IN ('active', 'paused')
+        )
+) AS ended
+WHERE task.id = ended.task_id AND task.state = 'active'
+RETURNING task.id, task.state::text;
 
 -- seat_tasks --
 -- The ordinary tasks that have its seats and are not over.
@@ -201,6 +227,28 @@ LEFT JOIN seat
 LEFT JOIN node ON seat.node = node.identity
 WHERE term.pool_task = $1 AND term.over_at > $2
 ORDER BY term.starts_at, number.number, seat.taken_at;
+
+-- before_in_turn --
+-- For people: how many terms of its pool are due that begin before its own first one that is due, or in the same hour;
+-- and which pool that is. Nothing where none is due.
+WITH own AS (
+    SELECT pool_task.pool_id, min(term.starts_at) AS starts_at
+    FROM pool_task
+    INNER JOIN term ON pool_task.task_id = term.pool_task
+    WHERE pool_task.task_id = $1 AND term.try_at <= $2
+    GROUP BY pool_task.pool_id
+)
+
+SELECT pool.name, count(*) AS terms
+FROM own
+INNER JOIN pool ON own.pool_id = pool.id
+INNER JOIN pool_task AS other ON own.pool_id = other.pool_id AND other.task_id <> $1
+INNER JOIN task ON other.task_id = task.id AND task.state = 'active'
+INNER JOIN term
+    ON
+        other.task_id = term.pool_task AND term.try_at <= $2
+        AND floor(extract(EPOCH FROM term.starts_at) / 3600) <= floor(extract(EPOCH FROM own.starts_at) / 3600)
+GROUP BY pool.name;
 
 -- waiting_in_seats --
 -- For people: what the runs of its seats wait for, that for which most of them do first.

@@ -75,7 +75,9 @@ SELECT
     coalesce(
         (SELECT CASE WHEN planning.lease_until > $1 THEN least(planning.plan_at, $1) ELSE planning.plan_at END
             FROM planning WHERE planning.task_id = task.id),
-        least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
+        CASE WHEN task.state IN ('active', 'paused') THEN
+            least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
+        END
     ) AS plan_at,
     (SELECT min(run_known.starts_at) FROM run_known
         WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
