@@ -314,6 +314,7 @@ class Launcher:
             stdin=command.stdin,
             output_bytes_max=OUTPUT_READ_MAX,
             streams=command.streams,
+            chased=True,
             namespace=None if context.context is None else context.context.namespace,
         )
 
