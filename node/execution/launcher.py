@@ -38,6 +38,7 @@ from node.plugins.contracts import (
     StreamingTool,
     Tool,
 )
+from node.plugins.reading import BYTES_MAX
 from node.store import bookings, runs
 from node.store.database import Database, Notice
 from node.store.runs import DueRun, KeptPart
@@ -54,7 +55,8 @@ LOST_AFTER = 30 * times.SECOND
 """A run that is still running so long after its end, and that nobody here executes, was lost."""
 LOOK_AHEAD = 50 * times.MILLISECOND
 """How long before it begins a part's host is looked at: fifty that begin together take 2 ms."""
-OUTPUT_READ_MAX = 10_000_000
+OUTPUT_READ_MAX = BYTES_MAX + 1
+"""Of a flood just enough is read for it to be told from the longest output that is a result."""
 OUTPUT_END_KEPT = 5_000
 """Of long output, so much of the end is kept: a program's reason and sums come last."""
 REASON_KEPT = 1000

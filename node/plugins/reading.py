@@ -24,7 +24,7 @@ def text_of(output: Output, program: str) -> str:
     :raises ToolOutputError: it is too long, or not UTF-8.
     """
     if len(output.stdout) > BYTES_MAX:
-        raise ToolOutputError(f"{program} printed {len(output.stdout)} bytes, too many to read")
+        raise ToolOutputError(f"{program} printed more than {BYTES_MAX} bytes, too many to read")
     try:
         return output.stdout.decode()
     except UnicodeDecodeError as fault:
