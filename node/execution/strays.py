@@ -7,7 +7,6 @@ it or writes over it. Who hides from that, too, is held by a cgroup only (the sy
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Measuring programs that do all that they should not, run by a real node: each run fails, alone."""
+"""Measuring programs that do all they should not, run by a real node: each run fails, alone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from node.plugins import registry
 from tests.acceptance import evil
+from tests.acceptance.hostility import complains_of, each, is_problem
 from tests.acceptance.outsider import Json, Outsider
+from tests.hostile import WORDS, placed, words_in
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -41,7 +45,7 @@ BRIEF: dict[str, Json] = {
     "trace": {"hops_max": 1, "probes": 1, "wait": "PT1S"},
     "mtu": {"hops_max": 1, "mtu_max_bytes": 1280},
 }
-SHORT = ("braces", "escape", "fork")
+SHORT = ("braces", "escape", "flood")
 
 
 def alone() -> list[tuple[str, str]]:
@@ -105,7 +109,7 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
 
 
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
-    """Nonsense with exit code 0, and children left behind in and out of the group, by each tool."""
+    """Nonsense with exit code 0, a flood, and a child that leaves the group, by each tool."""
     asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
     runs = await asyncio.gather(
         *(
@@ -123,4 +127,25 @@ async def test_an_evil_client_fails_the_run_of_both(b: Outsider, c: Outsider) ->
     spec = {"duration": "PT1S", "omit": "PT0S", "congestion": evil.congestion("escape")}
     run = await failed(c, "throughput", "iperf3", spec, b)
     assert run["reason"].startswith("c: iperf3: end: Field required"), run["reason"]
-    await is_well(c)
+
+
+FIELDS = [
+    (name, path) for name, test in sorted(registry.tests().items()) for path in words_in(test)
+]
+
+
+@each("field", FIELDS)
+async def test_hostile_words_are_refused_by_their_field(c: Outsider, field: Any) -> None:
+    """Whatever a test's spec refuses is refused by the API with a pointer to the field."""
+    name, path = field
+    test = registry.tests()[name]
+    for word in WORDS:
+        spec = placed(test, path, word)
+        with contextlib.suppress(ValidationError):
+            test.spec_model.model_validate(spec)
+            continue  # it is harmless, see the tests of what becomes of it
+        answer = await c.ask("POST", "/v1/tasks", {"test": {"type": name, "spec": spec}})
+        if word == "\ud800":
+            is_problem(answer, 400, 422)  # no JSON text can hold it
+        else:
+            complains_of(answer, f"/test/spec/{path[0]}")
