@@ -51,6 +51,15 @@ def read(tool: str, printed: Output) -> Iterator[PartContext]:
                 return
 
 
+def refused(tool: str, part: PartContext, printed: Output) -> bool:
+    """Whether this is read as no result."""
+    try:
+        registry.tools()[tool].read(part, printed)
+    except ToolOutputError:
+        return True
+    return False
+
+
 RECORDED = [
     (tool, case)
     for tool in sorted(path.name for path in TOOLS.iterdir())
@@ -69,6 +78,4 @@ def test_a_time_that_is_a_lie_is_refused(tool: str, case: str) -> None:
             for lie in LIES:
                 text = real.stdout[: time.start()] + lie + real.stdout[time.end() :]
                 printed = Output(real.exit_code, text, real.stderr, real.ended_by)
-                with pytest.raises(ToolOutputError):
-                    registry.tools()[tool].read(part, printed)
-                    pytest.fail(f"read {text[max(0, time.start() - 60) : time.start() + 20]!r}")
+                assert refused(tool, part, printed), text[max(0, time.start() - 60) :][:80]
