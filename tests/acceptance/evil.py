@@ -68,7 +68,7 @@ def folder() -> Iterator[Path]:
 
 def _script() -> str:
     cases = [
-        f"  *' {dest(deed)} '*|*' {congestion(deed)} '*)\n    {done}\n    exit 0;;\n"
+        f"  *'{dest(deed)}'[\\ /]*|*' {congestion(deed)} '*)\n    {done}\n    exit 0;;\n"
         for deed, done in _DEEDS.items()
     ]
     return (

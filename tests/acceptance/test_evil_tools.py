@@ -45,7 +45,7 @@ BRIEF: dict[str, Json] = {
     "trace": {"hops_max": 1, "probes": 1, "wait": "PT1S"},
     "mtu": {"hops_max": 1, "mtu_max_bytes": 1280},
 }
-SHORT = ("braces", "escape", "flood")
+SHORT = ("escape", "flood", "fork")
 
 
 def alone() -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def alone() -> list[tuple[str, str]]:
     found = []
     for name, test in sorted(registry.tests().items()):
         spec = test.spec_model.model_validate(dict(test.example))
-        if "dest" in test.example and len(test.participants(spec)) == 1:
+        if {"dest", "url"} & {*test.example} and len(test.participants(spec)) == 1:
             tools = [tool for tool in registry.tools_for(name) if tool.requirement is not None]
             found += [(name, tool.name) for tool in tools]
     return found
@@ -75,6 +75,13 @@ def _nobody_left() -> Iterator[None]:
     assert _left() == []
     yield
     assert _left() == []
+
+
+def whom(test: str, dest: str) -> Json:
+    """The field of a test's spec that says whom to measure."""
+    if "url" in registry.tests()[test].example:
+        return {"url": f"http://{dest}/"}
+    return {"dest": dest}
 
 
 async def failed(node: Outsider, test: str, tool: str, spec: Json, *others: Outsider) -> Json:
@@ -109,11 +116,11 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
 
 
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
-    """Nonsense with exit code 0, a flood, and a child that leaves the group, by each tool."""
+    """By each tool: a flood, or nonsense with exit code 0 and a child left behind."""
     asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
     runs = await asyncio.gather(
         *(
-            failed(c, test, tool, {"dest": evil.dest(deed), **BRIEF.get(test, {})})
+            failed(c, test, tool, BRIEF.get(test, {}) | whom(test, evil.dest(deed)))
             for test, tool, deed in asked
         )
     )
