@@ -30,7 +30,7 @@ SAID: dict[str, str] = {
     "shut": LATE,
     "fork": "c: ping: it printed no summary (exit code 0)",
     "escape": "c: ping: it printed no summary (exit code 0)",
-    "flood": "c: ping printed more than 10000000 bytes, too many to read",
+    "flood": "c: ping printed more than 2000000 bytes, too many to read",
     "nul": "c: ping: it printed no summary (exit code 0)",
     "latin": "c: ping printed bytes that are not UTF-8: ",
     "braces": "c: ping: it printed no summary (exit code 0)",
