@@ -18,7 +18,9 @@ from node.plugins.tests import idle, interface, latency, latencybg, mtu, rtt, th
 from node.plugins.tools import (
     fping,
     iperf3,
+    irtt,
     mtr,
+    nuttcp,
     ping,
     ping_df,
     procnet,
@@ -43,7 +45,9 @@ _TESTS: tuple[Test, ...] = (
 _TOOLS: tuple[Tool, ...] = (
     fping.TOOL,
     iperf3.TOOL,
+    irtt.TOOL,
     mtr.TOOL,
+    nuttcp.TOOL,
     ping.TOOL,
     ping_df.TOOL,
     procnet.TOOL,

@@ -118,7 +118,13 @@ class Iperf3Tool:
     name = "iperf3"
     tests: tuple[str, ...] = ("throughput",)
     preference = 0
-    requirement: Requirement | None = Requirement("iperf3", "iperf3", ("iperf3", "--version"))
+    requirement: Requirement | None = Requirement(
+        # Both ends set it, whichever of them sends.
+        "iperf3",
+        "iperf3",
+        ("iperf3", "--version"),
+        congestion=lambda spec: spec.control,
+    )
     tried: tuple[str, ...] = ("3.12",)
     binds = frozenset({"interface", "address"})
 
@@ -187,8 +193,7 @@ def _client_options(spec: ThroughputSpec) -> list[str]:
     if spec.protocol == "udp":
         options += ["-u", "-b", str(spec.rate_bps or UDP_RATE_BPS)]
     else:
-        # Never the host's default: it differs between hosts, and the result with it.
-        options += ["-C", spec.congestion]
+        options += ["-C", spec.control] if spec.control else []
         options += ["-b", str(spec.rate_bps)] if spec.rate_bps else []
     options += ["-w", str(spec.window_bytes)] if spec.window_bytes else []
     options += [f"-{spec.ip_version}"] if spec.ip_version else []
