@@ -1,4 +1,4 @@
-"""Tools that our own program attends: it starts and ends them, and adds what they do not tell. Pure.
+"""Tools that a program of ours attends: it starts and ends them, and adds what is missing. Pure.
 
 See ``tools/programs/attended.py``.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -152,10 +153,10 @@ class IrttTool:
         printed, known = told(output, "irtt")
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
-                raise failure(printed, "irtt", "its server did not start")
+                raise _refused(printed, "its server did not start")
             return _dest_part(known).model_dump(mode="json")
         if printed.exit_code != 0:
-            raise failure(printed, "irtt", "it failed without a reason")
+            raise _refused(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)
         return _source_part(part.spec, document, known).model_dump(mode="json")
 
@@ -167,6 +168,11 @@ def _own(party: Party) -> str:
     except ValueError:
         return ""
     return _bracketed(party.address)
+
+
+def _refused(output: Output, otherwise: str) -> ToolOutputError:
+    said = output.stderr.removeprefix(b"Error: ")
+    return failure(replace(output, stderr=said), "irtt", otherwise)
 
 
 def _bracketed(host: str) -> str:

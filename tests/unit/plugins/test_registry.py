@@ -26,8 +26,8 @@ def test_the_first_set() -> None:
         "idle", "interface", "latency", "latencybg", "mtu", "rtt", "throughput", "trace",
     ]  # fmt: skip
     assert TOOLS == [
-        "fping", "iperf3", "mtr", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp",
-        "stampbg", "tracepath", "traceroute",
+        "fping", "iperf3", "irtt", "mtr", "nuttcp", "ping", "ping-df", "procnet", "scamper",
+        "sleep", "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 

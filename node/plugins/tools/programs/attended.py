@@ -61,8 +61,12 @@ def main(written: str) -> int:
 
     # The whole group is told to end; what is known by then is still to be said.
     signal.signal(signal.SIGTERM, end)
-    told = {"congestion": _attend(program, asked), "clock": clock.state()}
-    told["exit_code"] = program.returncode
+    congestion_used = _attend(program, asked)
+    told = {
+        "congestion": congestion_used,
+        "clock": clock.state(),
+        "exit_code": program.returncode,
+    }
     sys.stdout.write(f"\x1e{json.dumps(told, separators=(',', ':'))}\n")
     sys.stdout.flush()
     return program.returncode if program.returncode >= 0 else 128 - program.returncode
