@@ -810,6 +810,124 @@ CREATE INDEX outbox_due ON outbox (next_at);
 CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------
+-- Where results go (at the lead): archives, and what is still to be delivered to them
+---------------------------------------------------------------------------------------------------
+
+CREATE TYPE archived_runs AS ENUM ('succeeded', 'failed', 'all');
+CREATE TYPE archiving_state AS ENUM (
+    'waiting',    -- to be delivered, for the first time or again
+    'delivered',  -- the destination has it
+    'parked'      -- refused for good, or tried in vain for a day: waits for a person
+);
+
+CREATE TABLE destination (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    digest text NOT NULL UNIQUE,
+    archiver text NOT NULL,
+    spec jsonb NOT NULL,
+    label text NOT NULL,
+    ordered boolean NOT NULL,
+    last_error text,
+    last_error_at timestamptz
+);
+COMMENT ON TABLE destination IS 'What archivers deliver to: archives of one archiver and one spec share it, its worker and its batches.';
+COMMENT ON COLUMN destination.digest IS 'SHA-256 of archiver and spec.';
+COMMENT ON COLUMN destination.spec IS 'The archiver''s own fields, secrets included: shown to nobody.';
+COMMENT ON COLUMN destination.label IS 'Where it is, for people: without secrets.';
+COMMENT ON COLUMN destination.ordered IS 'The results of a task are delivered in their order: one that waits keeps those after it.';
+
+CREATE TABLE archive (
+    id uuid PRIMARY KEY,
+    task_id uuid REFERENCES task ON DELETE CASCADE,
+    place smallint,
+    name text CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    destination_id integer NOT NULL REFERENCES destination,
+    runs archived_runs NOT NULL,
+    transform jsonb,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    removed_at timestamptz,
+    CHECK (num_nonnulls(task_id, name) = 1 AND (task_id IS NULL) = (place IS NULL))
+);
+COMMENT ON TABLE archive IS 'Where results of a task go; those without a task are the node''s own: there go those of all tasks it leads.';
+COMMENT ON COLUMN archive.place IS 'Its place in the task document.';
+COMMENT ON COLUMN archive.runs IS
+'Which runs: succeeded are those with a result; failed those without, also those that never took place, but not those that
+were cancelled.';
+COMMENT ON COLUMN archive.transform IS '{jmespath} or {jq}: what is delivered instead of the whole document; nothing if it gives none.';
+COMMENT ON COLUMN archive.removed_at IS 'Since when nothing goes there any more; it stays as long as it tells where results went.';
+CREATE UNIQUE INDEX archive_name ON archive (name) WHERE removed_at IS NULL;
+CREATE UNIQUE INDEX archive_place ON archive (task_id, place) WHERE removed_at IS NULL;
+CREATE INDEX archive_task ON archive (task_id);
+CREATE INDEX archive_destination ON archive (destination_id);
+
+CREATE TABLE archiving (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    archive_id uuid NOT NULL REFERENCES archive ON DELETE CASCADE,
+    destination_id integer NOT NULL REFERENCES destination,
+    run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
+    edition smallint NOT NULL,
+    outcome run_state NOT NULL,
+    series uuid,
+    state archiving_state NOT NULL DEFAULT 'waiting',
+    taken boolean NOT NULL DEFAULT false,
+    attempts integer NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL,
+    next_at timestamptz,
+    first_tried_at timestamptz,
+    tried_at timestamptz,
+    last_error text,
+    UNIQUE (run_id, archive_id, edition),
+    CHECK ((state = 'waiting') = (next_at IS NOT NULL))
+) WITH (fillfactor = 80);
+COMMENT ON TABLE archiving IS 'The outbox of results: each outcome of a run once for each archive it goes to, written with the outcome.';
+COMMENT ON COLUMN archiving.edition IS 'Counts the outcomes of the run: one that failed is finished after all when a late part comes.';
+COMMENT ON COLUMN archiving.outcome IS 'The state of the run that it tells of.';
+COMMENT ON COLUMN archiving.series IS 'Where the destination is ordered: the task, whose results keep their order.';
+COMMENT ON COLUMN archiving.taken IS 'Is being delivered; comes again at next_at if nobody says what came of it.';
+COMMENT ON COLUMN archiving.attempts IS 'How often it was tried in vain.';
+CREATE INDEX archiving_due ON archiving (destination_id, next_at, number) WHERE state = 'waiting';
+CREATE INDEX archiving_series ON archiving (destination_id, series, number) WHERE state = 'waiting' AND series IS NOT NULL;
+CREATE INDEX archiving_parked ON archiving (destination_id, number) WHERE state = 'parked';
+CREATE INDEX archiving_archive ON archiving (archive_id, number);
+COMMENT ON INDEX archiving_due IS 'What is parked or delivered is not in it and costs those who look for work nothing.';
+
+CREATE FUNCTION archive_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.state = NEW.state THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pg_notify('parley', 'result ' || added.destination_id)
+    FROM (SELECT deliver_outcome(NEW) AS destination_id) AS added;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION deliver_outcome(ended run) RETURNS SETOF integer LANGUAGE sql AS $$
+    INSERT INTO archiving (archive_id, destination_id, run_id, edition, outcome, series, created_at, next_at)
+    SELECT
+        archive.id, destination.id, ended.id,
+        1 + (
+            SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
+            WHERE earlier.run_id = ended.id AND earlier.archive_id = archive.id
+        ),
+        ended.state, CASE WHEN destination.ordered THEN ended.task_id END, ended.changed_at, ended.changed_at
+    FROM task
+    INNER JOIN node ON task.lead = node.identity AND node.is_self
+    INNER JOIN archive ON archive.task_id IS NULL OR archive.task_id = coalesce(task.parent, task.id)
+    INNER JOIN destination ON archive.destination_id = destination.id
+    WHERE
+        task.id = ended.task_id AND archive.removed_at IS NULL
+        AND archive.runs IN ('all', CASE WHEN ended.state = 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
+    RETURNING destination_id
+$$;
+COMMENT ON FUNCTION archive_outcome() IS 'When a run led here is over it is to be delivered, whatever ended it: with the same commit.';
+COMMENT ON FUNCTION deliver_outcome(run) IS 'One row for each archive that wants such a run; their destinations.';
+CREATE TRIGGER run_archived AFTER INSERT OR UPDATE OF state ON run FOR EACH ROW
+WHEN (new.state IN ('finished', 'failed', 'missed', 'displaced', 'unplaced'))
+EXECUTE FUNCTION archive_outcome();
+
+---------------------------------------------------------------------------------------------------
 -- Views for people and for dashboards, readable by the role parley_reader
 ---------------------------------------------------------------------------------------------------
 

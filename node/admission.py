@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
+from node.archives import Archives
 from node.campaigns import Campaigns
 from node.capabilities import Capabilities
 from node.clock import Clock
@@ -32,6 +33,7 @@ from node.model.errors import (
 from node.model.recurrence import Recurrence, validate
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.times import format_instant
+from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
 from node.model.wire.seats import SeatRequest
@@ -71,6 +73,7 @@ class Admission:
         clock: Clock,
         capabilities: Capabilities,
         campaigns: Campaigns,
+        archives: Archives,
         seating: Seating,
         directory: Directory,
         introduce: Introduce,
@@ -84,6 +87,7 @@ class Admission:
         self._clock = clock
         self._capabilities = capabilities
         self._campaigns = campaigns
+        self._archives = archives
         self._seating = seating
         self._directory = directory
         self._introduce = introduce
@@ -101,6 +105,8 @@ class Admission:
         if key is not None and (made := await self._made_before(key, digest)) is not None:
             return made, False
         await self._campaigns.look_up(document.campaign)
+        archived = await self._archives.checked_all(document.archives)
+        document = document.model_copy(update={"archives": archived})
         if document.seats is not None:
             return await self._create_seated(document, document.seats, key, digest)
         draft = self.draft(document)
@@ -110,7 +116,7 @@ class Admission:
         except (RefusedByParticipant, ToolUnavailable) as error:
             await self._withdraw(introduction, error.detail)
             raise
-        if await self._keep(introduction, draft.first_slot, key, digest):
+        if await self._keep(introduction, draft.first_slot, key, digest, archived):
             return introduction.task, True
         # The same key came twice at the same time, and the other one was faster.
         await self._withdraw(introduction, "its Idempotency-Key was used for another task")
@@ -132,7 +138,7 @@ class Admission:
         sought = await self._seating.seek(document, request)
         draft = self.draft_whole(document, sought)
         introduction = draft.introduction
-        if await self._keep(introduction, draft.first_slot, key, digest, sought):
+        if await self._keep(introduction, draft.first_slot, key, digest, document.archives, sought):
             return introduction.task, True
         made = None if key is None else await self._made_before(key, digest)
         return made or introduction.task, False
@@ -417,6 +423,7 @@ class Admission:
         slot: int,
         key: str | None,
         digest: str,
+        archived: Sequence[ArchiveChoice],
         sought: Sought | None = None,
     ) -> bool:
         """Keep the task; False if its key was used meanwhile."""
@@ -428,6 +435,8 @@ class Admission:
             ):
                 return False
             await tasks.keep(connection, task)
+            if archived:
+                await self._archives.keep_of_task(connection, task.id, archived)
             plan_at = max(now, slot - self._horizon + introduction.duration)
             if not await tasks.open_planning(connection, task.id, slot, plan_at):
                 msg = f"the campaign {task.campaign} was removed a moment ago; name another one"

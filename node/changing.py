@@ -10,13 +10,15 @@ under it, and is introduced to the task again by the planner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from node.admission import Admission
+from node.archives import Archives
+from node.archives import Edited as Archived
 from node.clock import Clock
 from node.consent import introduced, keep, stored
 from node.model import changes as changed
@@ -25,6 +27,7 @@ from node.model.changes import Standing, Terms
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
 from node.model.recurrence import Recurrence
 from node.model.scheduling import default_slip, recurrence_of
+from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import Freeing, Introduction
 from node.model.wire.seats import SeatRequest
@@ -52,6 +55,7 @@ class Changing:
         database: Database,
         clock: Clock,
         admission: Admission,
+        archives: Archives,
         reseating: Reseating,
         identity: str,
         name: str,
@@ -61,6 +65,7 @@ class Changing:
         self._database = database
         self._clock = clock
         self._admission = admission
+        self._archives = archives
         self._reseating = reseating
         self._identity = identity
         self._name = name
@@ -158,26 +163,33 @@ class Changing:
             found = self._changeable(task, await tasks.fetch(connection, task))
             request = await seats.request_of(connection, task)
         _check_revision(found, patch.revision)
+        archived = None
+        if "archives" in patch.model_fields_set:
+            archived = await self._archives.edited(task, patch.archives or ())
         if request is not None:
             before = SeatRequest.model_validate(request)
             document = _edited(found, patch, before)
             edited = await self._reseating.prepare(found, before, document)
             if not dry_run:
                 await self._database.settle(
-                    lambda connection: self._edit_whole(connection, found.revision, edited)
+                    lambda connection: self._edit_whole(
+                        connection, found.revision, edited, archived
+                    )
                 )
             return edited.task if dry_run else None
         asked = await self._admission.ask(_edited(found, patch), found)
         new = stored(asked, self._identity)
         if dry_run:
             return new
-        if changed.differences(document_of(found), document_of(new)):
+        if archived or changed.differences(document_of(found), document_of(new)):
             await self._database.settle(
-                lambda connection: self._edit(connection, found.revision, asked)
+                lambda connection: self._edit(connection, found.revision, asked, archived=archived)
             )
         return None
 
-    async def _edit_whole(self, connection: Connection, revision: int, edited: Edited) -> None:
+    async def _edit_whole(
+        self, connection: Connection, revision: int, edited: Edited, archived: Archived | None
+    ) -> None:
         task = edited.task.id
         found = self._changeable(task, await tasks.lock(connection, task))
         _check_revision(found, revision)
@@ -187,15 +199,17 @@ class Changing:
             found, None if request is None else SeatRequest.model_validate(request)
         )
         after = document_of(edited.task, edited.sought.request)
-        differences = changed.differences(before, after)
+        differences = _differences(before, after, archived)
         if not differences:
             return
         await tasks.keep(connection, edited.task)
+        if archived is not None:
+            await self._archives.keep_of_task(connection, task, archived.choices)
         if edited.task.campaign != found.campaign:
             await campaigns.assign(connection, task, now)
         await self._reseating.apply(connection, edited, now, self._edit_part)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
-        trace = {"before": before, "after": after}
+        trace = _trace(before, after, archived)
         await changes.keep_change(connection, task, Change("edited", sentence, [], trace), now)
         await bookings.notify(connection, "task", task, "edited")
         await bookings.notify(connection, "seats", task, "wanted")
@@ -215,15 +229,20 @@ class Changing:
         revision: int,
         asked: Introduction,
         whole: UUID | None = None,
+        *,
+        archived: Archived | None = None,
     ) -> None:
         found = self._changeable(asked.task, await tasks.lock(connection, asked.task), whole)
         _check_revision(found, revision)
         now = self._clock.now()
         new = stored(asked, self._identity)
         slots_from = await self._given_up_from(connection, found, new)
-        said = "; ".join(changed.differences(document_of(found), document_of(new)))[:_SAID_MAX]
+        differences = _differences(document_of(found), document_of(new), archived)
+        said = "; ".join(differences)[:_SAID_MAX]
         freed = await self._free(connection, found, slots_from, f"edited: {said}", now)
         await keep(connection, new, found, now)
+        if archived is not None:
+            await self._archives.keep_of_task(connection, found.id, archived.choices)
         if new.campaign != found.campaign:
             await campaigns.assign(connection, found.id, now)
         if found.state == "active":
@@ -234,7 +253,7 @@ class Changing:
             on = Standing(on.planned_to, next_slot)
             await changes.plan_on(connection, found.id, on, now + HEAR_FIRST)
         sentence = f"edited on {self._name}: {said}; {_runs(len(freed))} freed"
-        trace = {"before": document_of(found), "after": document_of(new)}
+        trace = _trace(document_of(found), document_of(new), archived)
         change = Change("edited", sentence, freed, trace)
         await changes.keep_change(connection, found.id, change, now)
         await self._tell(connection, found.id, now)
@@ -332,6 +351,28 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
         "reference": task.reference,
         **({} if request is None else {"participants": request.model_dump(mode="json")}),
     }
+
+
+def _differences(
+    before: dict[str, Any], after: dict[str, Any], archived: Archived | None
+) -> list[str]:
+    said = changed.differences(before, after)
+    return said if archived is None else [*said, "archives changed"]
+
+
+def _trace(
+    before: dict[str, Any], after: dict[str, Any], archived: Archived | None
+) -> dict[str, Any]:
+    if archived is None:
+        return {"before": before, "after": after}
+    return {
+        "before": {**before, "archives": _written(archived.before)},
+        "after": {**after, "archives": _written(archived.after)},
+    }
+
+
+def _written(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
+    return [archive.model_dump(mode="json") for archive in archives]
 
 
 def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:

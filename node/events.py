@@ -101,7 +101,7 @@ def _body(notice: Notice) -> dict[str, str] | None:
             return {"id": notice.id, "state": state}
         case "exchange", (task, state):
             return {"id": notice.id, "task": task, "state": state}
-        case (("node" | "campaign" | "pool" | "reservation"), (state,)):
+        case (("node" | "campaign" | "pool" | "reservation" | "archive"), (state,)):
             return {"id": notice.id, "state": state}
         case _:
             return None

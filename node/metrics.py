@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from node.model import times
 from node.service import Node
-from node.store import outbox, runs
+from node.store import archives, outbox, runs
+from node.store.database import Record
 
 
 async def registry_of(node: Node) -> CollectorRegistry:
@@ -14,6 +16,7 @@ async def registry_of(node: Node) -> CollectorRegistry:
     async with node.database.connection() as connection:
         counted = await runs.counts(connection)
         backlog = await outbox.backlog(connection)
+        archived = await archives.backlog(connection)
     by_state = Gauge(
         "parley_runs",
         "Runs in the table, by state and class",
@@ -39,6 +42,38 @@ async def registry_of(node: Node) -> CollectorRegistry:
     )
     for access, count in node.served.items():
         served.labels(access).inc(count)
+    _add_archives(registry, node, archived)
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
     return registry
+
+
+def _add_archives(registry: CollectorRegistry, node: Node, backlog: list[Record]) -> None:
+    names = ["destination", "archiver", "label"]
+    waiting = Gauge(
+        "parley_archive_backlog",
+        "Results to be delivered, by destination and state",
+        [*names, "state"],
+        registry=registry,
+    )
+    oldest = Gauge(
+        "parley_archive_oldest_seconds",
+        "Age of the oldest result that waits or is parked",
+        names,
+        registry=registry,
+    )
+    for row in backlog:
+        labels = (str(row["destination"]), row["archiver"], row["label"])
+        for state in ("waiting", "parked"):
+            waiting.labels(*labels, state).set(row[state])
+        since = row["oldest_at"]
+        age = 0.0 if since is None else max(0, node.clock.now() - since) / times.SECOND
+        oldest.labels(*labels).set(age)
+    tried = Counter(
+        "parley_archive_deliveries",
+        "Results given to archivers since the start, by what came of it",
+        ["archiver", "fate"],
+        registry=registry,
+    )
+    for (archiver, fate), count in node.archiving.counted.items():
+        tried.labels(archiver, fate).inc(count)

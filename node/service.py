@@ -18,6 +18,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from node.accounts import Accounts
 from node.admission import Admission
+from node.archives import Archives
+from node.archiving import transforms
+from node.archiving.delivery import Archiving
 from node.booking import HoldKeeper, TimeLine
 from node.campaigns import Campaigns
 from node.capabilities import Capabilities
@@ -58,13 +61,14 @@ from node.outbox import POLL_S, Outbox
 from node.own import OwnNode
 from node.peering import Peering
 from node.peers import Directory
+from node.plugins.contracts import ArchivingHost
 from node.pools import Pools
 from node.prospect import Prospect
 from node.reseating import Reseating
 from node.reservations import Reservations
 from node.seating import Seating
 from node.settings import Settings
-from node.store import campaigns, nodes, runs, seats, tasks
+from node.store import archives, campaigns, nodes, runs, seats, tasks
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
@@ -105,6 +109,7 @@ class Node:
 
     plans: Plans
     """Set by who puts node and lead together: what would happen is the lead's to say."""
+    stopping = False
 
     def __init__(
         self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
@@ -114,7 +119,6 @@ class Node:
         self.clock = clock
         self.database = database
         self.started = clock.now()
-        self.stopping = False
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
         self._tokens: set[str] = set()
@@ -126,8 +130,7 @@ class Node:
         self.accounts = Accounts(database, clock)
         self.pools = Pools(database, clock, self.directory)
         self.seating = Seating(database, self.directory, self.capabilities)
-        self.hub = Hub(clock)
-        self.peers = means.peers
+        self.hub, self.peers = Hub(clock), means.peers
         self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
         self.fetching = self._fetching(means.rng)
         self.peering = Peering(database, clock, self.directory, self.peers, key.identity)
@@ -149,6 +152,7 @@ class Node:
         self.reservations = Reservations(
             database, clock, settings, self.directory, self.ending, means.new_id
         )
+        self.archives, self.archiving = self._archives(means.new_id)
         self.admission = self._admission(means.new_id)
         self.changing = self._changing(key.identity)
         self.launcher = self._launcher(means)
@@ -165,6 +169,7 @@ class Node:
             self.time_line.heard,
             self.interest.heard,
             self.fetching.heard,
+            self.archiving.heard,
         ]
 
     def _own_card(self, identity: str) -> OwnCard:
@@ -199,12 +204,19 @@ class Node:
             pause_max=self.settings.pull_pause_max,
         )
 
+    def _archives(self, new_id: Callable[[], UUID]) -> tuple[Archives, Archiving]:
+        settings, made = self.settings, (self.database, self.clock)
+        host = ArchivingHost(settings.name, settings.archive_places, self.clock.now)
+        archiving = Archiving(*made, host, self.capabilities.metrics)
+        return Archives(*made, host, transforms.fault_of, new_id), archiving
+
     def _admission(self, new_id: Callable[[], UUID]) -> Admission:
         return Admission(
             database=self.database,
             clock=self.clock,
             capabilities=self.capabilities,
             campaigns=self.campaigns,
+            archives=self.archives,
             seating=self.seating,
             directory=self.directory,
             introduce=self._introduce,
@@ -218,6 +230,7 @@ class Node:
             self.database,
             self.clock,
             self.admission,
+            self.archives,
             Reseating(self.database, self.admission, self.seating, self.directory, self.ending),
             identity,
             self.settings.name,
@@ -264,8 +277,9 @@ class Node:
         ]
         self._house_keeping()
 
-    def fetch_work(self) -> None:
-        """Once the API answers: where no other node reaches it, fetch what they would ask of it."""
+    def reach_out(self) -> None:
+        """Once the API answers: deliver results; where nobody reaches it, fetch what they ask."""
+        self._loops.append(asyncio.create_task(self.archiving.run(), name="archiving"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.fetching.run(), name="fetching"))
 
@@ -318,6 +332,7 @@ class Node:
         async with self.database.transaction() as connection:
             await runs.purge(connection, now - KEEP_FINISHED, now - KEEP_FAILED, now - times.DAY)
             await campaigns.purge(connection, now - KEEP_CHARGES, now - KEEP_HOURS)
+            await archives.purge(connection)
         while await self._forget(now - KEEP_FINISHED, now - KEEP_FAILED):
             pass
 

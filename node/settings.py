@@ -83,6 +83,9 @@ class Settings(BaseSettings):
         None, ge=0, le=100_000, description="The same of a normal run; a lane unless said."
     )
     weight_background: int = Field(0, ge=0, le=100_000, description="The same of a background run.")
+    archive_directories: str = Field(
+        "", description="Where the file archiver may write, colon-separated; nowhere unless said."
+    )
     contexts: str = Field(
         "",
         description="From where else others may have their parts measured here, apart by blanks: "
@@ -93,6 +96,14 @@ class Settings(BaseSettings):
         8760, ge=1024, le=65000, description="First port given out to tools; every other one is."
     )
     port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
+
+    @field_validator("archive_directories")
+    @classmethod
+    def _whole_paths(cls, value: str) -> str:
+        if not all(Path(part).is_absolute() for part in value.split(":") if part):
+            msg = "must be whole paths, such as /var/lib/parley/results:/srv/results"
+            raise ValueError(msg)
+        return value
 
     @field_validator("listen")
     @classmethod
@@ -117,6 +128,11 @@ class Settings(BaseSettings):
             msg = "a node that fetches its work (pull) has no URL; give one or the other"
             raise ValueError(msg)
         return self
+
+    @property
+    def archive_places(self) -> tuple[Path, ...]:
+        """The directories in which archivers may write."""
+        return tuple(Path(part) for part in self.archive_directories.split(":") if part)
 
     @property
     def allowed_contexts(self) -> dict[Context, str | None]:

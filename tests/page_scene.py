@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 
 from node.model import ids, times
 from node.model.classes import SchedulingClass
+from node.model.wire.archives import Backlog
 from node.model.wire.campaigns import Campaign, Used, Waiting
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run
 from node.model.wire.seats import SeatCount, SeatRequest
@@ -386,3 +387,19 @@ def crowded_day(stand_in: StandIn) -> None:
 def the_failed(stand_in: StandIn) -> UUID:
     """The id of the failed run of an ordinary day."""
     return next(run.id for run in stand_in.runs.values() if run.reason == CAUSE)
+
+
+BACKLOG = Backlog(
+    destination=7,
+    archiver="http",
+    label="https://collector.example/in",
+    archives=("hook",),
+    tasks=2,
+    waiting=3,
+    parked=41,
+    oldest_at=NOW - times.HOUR,
+    next_at=NOW + times.MINUTE,
+    last_error="refused: 404 Not Found",
+    last_error_at=NOW,
+)
+"""A destination where not all went well."""

@@ -22,6 +22,7 @@ from node.web.routes import routes
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from node.model.wire.archives import Backlog
     from node.model.wire.campaigns import Campaign
     from node.model.wire.fields import Document
     from node.model.wire.tasks import Task
@@ -45,6 +46,8 @@ class StandIn:
         self.explanations: dict[UUID, Explanation] = {}
         self.reserved: list[ReservedSpan] = []
         self.campaigns: list[Campaign] = []
+        self.backlog: list[Backlog] = []
+        self.retried: list[Any] = []
         self.nodes = [self.node("a.example", is_self=True)]
         self.token: str | None = None
         self.fault: Problem | None = None
@@ -84,6 +87,8 @@ class StandIn:
                 web.get("/v1/tasks", self._list_tasks),
                 web.get("/v1/tasks/{id}", self._one_task),
                 web.get("/v1/campaigns", self._list_campaigns),
+                web.get("/v1/archivings/backlog", self._backlog),
+                web.post("/v1/archivings/retry", self._retry),
                 web.get("/v1/nodes", self._list_nodes),
                 web.get("/v1/nodes/self", self._card),
                 web.get("/v1/clock", self._clock),
@@ -176,6 +181,14 @@ class StandIn:
 
     async def _one_task(self, request: web.Request) -> web.Response:
         return _found(self.tasks.get(UUID(request.match_info["id"])))
+
+    async def _backlog(self, _request: web.Request) -> web.Response:
+        return _listed(self.backlog)
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        self.retried.append(await request.json())
+        self.backlog = []
+        return web.json_response({"retried": 1})
 
     async def _list_campaigns(self, _request: web.Request) -> web.Response:
         return _listed(self.campaigns)

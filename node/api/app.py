@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import (
+    archives,
     campaigns,
     events,
     intervals,
@@ -31,6 +32,7 @@ ROUTES = (
     *pools.ROUTES,
     *intervals.ROUTES,
     *meshes.ROUTES,
+    *archives.ROUTES,
     *nodes.ROUTES,
     *events.ROUTES,
     *operations.ROUTES,

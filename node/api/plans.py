@@ -11,7 +11,9 @@ from node.model.wire.plans import Plan, PlanRequest
 
 async def plan(request: web.Request) -> web.StreamResponse:
     """POST: the answer is 200 also where the task would be refused; nothing is booked or kept."""
-    return replies.one(await request.app[NODE].plans(reading.document(request, PlanRequest)))
+    node, asked = request.app[NODE], reading.document(request, PlanRequest)
+    await node.archives.checked_all(asked.archives)
+    return replies.one(await node.plans(asked))
 
 
 ROUTES = (

@@ -15,10 +15,11 @@ from node.model.errors import NotFound
 from node.model.reservations import Reserved
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
+from node.model.wire.archives import Archiving
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
 from node.service import Node
-from node.store import reservations, runs
+from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
@@ -153,15 +154,30 @@ async def explain(request: web.Request) -> web.StreamResponse:
     run = await fetch(node, reading.identifier(request))
     async with node.database.connection() as connection:
         made = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
+        went = await archives.deliveries(connection, archives.Filter(run=run.id))
+    archivings = tuple(Archiving.model_validate(dict(row)) for row in went)
     return replies.one(
         Explanation(
             task=run.task,
             run=run.id,
             state=run.state,
-            sentence=_sentence(run),
+            sentence="; ".join([_sentence(run), *map(_went, reversed(archivings))]),
             decisions=made,
+            archivings=archivings,
         )
     )
+
+
+def _went(one: Archiving) -> str:
+    """Where an outcome went, or why it has not."""
+    where = f"{one.archiver} {one.label}"
+    if one.state == "delivered":
+        return f"delivered to {where}"
+    if one.state == "parked":
+        return f"not delivered to {where}, parked: {one.last_error}"
+    tried = f": {one.last_error}" if one.last_error else ""
+    at = "" if one.next_at is None else f" at {times.to_the_second(one.next_at)}"
+    return f"to be delivered to {where}{at}{tried}"
 
 
 def _sentence(run: Run) -> str:

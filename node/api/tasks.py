@@ -77,8 +77,9 @@ async def fetch(node: Node, task: UUID) -> Task:
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    found = task_of(rows[0])
-    return found.model_copy(update={"tool_reason": _tool_reason(node, found)})
+    found, archived = task_of(rows[0]), await node.archives.of_task(task)
+    why = _tool_reason(node, found)
+    return found.model_copy(update={"archives": archived, "tool_reason": why})
 
 
 def _tool_reason(node: Node, task: Task) -> str | None:
@@ -176,7 +177,14 @@ async def edit(request: web.Request) -> web.StreamResponse:
     patch = reading.document(request, TaskPatch)
     would_be = await node.changing.edit(task, patch, dry_run=dry_run)
     found = await fetch(node, task)
-    return replies.one(found if would_be is None else _as_if(found, would_be))
+    if would_be is None:
+        return replies.one(found)
+    if "archives" in patch.model_fields_set:
+        archived = await node.archives.edited(task, patch.archives or ())
+        found = found.model_copy(
+            update={"archives": found.archives if archived is None else archived.after}
+        )
+    return replies.one(_as_if(found, would_be))
 
 
 def _as_if(found: Task, would_be: StoredTask) -> Task:

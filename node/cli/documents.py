@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 CLEARABLE = (
     "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs", "tools",
-    "priority", "campaign", "reference",
+    "priority", "campaign", "reference", "archives",
 )  # fmt: skip
 """What ``--clear`` gives back to its default."""
 
@@ -64,7 +64,11 @@ def label_options(command: AnyCommand) -> AnyCommand:
         ),
         click.option("--campaign", help="Whom it is for: parley campaign list."),
         click.option("--reference", metavar="JSON", help="Anything of yours, kept with the task."),
-    )
+        click.option(
+            "--archive", "archives", multiple=True, metavar="JSON",
+            help='Where results go: {"archiver": "http", "spec": {"url": …}}; repeat for others.',
+        ),
+    )  # fmt: skip
 
 
 def context_option(command: AnyCommand) -> AnyCommand:
@@ -123,7 +127,7 @@ async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
         raise click.UsageError(msg)
     spec = _part(choice, "spec")
     spec.update(json_object(given["spec_json"], "--spec-json"))
-    spec.update(await _typed(session, choice["type"], dict(map(_field, given["spec"]))))
+    spec.update(await _typed(session, choice["type"], dict(map(field_of, given["spec"]))))
     if given["participants"]:
         document["participants"] = list(given["participants"])
     return with_plan(session, document, given)
@@ -136,11 +140,7 @@ def with_plan(session: Session, document: Document, given: Mapping[str, Any]) ->
         _part(document, "schedule").update(schedule)
     if given["tools"]:
         document["tools"] = list(given["tools"])
-    for name in ("priority", "campaign"):
-        if given[name] is not None:
-            document[name] = given[name]
-    if given["reference"] is not None:
-        document["reference"] = json_value(given["reference"], "--reference")
+    document.update(_labels(given))
     _with_whom(document, given)
     return document
 
@@ -157,6 +157,16 @@ def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
         document["participants"] = {**there, **request} if isinstance(there, dict) else request
 
 
+def _labels(given: Mapping[str, Any]) -> Document:
+    """For whom it is and where results go, as far as it was given."""
+    labels = {name: given[name] for name in ("priority", "campaign") if given[name] is not None}
+    if given["reference"] is not None:
+        labels["reference"] = json_value(given["reference"], "--reference")
+    if given["archives"]:
+        labels["archives"] = [json_object(text, "--archive") for text in given["archives"]]
+    return labels
+
+
 _EXCLUSIVE = {"cron": ("repeat",), "repeat": ("cron", "timezone")}
 _IN_SCHEDULE = frozenset(CLEARABLE[:8])
 
@@ -168,7 +178,7 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
     """
     patch = from_file(given["file"]) if given["file"] else {}
     spec = json_object(given["spec_json"], "--spec-json")
-    spec.update(await _typed(session, test, dict(map(_field, given["spec"]))))
+    spec.update(await _typed(session, test, dict(map(field_of, given["spec"]))))
     if spec:
         _part(_part(patch, "test"), "spec").update(spec)
     with_plan(session, patch, given)
@@ -222,7 +232,7 @@ def _part(document: Document, name: str) -> Document:
     return part
 
 
-def _field(written: str) -> tuple[str, Any]:
+def field_of(written: str) -> tuple[str, Any]:
     """``count=10`` as a name and a value: JSON where it is JSON, else text."""
     name, equals, text = written.partition("=")
     if not equals or not name:

@@ -218,7 +218,7 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         listen = node.settings.listen
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
-    node.fetch_work()
+    node.reach_out()
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from yarl import URL
 
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.answers import page, read
+from node.client.archives import Archives
 from node.client.meshing import Meshing
 from node.model import times
 from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
@@ -69,7 +70,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(Meshing):
+class UserClient(Meshing, Archives):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(

@@ -20,7 +20,8 @@
         ├── DatabaseUnavailable   503
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
-        └── ToolOutputError       500  the tool's output is not a result
+        ├── ToolOutputError       500  the tool's output is not a result
+        └── ArchiverFailed        502  results cannot be delivered there
 
 Every class has a stable ``code`` (it becomes the problem document's ``type``), an HTTP ``status``
 and an exit code for the command line. The message says what happened, why, and what to do.
@@ -205,3 +206,12 @@ class ToolOutputError(HostError):
 
     code = "tool-output"
     title = "The tool's output is not a result"
+
+
+class ArchiverFailed(HostError):
+    """Results cannot be delivered there."""
+
+    code = "archiver-failed"
+    title = "Results cannot be delivered there"
+    status = 502
+    exit_code = 5

@@ -5,11 +5,8 @@ See ``tools/programs/attended.py``.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -20,9 +17,9 @@ from node.plugins.contracts import Command, Output
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import Clock
+from node.plugins.ownprograms import own_program
 from node.plugins.reading import failure, record_of, text_of
 
-_PROGRAM = Path(__file__).resolve().parent / "tools" / "programs" / "attended.py"
 _MICROSECOND_NS = 1000
 
 
@@ -65,15 +62,13 @@ def attended(
     ``flow`` is the port of the TCP connection whose congestion control is wanted, and whether it is
     the port of this end.
     """
-    asked = {
+    asked: dict[str, object] = {
         "argv": [*argv],
         "at_ns": at * _MICROSECOND_NS,
         "until_ns": None if until is None else until * _MICROSECOND_NS,
         "flow": None if flow is None else {"port": flow[0], "own": flow[1]},
     }
-    written = json.dumps(asked, separators=(",", ":"))
-    command = (sys.executable, "-I", "-S", str(_PROGRAM), written)
-    return Command(command, waits_itself=True)
+    return own_program("attended.py", asked)
 
 
 def told(output: Output, program: str) -> tuple[Output, Told]:

@@ -1,4 +1,4 @@
-"""What a test and a tool must offer. Pure: nothing here, and nothing in a plugin, starts a program.
+"""What a test, a tool and an archiver must offer. Pure: nothing here starts a program or connects.
 
 A *test* says what is measured: the spec, who takes part, the scheduling class, how the parts of the
 participants become one result. A *tool* says how: how long it occupies its participants, the argv
@@ -8,6 +8,11 @@ A part goes through these hands::
 
     spec ─ Tool.command(part) ─▶ Command ─ launcher ─▶ Output ─ Tool.read(part, output) ─▶ dict
     dicts of all participants ── Test.merge(spec, parts) ──▶ Merged
+
+An *archiver* says where results go; it alone of the three does I/O itself. What it delivers to is a
+:class:`Destination`, which is opened once and given batches until nothing has come for a while::
+
+    outcome of a run ─▶ document ─ transform ─▶ Delivery ─ Destination.deliver(batch) ─▶ Outcomes
 
 A run that lasts long may tell what it measures while it lasts: its test is a :class:`StreamingTest`
 and its tools are :class:`StreamingTool`; each interval goes through these hands::
@@ -22,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from node.model.classes import SchedulingClass
@@ -322,6 +328,115 @@ class Doubting(Protocol):
 
     def doubts(self, spec: Any, result: Result) -> tuple[str, ...]:
         """One sentence for each thing that was not as asked; none where it was."""
+        ...
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One document to be delivered.
+
+    ``key`` is the same whenever the same outcome is delivered to the same archive: a destination
+    that has seen it may drop it. ``series`` is the task; ``at`` is when the run was over (µs);
+    ``body`` is the document as JSON, without a line break in it.
+    """
+
+    key: str
+    series: str
+    at: int
+    succeeded: bool
+    body: bytes
+
+
+class Fate(StrEnum):
+    """What came of one delivery."""
+
+    ACCEPTED = "accepted"
+    AGAIN = "again"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one delivery, and why; ``pause`` (µs): how long the destination asks to wait."""
+
+    fate: Fate
+    reason: str | None = None
+    pause: int = 0
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How much one call of ``deliver`` takes: documents, bytes, and how long it may last (µs)."""
+
+    items: int
+    size: int
+    timeout: int
+
+
+@dataclass(frozen=True)
+class ArchivingHost:
+    """What an archiver is told of the host it works on.
+
+    ``directories``: those of which the host's owner says that files may be written there. ``now``
+    is the clock, in microseconds.
+    """
+
+    name: str
+    directories: tuple[Path, ...]
+    now: Callable[[], int]
+
+
+class Destination(Protocol):
+    """What one archiver with one spec delivers to; used by one batch at a time."""
+
+    async def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        """What came of each document, in the same order.
+
+        Nothing is accepted that the destination has not taken. Where the archiver is ordered, no
+        document is accepted after one of its series that is to be tried again. What it raises
+        counts as ``again`` for all.
+        """
+        ...
+
+    async def test(self) -> str:
+        """Try whether results can be delivered, without delivering any; says what was tried.
+
+        :raises node.model.errors.ArchiverFailed: they cannot, and why.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds; it is not used again."""
+        ...
+
+
+class Archiver(Protocol):
+    """Where results go.
+
+    Fields of ``spec_model`` marked with :data:`node.plugins.fields.SECRET` are shown to nobody.
+    ``ordered``: the results of a task must be delivered in their order, one that waits keeps those
+    behind it waiting.
+    """
+
+    name: str
+    title: str
+    ordered: bool
+    spec_model: type[Document]
+
+    def label(self, spec: Any) -> str:
+        """Where this is, in a few words for lists and logs; without secrets."""
+        ...
+
+    def batches(self, spec: Any) -> Batches:
+        """How much is delivered at once."""
+        ...
+
+    def refusal(self, spec: Any, host: ArchivingHost) -> tuple[str, str] | None:
+        """The field and the sentence, if this host's owner does not allow it."""
+        ...
+
+    def open(self, spec: Any, host: ArchivingHost) -> Destination:
+        """The destination; connects when it is first used."""
         ...
 
 

@@ -25,21 +25,29 @@ export class Api {
     return response.json();
   }
 
+  /** Has the node do what a document asks for. */
+  async send(path, document) {
+    const headers = { Accept: "application/json", "Content-Type": "application/json" };
+    const asked = { method: "POST", body: JSON.stringify(document) };
+    const response = await this.open(path, headers, undefined, asked);
+    return response.json();
+  }
+
   /** An answer whose body is still to be read; asks for a token as often as it takes. */
-  async open(path, headers, signal) {
+  async open(path, headers, signal, asked = {}) {
     for (let again = false; ; again = true) {
       const token = sessionStorage.getItem(TOKEN_KEY);
-      const response = await this.#fetch(path, headers, token, signal);
+      const response = await this.#fetch(path, { ...asked, headers, signal }, token);
       if (response.ok) return response;
       if (response.status !== 401) throw await problemOf(response);
       await this.#newToken(token, again || token !== null);
     }
   }
 
-  async #fetch(path, headers, token, signal) {
+  async #fetch(path, options, token) {
     const authorization = token ? { Authorization: `Bearer ${token}` } : {};
     try {
-      return await fetch(path, { headers: { ...headers, ...authorization }, signal });
+      return await fetch(path, { ...options, headers: { ...options.headers, ...authorization } });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError("The node cannot be reached.");

@@ -1,6 +1,7 @@
 // Wires the page together: what to fetch when, and what to draw with it.
 
 import { Api, ApiError } from "./api.js";
+import { ARCHIVES_PATH, drawArchives, RETRY_PATH } from "./archives.js";
 import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
 import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
@@ -40,6 +41,7 @@ const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
 const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 10_000);
 const refreshCourse = coalesced(() => reporting(fetchCourse), 2_000);
+const refreshArchives = coalesced(() => reporting(fetchArchives), 10_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
 function refreshAll() {
@@ -48,6 +50,7 @@ function refreshAll() {
   refreshTasks();
   refreshCampaigns();
   refreshNodes();
+  refreshArchives();
   refreshCourse();
   refreshDrawer();
 }
@@ -152,6 +155,18 @@ async function fetchCourse() {
 async function fetchCampaigns() {
   const { items } = await api.get(CAMPAIGNS_PATH);
   drawCampaigns(items);
+}
+
+async function fetchArchives() {
+  const { items } = await api.get(ARCHIVES_PATH);
+  drawArchives(items, model.now(), retryArchive);
+}
+
+function retryArchive(destination) {
+  return reporting(async () => {
+    await api.send(RETRY_PATH, { destination });
+    await fetchArchives();
+  });
 }
 
 async function fetchClock() {
@@ -276,6 +291,8 @@ const stream = new Stream(api, {
       refreshSchedule();
     } else if (type === "node") {
       refreshNodes();
+    } else if (type === "archive") {
+      refreshArchives({ urgent: true });
     } else if (type === "campaign") {
       refreshCampaigns({ urgent: true });
     }

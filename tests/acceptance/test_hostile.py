@@ -137,7 +137,7 @@ WRONG: list[tuple[str, Json]] = [
     ("/participants", {"test": IDLE, "participants": ["a", "a"]}),
     ("/participants", {"test": IDLE, "participants": ["a"] * 100}),
     ("/participants", {"test": IDLE, "participants": {"pool": "x", "k": 3}}),
-    ("/archives", {"test": IDLE, "archives": [{"archiver": "http"}]}),
+    ("/archives/0/spec/url", {"test": IDLE, "archives": [{"archiver": "http"}]}),
     ("/campaign", {"test": IDLE, "campaign": "A B"}),
     ("/unknown", {"test": IDLE, "unknown": 1}),
     ("/__proto__", {"test": IDLE, "__proto__": {"priority": 5}}),

@@ -10,6 +10,8 @@ WITHOUT = {
     # What only people ask for: the simulation reads the tables themselves.
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
+    # Nobody archives anything in the simulation: the trigger of real tables has no work there.
+    "node.store/archives": set(Queries("node.store", "archives")),
     "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
         "has_campaign",

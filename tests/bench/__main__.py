@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.bench import agendas, booking, episodes, proposals, starts
+from tests.bench import agendas, archives, booking, episodes, proposals, starts
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "proposal": (2, proposals.proposals),
     "claim": (1, agendas.claims),
     "agenda": (2, agendas.core_share),
+    "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
     "episode": (0, episodes.episodes),
 }

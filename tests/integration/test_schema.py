@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import product
+from typing import get_args
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -13,6 +14,7 @@ from node.model import runstate, times
 from node.model.classes import SchedulingClass, blockers
 from node.model.errors import DatabaseUnavailable, SchemaMismatch
 from node.model.runstate import RunState
+from node.model.wire.archives import ArchivingState, RunsKept
 from node.store.database import SCHEMA_VERSION, PostgresConnection, PostgresDatabase
 from tests.clocks import START
 from tests.conftest import NewDatabase
@@ -129,6 +131,8 @@ async def test_a_refused_database_is_not_open(dsn: str) -> None:
         ("run_state", [str(value) for value in RunState]),
         ("exchange_state", ["held", "committed", "released"]),
         ("negotiation_state", ["open", "committed", "aborted"]),
+        ("archived_runs", list(get_args(RunsKept))),
+        ("archiving_state", list(get_args(ArchivingState))),
     ],
 )
 async def test_enums_are_the_same_in_sql_and_python(

@@ -111,7 +111,7 @@ def test_a_task_needs_no_more_than_a_test() -> None:
         ({"participants": "a.example"}, "/participants"),
         ({"participants": ["a.example"] * 33}, "/participants"),
         ({"campaign": ""}, "/campaign"),
-        ({"archives": [{"archiver": "http"}]}, "/archives"),
+        ({"archives": [{"archiver": "http", "runs": "some"}]}, "/archives/0/runs"),
         ({"archives": [{}]}, "/archives/0/archiver"),
         ({"a/b~c": 1}, "/a~1b~0c"),
     ],

@@ -64,7 +64,7 @@ def claim(
 ) -> Answer:
     """The tasks due whose next run comes soonest, with a lease on each."""
     due = [
-        (row.next_run_at, row.added_at, row.number, row)
+        (row.next_run_at, row.added_at, row.task_id, row)
         for row in tables.plannings.due.before(now + 1)
         if row.next_run_at is not None
         and row.next_run_at < before

@@ -10,7 +10,7 @@ WITH due AS (
         plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
         AND (waits_for IS NULL OR waits_for <> ALL($6::text []) OR waits_until <= $1)
         AND ($7::text IS NULL OR waits_for = $7)
-    ORDER BY next_run_at, added_at
+    ORDER BY next_run_at, added_at, task_id
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 )

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from node.model.classes import SchedulingClass
 from node.model.verdict import Level
+from node.model.wire.archives import Archiving
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Instant
 
@@ -121,6 +122,9 @@ class Explanation(Document):
     tool: str | None = Field(None, description="With what it measures.")
     tool_reason: str | None = Field(None, description="Why with that.")
     decisions: tuple[Decision, ...]
+    archivings: tuple[Archiving, ...] = Field(
+        (), description="Of a run that is over: where its outcome went, or why not yet."
+    )
 
 
 class ScheduleEntry(Document):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
+from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import (
     KIND,
     Count,
@@ -24,6 +25,7 @@ from node.model.wire.fields import (
 from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
+ARCHIVES_MAX = 16
 
 
 class TestChoice(Document):
@@ -33,13 +35,6 @@ class TestChoice(Document):
     spec: dict[str, Any] = Field(
         default_factory=dict, description="The test's own fields; see /v1/tests."
     )
-
-
-class ArchiveChoice(Document):
-    """Where results go."""
-
-    archiver: Name
-    spec: dict[str, Any] = Field(default_factory=dict)
 
 
 class ScheduleDocument(Document):
@@ -132,7 +127,11 @@ class TaskDocument(Document):
     )
     campaign: Name | None = Field(None, description="A label to group tasks by.")
     reference: Any = Field(None, description="Anything of yours; kept and shown, never read.")
-    archives: tuple[ArchiveChoice, ...] = Field((), max_length=16)
+    archives: tuple[ArchiveChoice, ...] = Field(
+        (),
+        max_length=ARCHIVES_MAX,
+        description="Where results go, beside the node's own archives.",
+    )
 
     @property
     def seats(self) -> SeatRequest | None:
@@ -151,17 +150,6 @@ class TaskDocument(Document):
             raise ValueError(msg)
         return self
 
-    @field_validator("archives")
-    @classmethod
-    def _no_archiver_yet(cls, value: tuple[ArchiveChoice, ...]) -> tuple[ArchiveChoice, ...]:
-        if value:
-            msg = (
-                f"this version has no archiver, {value[0].archiver!r} included; leave it out and "
-                "fetch results from /v1/runs, /v1/events or the view run_history"
-            )
-            raise ValueError(msg)
-        return value
-
 
 class TaskPatch(Patch):
     """Changes of a task, as a JSON merge patch (RFC 7396): null removes, what is absent stays.
@@ -176,6 +164,11 @@ class TaskPatch(Patch):
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     campaign: Name | None = None
     reference: Any = None
+    archives: tuple[ArchiveChoice, ...] | None = Field(
+        None,
+        max_length=ARCHIVES_MAX,
+        description="All of them; what is '(secret)' stays as it is at the same place.",
+    )
     participants: tuple[Host, ...] | dict[str, Any] | None = Field(
         None,
         description="Refused if others would take part. Of a pool task: fields of what it asks "
@@ -240,6 +233,11 @@ class Task(Document):
     )
     seats: SeatCount | None = Field(
         None, description="How the seats of a pool task stand, once nodes were chosen."
+    )
+    archives: tuple[ArchiveChoice, ...] | None = Field(
+        None,
+        description="Where its results go, beside the node's own archives (at its lead); what is "
+        "secret is replaced. Only where one task is asked for.",
     )
     parent: UUID | None = Field(
         None, description="The pool task in which this ordinary task has seats, if it has."

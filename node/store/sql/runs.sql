@@ -210,6 +210,8 @@ DELETE FROM run
 WHERE
     ends_at < CASE WHEN state = 'finished' THEN $1::timestamptz ELSE $2::timestamptz END
     AND state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
+    -- What is still to be delivered stays until it is, or is parked.
+    AND NOT EXISTS (SELECT FROM archiving WHERE archiving.run_id = run.id AND archiving.state = 'waiting')
     -- A task with max_runs counts them as long as it is planned, but not those it has given up.
     AND (
         freed

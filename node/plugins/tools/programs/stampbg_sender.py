@@ -208,9 +208,10 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One stream.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
-    null), ``device`` (an interface or null), ``packets`` (in an interval), ``intervals``, ``interval_ns`` (from packet to packet),
-    ``timeout_ns``, ``slack_ns`` (so much longer is waited for late ones), ``length`` (octets of UDP
-    payload), ``session`` (16 bits), ``first_ns`` (the instant of the first packet).
+    null), ``device`` (an interface or null), ``packets`` (in an interval), ``intervals``,
+    ``interval_ns`` (from packet to packet), ``timeout_ns``, ``slack_ns`` (so much longer is waited
+    for late ones), ``length`` (octets of UDP payload), ``session`` (16 bits), ``first_ns`` (the
+    instant of the first packet).
     Records: counts, figures and histograms of the packets of one interval, and the clock.
     Result: ``intervals``, the number of records.
     """

@@ -1,0 +1,214 @@
+"""Where results go: archivers, the node's own archives, deliveries and what waits."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.api import reading, replies
+from node.api.routing import NODE, Access, Query, Route
+from node.api.tasks import CURSOR, LIMIT
+from node.archivers import archivers
+from node.model.errors import NotFound
+from node.model.wire.archives import (
+    Archive,
+    ArchiveDocument,
+    ArchivePatch,
+    ArchiverKind,
+    ArchiveTested,
+    Archiving,
+    Backlog,
+    Retried,
+    RetryRequest,
+)
+from node.plugins.contracts import Archiver
+from node.store import archives
+
+_MOST = 2**31 - 1
+_STATES = frozenset({"waiting", "delivered", "parked"})
+
+
+def _kind(archiver: Archiver) -> ArchiverKind:
+    return ArchiverKind(
+        name=archiver.name,
+        title=archiver.title,
+        ordered=archiver.ordered,
+        spec=archiver.spec_model.model_json_schema(by_alias=True),
+    )
+
+
+async def kinds(request: web.Request) -> web.StreamResponse:
+    """GET: the archivers that there are, with the JSON Schema of their specs."""
+    reading.only(request)
+    return replies.many([_kind(archiver) for _, archiver in sorted(archivers().items())])
+
+
+async def kind(request: web.Request) -> web.StreamResponse:
+    """GET: one archiver."""
+    name = request.match_info["name"]
+    if name not in archivers():
+        msg = f"there is no archiver {name!r}; there are: {', '.join(sorted(archivers()))}"
+        raise NotFound(msg)
+    return replies.one(_kind(archivers()[name]))
+
+
+async def add(request: web.Request) -> web.StreamResponse:
+    """POST: 201 with the archive; the very same again changes nothing."""
+    document = reading.document(request, ArchiveDocument)
+    made = await request.app[NODE].archives.add(document)
+    return replies.one(made, 201, {"Location": f"/v1/archives/{made.name}"})
+
+
+async def list_(request: web.Request) -> web.StreamResponse:
+    """GET: a page of the node's own archives, by name."""
+    reading.only(request, "limit", "cursor")
+    own = await request.app[NODE].archives.own()
+    return replies.many(*reading.page_of_names(request, own))
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """GET: one of the node's own archives."""
+    reading.only(request)
+    name = reading.name(request, "archive")
+    return replies.one(await request.app[NODE].archives.one(name))
+
+
+async def edit(request: web.Request) -> web.StreamResponse:
+    """PATCH: the archive with the changes; what waits goes where it is then."""
+    patch = reading.document(request, ArchivePatch)
+    name = reading.name(request, "archive")
+    return replies.one(await request.app[NODE].archives.edit(name, patch))
+
+
+async def remove(request: web.Request) -> web.StreamResponse:
+    """DELETE: nothing goes there any more."""
+    await request.app[NODE].archives.remove(reading.name(request, "archive"))
+    return web.Response(status=204)
+
+
+async def test(request: web.Request) -> web.StreamResponse:
+    """POST: whether results can be delivered there; none is."""
+    name = reading.name(request, "archive")
+    return replies.one(await request.app[NODE].archives.test(name))
+
+
+async def deliveries(request: web.Request) -> web.StreamResponse:
+    """GET: a page of deliveries, newest first."""
+    names = ("run", "task", "archive", "destination", "state", "limit", "cursor")
+    reading.only(request, *names)
+    at = reading.cursor(request)
+    wanted = archives.Filter(
+        before=at[0] if at else None,
+        run=reading.uuid(request, "run"),
+        task=reading.uuid(request, "task"),
+        archive=reading.word(request, "archive"),
+        destination=reading.number(request, "destination", _MOST),
+        states=reading.choices(request, "state", _STATES),
+        limit=reading.limit(request),
+    )
+    async with request.app[NODE].database.connection() as connection:
+        rows = await archives.deliveries(connection, wanted)
+    full = len(rows) == wanted.limit
+    following = reading.cursor_after(rows[-1]["number"], rows[-1]["run"]) if full else None
+    return replies.many([Archiving.model_validate(dict(row)) for row in rows], following)
+
+
+async def retry(request: web.Request) -> web.StreamResponse:
+    """POST: parked deliveries and those that wait for their time are tried at once."""
+    asked = reading.document(request, RetryRequest)
+    return replies.one(await request.app[NODE].archives.retry(asked))
+
+
+async def backlog(request: web.Request) -> web.StreamResponse:
+    """GET: what waits for each destination."""
+    reading.only(request)
+    async with request.app[NODE].database.connection() as connection:
+        rows = await archives.backlog(connection)
+    return replies.many([Backlog.model_validate(dict(row)) for row in rows])
+
+
+_ID = {"type": "string", "format": "uuid"}
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": _MOST}
+
+ROUTES = (
+    Route("GET", "/v1/archivers", kinds, "List archivers", answer=ArchiverKind, listed=True),
+    Route("GET", "/v1/archivers/{name}", kind, "Show an archiver", answer=ArchiverKind),
+    Route(
+        "POST",
+        "/v1/archives",
+        add,
+        "Add an archive of the node's own: results of all tasks it leads go there",
+        Access.WRITE,
+        ArchiveDocument,
+        Archive,
+        status=201,
+    ),
+    Route(
+        "GET",
+        "/v1/archives",
+        list_,
+        "List the node's own archives, by name",
+        answer=Archive,
+        listed=True,
+        query=(LIMIT, CURSOR),
+    ),
+    Route("GET", "/v1/archives/{name}", show, "Show an archive", answer=Archive),
+    Route(
+        "PATCH",
+        "/v1/archives/{name}",
+        edit,
+        "Edit an archive",
+        Access.WRITE,
+        ArchivePatch,
+        Archive,
+    ),
+    Route(
+        "DELETE",
+        "/v1/archives/{name}",
+        remove,
+        "Remove an archive, and what waits for it",
+        Access.WRITE,
+        status=204,
+    ),
+    Route(
+        "POST",
+        "/v1/archives/{name}/test",
+        test,
+        "Try whether results can be delivered; none is",
+        Access.WRITE,
+        answer=ArchiveTested,
+    ),
+    Route(
+        "GET",
+        "/v1/archivings",
+        deliveries,
+        "List deliveries of results, newest first",
+        answer=Archiving,
+        listed=True,
+        query=(
+            Query("run", "Only of this run.", _ID),
+            Query("task", "Only of this task's runs.", _ID),
+            Query("archive", "Only to this archive of the node's own.", {"type": "string"}),
+            Query("destination", "Only to this destination.", _NUMBER),
+            Query("state", "Comma-separated: waiting, delivered, parked.", {"type": "string"}),
+            LIMIT,
+            CURSOR,
+        ),
+    ),
+    Route(
+        "POST",
+        "/v1/archivings/retry",
+        retry,
+        "Try deliveries at once that are parked or wait for their time",
+        Access.WRITE,
+        RetryRequest,
+        Retried,
+    ),
+    Route(
+        "GET",
+        "/v1/archivings/backlog",
+        backlog,
+        "What waits, by destination",
+        answer=Backlog,
+        listed=True,
+    ),
+)

@@ -1,0 +1,375 @@
+"""Delivers the outbox of results: one worker for each destination that has something to do.
+
+A worker takes what is due in batches until there is no more, so destinations wait for nobody but
+themselves. Where not one of a batch was taken the destination is left alone for a minute; as soon
+as it takes something again, what was tried in vain before is due. What was delivered but not noted,
+because the service was killed in between, is delivered again under the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+import structlog
+
+from node.archivers import archivers
+from node.archiving import transforms
+from node.clock import Bell, Clock
+from node.execution.jq import Transformed
+from node.model import archiving, times
+from node.model.errors import ParleyError
+from node.plugins.contracts import (
+    Archiver,
+    ArchivingHost,
+    Batches,
+    Delivery,
+    Destination,
+    Fate,
+    Metric,
+    Outcome,
+)
+from node.store import archives, bookings
+from node.store.archives import Settled
+from node.store.database import Database, Notice, Record
+
+POLL_S = 10.0
+"""A look into the table now and then is the safety net of lost notifications."""
+WORKERS_MAX = 32
+_SETTLED_WITHIN = 30 * times.SECOND
+_KEPT_OPEN = times.MINUTE
+_REASON_MAX = 500
+
+MetricsOf = Callable[[str, dict[str, Any]], Sequence[Metric]]
+"""The figures of a test's result; none of one that this version cannot read."""
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Open:
+    """A destination that was opened, and how it fares."""
+
+    archiver: Archiver
+    limits: Batches
+    destination: Destination
+    label: str
+    ordered: bool
+    used_at: int
+    failing: bool = False
+    rests_until: int = 0
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One delivery of a batch; ``made`` is what is delivered, or why nothing is."""
+
+    row: Record
+    made: bytes | Transformed
+
+    @property
+    def number(self) -> int:
+        """Of the delivery."""
+        return int(self.row["number"])
+
+    def delivery(self) -> Delivery:
+        """As the archiver is given it."""
+        assert isinstance(self.made, bytes)  # noqa: S101 - what is not, is not delivered
+        row = self.row
+        return Delivery(
+            archiving.key_of(row["run_id"], row["archive_id"], row["edition"]),
+            str(row["task_id"]),
+            row["finished_at"] or row["changed_at"],
+            row["state"] == "finished",
+            self.made,
+        )
+
+
+class Archiving:
+    """Delivers results."""
+
+    def __init__(
+        self, database: Database, clock: Clock, host: ArchivingHost, metrics_of: MetricsOf
+    ) -> None:
+        """Nothing is delivered before :meth:`run`."""
+        self._database = database
+        self._clock = clock
+        self._host = host
+        self._metrics_of = metrics_of
+        self._woken = Bell()
+        self._working: dict[int, asyncio.Task[None]] = {}
+        self._open: dict[int, _Open] = {}
+        self._places = asyncio.Semaphore(WORKERS_MAX)
+        self.counted: dict[tuple[str, str], int] = defaultdict(int)
+        """Deliveries since the start, by archiver and fate."""
+
+    def heard(self, notice: Notice) -> None:
+        """A result is to be delivered, or some may be.
+
+        A worker that is there takes what comes meanwhile, and rings when it leaves; one that rests
+        is looked after when its rest is over. So many results make few looks into the table.
+        """
+        if notice.kind == "wake" or (notice.kind == "result" and self._is_free(notice.id)):
+            self._woken.ring()
+
+    def _is_free(self, name: str) -> bool:
+        destination = int(name) if name.isascii() and name.isdecimal() else 0
+        known = self._open.get(destination)
+        resting = known is not None and known.rests_until > self._clock.now()
+        return destination not in self._working and not resting
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        try:
+            await self._run()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop the workers and let go of the destinations."""
+        for working in list(self._working.values()):
+            working.cancel()
+        await asyncio.gather(*self._working.values(), return_exceptions=True)
+        for one in list(self._open):
+            await self._close(one)
+
+    async def _run(self) -> None:
+        released = False
+        while True:
+            pause = POLL_S
+            try:
+                if not released:
+                    async with self._database.connection() as connection:
+                        await archives.release(connection, self._clock.now())
+                    released = True
+                pause = await self.start_due()
+            except ParleyError as error:
+                log.warning("results not looked for", error=error.detail)
+            except Exception:
+                log.exception("results not looked for")
+            await self._woken.wait(pause)
+            self._woken.silence()
+
+    async def run_once(self) -> None:
+        """Deliver what is due and wait until that is done."""
+        await self.start_due()
+        await asyncio.gather(*self._working.values())
+
+    async def start_due(self) -> float:
+        """Let a worker go to each destination that has something due; seconds until the next."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            due = await archives.next_due(connection, list(self._working))
+        following = []
+        for destination, at in due.items():
+            known = self._open.get(destination)
+            begins = max(at, known.rests_until if known else 0)
+            if begins <= now:
+                self._begin(destination)
+            else:
+                following.append(begins)
+        await self._close_unused(now)
+        return min(POLL_S, max(0.0, (min(following, default=now + times.DAY) - now) / times.SECOND))
+
+    def _begin(self, destination: int) -> None:
+        working = asyncio.create_task(self._work(destination), name=f"archiving {destination}")
+        self._working[destination] = working
+        working.add_done_callback(partial(self._done, destination))
+
+    def _done(self, destination: int, working: asyncio.Task[None]) -> None:
+        self._working.pop(destination, None)
+        self._woken.ring()
+        if not working.cancelled() and (error := working.exception()) is not None:
+            if (known := self._open.get(destination)) is not None:
+                known.rests_until = self._clock.now() + archiving.REST
+            log.warning("results not delivered", destination=destination, error=str(error))
+
+    async def _work(self, destination: int) -> None:
+        """Deliver what is due there, batch by batch."""
+        async with self._places:
+            opened = await self._opened(destination)
+            while opened.rests_until <= self._clock.now():
+                if not await self._batch(destination, opened):
+                    return
+
+    async def _opened(self, destination: int) -> _Open:
+        known = self._open.get(destination)
+        if known is None:
+            async with self._database.connection() as connection:
+                name, document, label, ordered = await archives.where(connection, destination)
+            archiver = archivers()[name]
+            spec = archiver.spec_model.model_validate(document)
+            opened = archiver.open(spec, self._host)
+            limits = archiver.batches(spec)
+            known = _Open(archiver, limits, opened, label, ordered, self._clock.now())
+            self._open[destination] = known
+        known.used_at = self._clock.now()
+        return known
+
+    async def _batch(self, destination: int, opened: _Open) -> bool:
+        """One batch; whether there may be more."""
+        now = self._clock.now()
+        limits = opened.limits
+        again_at = now + limits.timeout + _SETTLED_WITHIN
+        async with self._database.connection() as connection:
+            numbers = await archives.claim(
+                connection, destination, now, again_at, limit=limits.items, ordered=opened.ordered
+            )
+        if not numbers:
+            return False
+        try:
+            items = await self._items(numbers, limits.size)
+            outcomes = await self._delivered(opened, items)
+        except asyncio.CancelledError:
+            async with self._database.connection() as connection:
+                await archives.unclaim(connection, numbers, self._clock.now())
+            raise
+        await self._settle(destination, opened, items, outcomes)
+        return True
+
+    async def _items(self, numbers: Sequence[int], size_max: int) -> list[_Item]:
+        """What is to be delivered, in order; what is too much for one batch is given back."""
+        async with self._database.connection() as connection:
+            rows = await archives.documents(connection, numbers)
+            parts = await archives.parts(connection, [row["run_id"] for row in rows])
+        by_run: dict[Any, list[Record]] = defaultdict(list)
+        for part in parts:
+            by_run[part["run_id"]].append(part)
+        current = [row for row in rows if row["state"] == row["outcome"]]
+        gone = [row["number"] for row in rows if row["state"] != row["outcome"]]
+        if gone:
+            async with self._database.connection() as connection:
+                await archives.supersede(connection, gone)
+        items = await self._transformed(current, by_run)
+        left, fitting = size_max, list[_Item]()
+        for item in items:
+            left -= len(item.made) if isinstance(item.made, bytes) else 0
+            if left < 0 and fitting:
+                break
+            fitting.append(item)
+        if rest := [item.number for item in items[len(fitting) :]]:
+            async with self._database.connection() as connection:
+                await archives.unclaim(connection, rest, self._clock.now())
+        return fitting
+
+    async def _transformed(
+        self, rows: Sequence[Record], parts: Mapping[Any, Sequence[Record]]
+    ) -> list[_Item]:
+        """Each row with what is delivered of it; one call for each transform."""
+        groups: dict[bytes, list[Record]] = defaultdict(list)
+        for row in rows:
+            groups[orjson.dumps(row["transform"])].append(row)
+        made: dict[int, bytes | Transformed] = {}
+        for group in groups.values():
+            documents = [self._document(row, parts[row["run_id"]]) for row in group]
+            answers = await transforms.applied(group[0]["transform"], documents)
+            made |= {row["number"]: one for row, one in zip(group, answers, strict=True)}
+        return [_Item(row, made[row["number"]]) for row in rows]
+
+    def _document(self, row: Record, parts: Sequence[Record]) -> bytes:
+        figures: Sequence[Metric] = ()
+        if row["state"] == "finished" and row["result"] is not None:
+            figures = self._metrics_of(row["test"], row["result"])
+        metrics = [vars(figure) for figure in figures]
+        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in parts]))
+
+    async def _delivered(self, opened: _Open, items: Sequence[_Item]) -> dict[int, Outcome]:
+        """What the archiver says of each, by number."""
+        there = [item for item in items if isinstance(item.made, bytes)]
+        if not there:
+            return {}
+        batch = [item.delivery() for item in there]
+        try:
+            async with asyncio.timeout(opened.limits.timeout / times.SECOND):
+                said = await opened.destination.deliver(batch)
+        except TimeoutError:
+            limit = times.format_duration(opened.limits.timeout)
+            said = [Outcome(Fate.AGAIN, f"did not take it within {limit}")] * len(batch)
+        except Exception as error:
+            # A fault of an archiver's: the other destinations go on, and this one is tried again.
+            log.exception("an archiver failed", archiver=opened.archiver.name, label=opened.label)
+            said = [Outcome(Fate.AGAIN, f"the archiver failed: {error!r}")] * len(batch)
+        return {item.number: outcome for item, outcome in zip(there, said, strict=True)}
+
+    async def _settle(
+        self,
+        destination: int,
+        opened: _Open,
+        items: Sequence[_Item],
+        outcomes: Mapping[int, Outcome],
+    ) -> None:
+        now = self._clock.now()
+        settled = [_settled(item, outcomes.get(item.number), now) for item in items]
+        accepted = any(one.fate is Fate.ACCEPTED for one in outcomes.values())
+        errors = [one.error for one in settled if one.failed and one.error is not None]
+        parked = sum(one.state == "parked" for one in settled)
+        async with self._database.transaction() as connection:
+            await archives.settle(connection, now, settled)
+            if accepted and opened.failing:
+                await archives.hasten(connection, destination, now)
+            if errors:
+                await archives.keep_error(connection, destination, errors[-1], now)
+            if parked:
+                await bookings.notify(connection, "archive", destination, "parked")
+        opened.used_at = now
+        for one in outcomes.values():
+            self.counted[opened.archiver.name, one.fate] += 1
+        self._tell(opened, accepted=accepted, parked=parked, errors=errors)
+        if outcomes and all(one.fate is Fate.AGAIN for one in outcomes.values()):
+            opened.failing = True
+            asked = max(one.pause for one in outcomes.values())
+            opened.rests_until = now + max(archiving.REST, min(asked, archiving.HOURLY))
+        elif accepted:
+            opened.failing = False
+
+    def _tell(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
+        """Say it once when a destination fails, once when it is well again, and what is parked."""
+        said = {"archiver": opened.archiver.name, "label": opened.label}
+        if parked:
+            log.warning("results parked", **said, count=parked, error=errors[-1])
+        elif errors and not opened.failing:
+            log.warning("results wait", **said, error=errors[-1])
+        if accepted and opened.failing:
+            log.info("results are taken again", **said)
+
+    async def _close_unused(self, now: int) -> None:
+        for destination, opened in list(self._open.items()):
+            kept_until = max(opened.used_at + _KEPT_OPEN, opened.rests_until + _KEPT_OPEN)
+            if destination not in self._working and kept_until < now and not opened.failing:
+                await self._close(destination)
+
+    async def _close(self, destination: int) -> None:
+        opened = self._open.pop(destination)
+        with contextlib.suppress(Exception):
+            await opened.destination.close()
+
+
+def _settled(item: _Item, outcome: Outcome | None, now: int) -> Settled:
+    """What becomes of a delivery."""
+    if outcome is None:
+        assert isinstance(item.made, Transformed)  # noqa: S101 - all others have an outcome
+        if item.made.error is None:
+            return Settled(item.number, "delivered", None, "left out by its transform")
+        reason = f"the transform failed: {item.made.error}"
+        return Settled(item.number, "parked", None, _clean(reason))
+    if outcome.fate is Fate.ACCEPTED:
+        return Settled(item.number, "delivered", None, None)
+    reason = _clean(outcome.reason or "no reason was given")
+    if outcome.fate is Fate.REFUSED:
+        return Settled(item.number, "parked", None, f"refused: {reason}")
+    attempts = int(item.row["attempts"]) + 1
+    first = item.row["first_tried_at"]
+    next_at = archiving.next_try(attempts, now if first is None else first, now, outcome.pause)
+    if next_at is None:
+        return Settled(item.number, "parked", None, f"given up after a day: {reason}")
+    return Settled(item.number, "waiting", next_at, reason)
+
+
+def _clean(reason: str) -> str:
+    return reason.replace("\0", "")[:_REASON_MAX]

@@ -1,0 +1,1 @@
+"""Archivers: where results go. Unlike tests and tools they do I/O themselves."""

@@ -1,0 +1,148 @@
+"""``tcp`` and ``udp``: results as JSON, one a line or one a datagram.
+
+Nobody acknowledges them: what the kernel has taken counts as delivered. Where a result must not be
+lost, use one that is answered (``http``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model import times
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.fields import between, duration_field
+from node.plugins.transport.senders import DatagramSender, StreamSender, sent, tried
+
+_DATAGRAM_MAX = 65_507
+"""Most bytes that IPv4 carries in one datagram of UDP."""
+
+
+class SocketSpec(Document):
+    """Whom to send to."""
+
+    host: Host = Field(description="Name or address.")
+    port: int = Field(ge=1, le=65_535, strict=True)
+    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+        10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+    )
+
+
+class TcpArchiver:
+    """JSON lines over a connection that stays open."""
+
+    name = "tcp"
+    title = "Send JSON lines over TCP"
+    ordered = True
+    spec_model: type[Document] = SocketSpec
+
+    def label(self, spec: SocketSpec) -> str:
+        """Host and port."""
+        return _label(spec)
+
+    def batches(self, spec: SocketSpec) -> Batches:
+        """A thousand at a time."""
+        return Batches(1000, 8_000_000, 2 * spec.timeout)
+
+    def refusal(self, spec: SocketSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+        """Nothing is refused."""
+        return None
+
+    def open(self, spec: SocketSpec, host: ArchivingHost) -> TcpDestination:  # noqa: ARG002 - the contract's
+        """Connects when it is first used."""
+        return TcpDestination(spec)
+
+
+class TcpDestination:
+    """One connection."""
+
+    def __init__(self, spec: SocketSpec) -> None:
+        """Nothing is connected yet."""
+        self._where = _label(spec)
+        self._sender = StreamSender(spec.host, spec.port, spec.timeout)
+
+    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """All or, as far as anybody knows, nothing."""
+        outcome = await sent(self._sender, [one.body + b"\n" for one in batch])
+        return [outcome] * len(batch)
+
+    async def test(self) -> str:
+        """Connect.
+
+        :raises ArchiverFailed: nobody listens there.
+        """
+        return await tried(self._sender, self._where)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._sender.close()
+
+
+class UdpArchiver:
+    """A datagram for each result."""
+
+    name = "udp"
+    title = "Send JSON in datagrams (UDP)"
+    ordered = False
+    spec_model: type[Document] = SocketSpec
+
+    def label(self, spec: SocketSpec) -> str:
+        """Host and port."""
+        return _label(spec)
+
+    def batches(self, spec: SocketSpec) -> Batches:
+        """A hundred at a time, which a receiver's buffer holds."""
+        return Batches(100, 8_000_000, 2 * spec.timeout)
+
+    def refusal(self, spec: SocketSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+        """Nothing is refused."""
+        return None
+
+    def open(self, spec: SocketSpec, host: ArchivingHost) -> UdpDestination:  # noqa: ARG002 - the contract's
+        """Looks the name up when it is first used."""
+        return UdpDestination(spec)
+
+
+class UdpDestination:
+    """One address."""
+
+    def __init__(self, spec: SocketSpec) -> None:
+        """Nothing is opened yet."""
+        self._where = _label(spec)
+        self._sender = DatagramSender((spec.host, spec.port), spec.timeout)
+
+    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """Each that fits into a datagram."""
+        fitting = [one.body for one in batch if len(one.body) <= _DATAGRAM_MAX]
+        outcome = await sent(self._sender, fitting)
+        return [outcome if len(one.body) <= _DATAGRAM_MAX else _too_long(one) for one in batch]
+
+    async def test(self) -> str:
+        """Look the name up.
+
+        :raises ArchiverFailed: there is no such host.
+        """
+        return await tried(self._sender, self._where)
+
+    async def close(self) -> None:
+        """Close the socket."""
+        self._sender.close()
+
+
+def _too_long(one: Delivery) -> Outcome:
+    said = (
+        f"{len(one.body)} bytes do not fit into a datagram of {_DATAGRAM_MAX}; "
+        "deliver less of it by a transform"
+    )
+    return Outcome(Fate.REFUSED, said)
+
+
+def _label(spec: SocketSpec) -> str:
+    return f"{spec.host} port {spec.port}"
+
+
+TCP = TcpArchiver()
+UDP = UdpArchiver()

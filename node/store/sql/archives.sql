@@ -1,0 +1,239 @@
+-- destination --
+-- Of one archiver and spec there is one.
+INSERT INTO destination (digest, archiver, spec, label, ordered) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (digest) DO UPDATE SET label = excluded.label, ordered = excluded.ordered
+RETURNING id;
+
+-- add_archive --
+INSERT INTO archive (id, task_id, place, name, destination_id, runs, transform, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6::archived_runs, $7, $8, $8)
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- archives --
+-- Those of a task, or the node's own by name.
+SELECT
+    archive.id, archive.name, archive.place, archive.destination_id, destination.archiver, destination.spec,
+    destination.label, archive.runs::text, archive.transform, archive.revision, archive.created_at, archive.changed_at
+FROM archive
+INNER JOIN destination ON archive.destination_id = destination.id
+WHERE archive.task_id IS NOT DISTINCT FROM $1 AND archive.removed_at IS NULL
+ORDER BY archive.place, archive.name;
+
+-- lock_archive --
+SELECT id FROM archive WHERE name = $1 AND removed_at IS NULL FOR UPDATE;
+
+-- change_archive --
+UPDATE archive
+SET destination_id = $2, runs = $3::archived_runs, transform = $4, revision = revision + 1, changed_at = $5
+WHERE id = $1;
+
+-- move_waiting --
+-- What waits or is parked goes where the archive is now.
+UPDATE archiving
+SET
+    destination_id = destination.id,
+    series = CASE WHEN destination.ordered THEN (SELECT run.task_id FROM run WHERE run.id = archiving.run_id) END
+FROM destination
+WHERE
+    archiving.archive_id = $1 AND archiving.state <> 'delivered' AND destination.id = $2
+    AND archiving.destination_id <> $2;
+
+-- remove_archive --
+UPDATE archive SET removed_at = $2, changed_at = $2 WHERE id = $1;
+
+-- drop_waiting --
+-- Nobody wants it there any more.
+DELETE FROM archiving WHERE archive_id = $1 AND state <> 'delivered' RETURNING number;
+
+-- next_due --
+-- Where something is to be delivered, and when first.
+SELECT destination.id, due.next_at
+FROM destination
+CROSS JOIN LATERAL (
+    SELECT archiving.next_at FROM archiving
+    WHERE archiving.destination_id = destination.id AND archiving.state = 'waiting'
+    ORDER BY archiving.next_at, archiving.number
+    LIMIT 1
+) AS due
+WHERE destination.id <> ALL($1::integer []);
+
+-- destination_spec --
+SELECT archiver, spec, label, ordered FROM destination WHERE id = $1;
+
+-- release --
+-- A process of this node that is gone had taken these.
+UPDATE archiving SET taken = false, next_at = $1 WHERE state = 'waiting' AND taken;
+
+-- claim --
+-- Taken for a while: after a crash they come again.
+UPDATE archiving
+SET next_at = $3, taken = true
+WHERE number IN (
+    SELECT number FROM archiving
+    WHERE destination_id = $1 AND state = 'waiting' AND next_at <= $2
+    ORDER BY next_at, number
+    LIMIT $4
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING number;
+
+-- claim_in_order --
+-- The same where the results of a task keep their order: nothing of a series before what waits of it.
+UPDATE archiving
+SET next_at = $3, taken = true
+WHERE number IN (
+    SELECT number FROM archiving
+    WHERE
+        destination_id = $1 AND state = 'waiting' AND next_at <= $2
+        AND NOT EXISTS (
+            SELECT FROM archiving AS earlier
+            WHERE
+                earlier.destination_id = $1 AND earlier.series = archiving.series AND earlier.state = 'waiting'
+                AND earlier.series IS NOT NULL AND earlier.number < archiving.number AND earlier.next_at > $2
+        )
+    ORDER BY number
+    LIMIT $4
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING number;
+
+-- documents --
+-- All that is told of the runs of these deliveries, in their order.
+SELECT
+    archiving.number, archiving.archive_id, archiving.edition, archiving.outcome::text, archiving.attempts,
+    archiving.first_tried_at, archive.transform,
+    run.id AS run_id, run.task_id, run.attempt, run.slot, run.starts_at, run.ends_at, run.started_at, run.finished_at,
+    run.state::text, run.reason, run.summary, run.result, run.scheduling_class::text, run.priority, run.changed_at,
+    task.parent, task.test, coalesce(run.spec, task.spec) AS spec, coalesce(run.tool, task.tool) AS tool,
+    task.participants, coalesce(task.campaign, 'default') AS campaign, task.reference, node.name AS lead
+FROM archiving
+INNER JOIN archive ON archiving.archive_id = archive.id
+INNER JOIN run ON archiving.run_id = run.id
+INNER JOIN task ON run.task_id = task.id
+LEFT JOIN node ON task.lead = node.identity
+WHERE archiving.number = ANY($1::bigint [])
+ORDER BY archiving.number;
+
+-- parts --
+SELECT run_id, participant, reason, started_at, finished_at, command
+FROM part WHERE run_id = ANY($1::uuid []);
+
+-- settle --
+-- What came of deliveries; those that were dropped meanwhile are not here any more.
+UPDATE archiving
+SET
+    state = said.state::archiving_state,
+    taken = false,
+    attempts = archiving.attempts + said.failed::integer,
+    next_at = said.next_at,
+    first_tried_at = coalesce(archiving.first_tried_at, $2),
+    tried_at = $2,
+    last_error = coalesce(said.error, archiving.last_error)
+FROM unnest($1::bigint [], $3::text [], $4::timestamptz [], $5::text [], $6::boolean [])
+    AS said (number, state, next_at, error, failed)
+WHERE archiving.number = said.number AND archiving.state = 'waiting';
+
+-- unclaim --
+-- Taken in excess of what fits into a batch, or stopped before it was tried.
+UPDATE archiving SET taken = false, next_at = $2 WHERE number = ANY($1::bigint []) AND state = 'waiting';
+
+-- supersede --
+-- They tell of an outcome that is not the run's any more; another one of it is delivered.
+DELETE FROM archiving WHERE number = ANY($1::bigint []);
+
+-- hasten --
+-- The destination takes results again: what was tried in vain need not wait out its pause.
+UPDATE archiving SET next_at = $2
+WHERE destination_id = $1 AND state = 'waiting' AND attempts > 0 AND NOT taken AND next_at > $2;
+
+-- archivings --
+-- For people: newest first, filters may each be null.
+SELECT
+    archiving.number, archiving.run_id AS run, run.task_id AS task, archiving.edition, archive.name AS archive,
+    destination.archiver, archiving.destination_id AS destination, destination.label, archiving.state::text,
+    archiving.attempts, archiving.created_at, archiving.next_at, archiving.tried_at, archiving.last_error
+FROM archiving
+INNER JOIN archive ON archiving.archive_id = archive.id
+INNER JOIN destination ON archiving.destination_id = destination.id
+INNER JOIN run ON archiving.run_id = run.id
+WHERE
+    ($1::bigint IS NULL OR archiving.number < $1)
+    AND ($2::uuid IS NULL OR archiving.run_id = $2)
+    AND ($3::uuid IS NULL OR archiving.run_id = ANY(ARRAY(
+        SELECT of_task.id FROM run AS of_task
+        INNER JOIN task ON of_task.task_id = task.id
+        WHERE task.id = $3 OR task.parent = $3
+    )))
+    AND ($4::text IS NULL OR archive.name = $4)
+    AND ($5::integer IS NULL OR archiving.destination_id = $5)
+    AND ($6::text [] IS NULL OR archiving.state::text = ANY($6))
+ORDER BY archiving.number DESC
+LIMIT $7;
+
+-- retry --
+-- Due now, with a day of attempts before them.
+WITH due AS (
+    UPDATE archiving
+    SET state = 'waiting', taken = false, attempts = 0, first_tried_at = NULL, next_at = $5
+    WHERE
+        state IN ('parked', 'waiting') AND NOT taken
+        AND ($1::text IS NULL OR archive_id IN (SELECT id FROM archive WHERE name = $1 AND removed_at IS NULL))
+        AND ($2::integer IS NULL OR destination_id = $2)
+        AND ($3::uuid IS NULL OR run_id = $3)
+        AND ($4::bigint IS NULL OR number = $4)
+    RETURNING destination_id
+)
+
+SELECT count(*), array_agg(DISTINCT destination_id) FROM due;
+
+-- backlog --
+-- What waits, by destination.
+SELECT
+    destination.id AS destination, destination.archiver, destination.label,
+    ARRAY(
+        SELECT archive.name FROM archive
+        WHERE archive.destination_id = destination.id AND archive.name IS NOT NULL AND archive.removed_at IS NULL
+        ORDER BY archive.name
+    ) AS archives,
+    (SELECT count(DISTINCT archive.task_id) FROM archive
+        WHERE archive.destination_id = destination.id AND archive.removed_at IS NULL) AS tasks,
+    waiting.number AS waiting, parked.number AS parked, oldest.created_at AS oldest_at, waiting.next_at,
+    destination.last_error, destination.last_error_at
+FROM destination
+CROSS JOIN LATERAL (
+    SELECT count(*) AS number, min(archiving.next_at) AS next_at FROM archiving
+    WHERE archiving.destination_id = destination.id AND archiving.state = 'waiting'
+) AS waiting
+CROSS JOIN LATERAL (
+    SELECT count(*) AS number, min(archiving.number) AS first FROM archiving
+    WHERE archiving.destination_id = destination.id AND archiving.state = 'parked'
+) AS parked
+CROSS JOIN LATERAL (
+    SELECT min(archiving.number) AS first FROM archiving
+    WHERE archiving.destination_id = destination.id AND archiving.state = 'waiting'
+) AS waits
+LEFT JOIN archiving AS oldest ON oldest.number = least(parked.first, waits.first)
+WHERE
+    waiting.number > 0 OR parked.number > 0
+    OR EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id AND archive.removed_at IS NULL)
+ORDER BY destination.id;
+
+-- notify --
+SELECT pg_notify('parley', 'result ' || destination.id) FROM unnest($1::integer []) AS destination (id);
+
+-- keep_error --
+-- What a destination said last when it did not take something.
+UPDATE destination SET last_error = $2, last_error_at = $3 WHERE id = $1;
+
+-- purge_archives --
+-- Removed, and no run is left of which they tell where its result went.
+DELETE FROM archive
+WHERE removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM archiving WHERE archiving.archive_id = archive.id);
+
+-- purge_destinations --
+-- Nothing goes there, nothing went there.
+DELETE FROM destination
+WHERE
+    NOT EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id)
+    AND NOT EXISTS (SELECT FROM archiving WHERE archiving.destination_id = destination.id);

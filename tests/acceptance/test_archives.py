@@ -1,0 +1,161 @@
+"""Results leave the box: by the command line, through failures, and once more after a kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from node.clock import SystemClock
+from node.execution import process
+from tests.acceptance.commands import parley
+from tests.acceptance.outsider import Outsider
+from tests.archived import Receiver, receiver
+from tests.conftest import NewDatabase
+
+CLOCK = SystemClock()
+ROOM = 40.0
+
+
+class Host:
+    """A node of its own, ``parley up``, that can be killed and started again."""
+
+    def __init__(self, dsn: str, folder: Path, session: aiohttp.ClientSession) -> None:
+        """Nothing is started."""
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self._listen = f"127.0.0.1:{found.getsockname()[1]}"
+        self._folder = folder
+        self._dsn = dsn
+        self._session = session
+        self.running: process.Running | None = None
+
+    async def start(self) -> Outsider:
+        """Start it and wait until it answers."""
+        argv = [sys.executable, "-m", "node.cli.main", "up", "--listen", self._listen]
+        argv += ["--dsn", self._dsn, "--state-dir", str(self._folder / "state"), "--name", "a"]
+        self.running = await process.start(
+            argv,
+            log=self._folder / "up.log",
+            env={"PARLEY_ARCHIVE_DIRECTORIES": str(self._folder)},
+            cwd=Path(__file__).parents[2],
+        )
+        url = f"http://{self._listen}"
+        async with asyncio.timeout(ROOM):
+            while not await self._answers(url):
+                await CLOCK.sleep(0.05)
+        token = (self._folder / "state" / "token").read_text().strip()
+        return Outsider(
+            name="a", url=url, token=token, dsn=self._dsn, address="127.0.0.1",
+            session=self._session,
+        )  # fmt: skip
+
+    async def _answers(self, url: str) -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            async with self._session.get(f"{url}/readyz") as answer:
+                return answer.ok
+        return False
+
+    async def kill(self) -> None:
+        """``kill -9``."""
+        assert self.running is not None
+        os.kill(self.running.pid, 9)
+        await self.running.wait()
+
+
+@pytest.fixture
+async def host(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Host]:
+    """A host without a node yet."""
+    async with aiohttp.ClientSession() as session:
+        made = Host(await new_database(), tmp_path, session)
+        yield made
+        if made.running is not None:
+            await made.running.end(10)
+
+
+@pytest.fixture
+async def taker() -> AsyncIterator[Receiver]:
+    """Somebody who takes results."""
+    async with receiver() as made:
+        yield made
+
+
+async def _measured(a: Outsider, *more: str) -> str:
+    said = await parley(
+        a, "task", "create", "idle", "--spec", "duration=PT1S", "--spec", "class=background",
+        "--slip", "10s", *more, "-o", "json",
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    return str(json.loads(said.out)["id"])
+
+
+async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Receiver) -> None:
+    """Killed before it noted the delivery, it delivers again with the same key; others go on."""
+    a = await host.start()
+    taker.held = asyncio.Event()
+    kept = host._folder / "results.jsonl"
+    for words in (
+        ("hook", "http", "--spec", f"url={taker.url}", "--runs", "all"),
+        ("dead", "tcp", "--spec", "host=127.0.0.1", "--spec", "port=9"),
+        ("kept", "file", "--spec", f"path={kept}", "--jmespath", "{run: run, state: state}"),
+    ):
+        said = await parley(a, "archive", "add", *words)
+        assert said.code == 0, said.err
+    await _measured(a)
+    async with asyncio.timeout(ROOM):
+        await taker.arrived.wait()
+        while not (kept.exists() and kept.read_text()):
+            await CLOCK.sleep(0.05)
+    await host.kill()
+    taker.arrived.clear()
+    taker.held.set()
+    a = await host.start()
+    async with asyncio.timeout(ROOM):
+        await taker.arrived.wait()
+    keys = [document["key"] for document in taker.documents]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    assert {json.loads(line)["state"] for line in kept.read_text().splitlines()} == {"finished"}
+    run = taker.documents[0]["run"]
+    async with asyncio.timeout(ROOM):
+        while True:
+            said = await parley(a, "archive", "deliveries", "--run", run, "-o", "json")
+            states = {each["archive"]: each["state"] for each in json.loads(said.out)}
+            if states["hook"] == "delivered":
+                break
+    assert states == {"hook": "delivered", "kept": "delivered", "dead": "waiting"}
+    said = await parley(a, "archive", "backlog", "-o", "table")
+    assert "127.0.0.1 port 9" in said.out
+
+
+async def test_where_a_result_went_is_told(host: Host, taker: Receiver) -> None:
+    """A task's own archive: refused early, delivered, told, parked, seen, and tried again."""
+    a = await host.start()
+    wrong = json.dumps({"archiver": "http", "spec": {"url": "x"}})
+    said = await parley(a, "task", "create", "idle", "--archive", wrong)
+    assert said.code == 2
+    assert "/archives/0/spec/url" in said.err
+    good = {"archiver": "http", "spec": {"url": taker.url, "secret": "hush" * 5}}
+    gone = {"archiver": "http", "spec": {"url": f"{taker.url}-gone"}}
+    task = await _measured(a, "--archive", json.dumps(good), "--archive", json.dumps(gone))
+    async with asyncio.timeout(ROOM):
+        await taker.arrived.wait()
+        sentence = ""
+        while "parked" not in sentence or "delivered to http" not in sentence:
+            said = await parley(a, "explain", taker.documents[0]["run"], "-o", "json")
+            sentence = json.loads(said.out)["sentence"]
+    assert f"not delivered to http {taker.url}-gone, parked: refused: 404" in sentence
+    shown = await parley(a, "task", "show", task, "-o", "json")
+    assert "hush" not in shown.out
+    backlog = await parley(a, "archive", "backlog", "-o", "json")
+    [parked] = [each for each in json.loads(backlog.out) if each["parked"]]
+    said = await parley(a, "archive", "retry", "--destination", str(parked["destination"]))
+    assert (said.code, said.err.strip()) == (0, "1 delivery is tried now.")

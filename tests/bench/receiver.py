@@ -1,0 +1,29 @@
+"""A server that takes results: prints its URL and serves until it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from aiohttp import web
+
+
+async def _take(request: web.Request) -> web.Response:
+    json.loads(await request.read())
+    return web.Response(status=204)
+
+
+async def main() -> None:
+    """Serve."""
+    app = web.Application(client_max_size=2**26)
+    app.router.add_post("/in", _take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    print(f"http://{host}:{port}/in", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,284 @@
+"""One suite that every archiver must pass, each with a real one of those that it speaks to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.archivers import archivers
+from node.clock import SystemClock
+from node.execution import process
+from node.model import archiving
+from node.model.errors import ArchiverFailed
+from node.plugins.contracts import ArchivingHost, Delivery, Destination, Fate
+from tests.archived import receiver
+from tests.clocks import START
+
+CLOCK = SystemClock()
+ROOM = 10.0
+"""Seconds that a peer may take for what it does at once."""
+
+
+@dataclass
+class Peer:
+    """Somebody who takes results, as the archiver's spec names it; ``got`` are the documents."""
+
+    spec: dict[str, Any]
+    got: Callable[[], list[Any]]
+    leave: Callable[[], Any]
+
+    async def until(self, count: int) -> list[Any]:
+        """What it got, once it is so much."""
+        async with asyncio.timeout(ROOM):
+            while len(found := self.got()) < count:
+                await CLOCK.sleep(0.01)  # another process writes a file: nothing tells us
+        return found
+
+
+@contextlib.asynccontextmanager
+async def http(_: Path) -> AsyncIterator[Peer]:
+    """An HTTP server."""
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(receiver())
+        yield Peer({"url": server.url}, lambda: server.documents, stack.aclose)
+
+
+@contextlib.asynccontextmanager
+async def file(folder: Path) -> AsyncIterator[Peer]:
+    """A folder."""
+    path = folder / "kept" / "results.jsonl"
+    path.parent.mkdir()
+
+    async def leave() -> None:
+        await asyncio.to_thread(shutil.rmtree, path.parent)
+
+    def got() -> list[Any]:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    yield Peer({"path": str(path)}, got, leave)
+
+
+@contextlib.asynccontextmanager
+async def tcp(_: Path) -> AsyncIterator[Peer]:
+    """A server that reads lines."""
+    lines: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(asyncio.CancelledError):
+            while line := await reader.readline():
+                lines.append(line)
+        writer.close()
+
+    async def leave() -> None:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(read, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield Peer({"host": host, "port": port}, lambda: list(map(json.loads, lines)), leave)
+    await leave()
+
+
+@contextlib.asynccontextmanager
+async def udp(_: Path) -> AsyncIterator[Peer]:
+    """A socket that takes datagrams."""
+    datagrams: list[bytes] = []
+
+    class Taking(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, _: object) -> None:
+            datagrams.append(data)
+
+    loop = asyncio.get_running_loop()
+    transport, _protocol = await loop.create_datagram_endpoint(Taking, local_addr=("127.0.0.1", 0))
+    host, port = transport.get_extra_info("sockname")
+
+    async def leave() -> None:
+        transport.close()
+        await CLOCK.sleep(0)
+
+    yield Peer({"host": host, "port": port}, lambda: list(map(json.loads, datagrams)), leave)
+    await leave()
+
+
+@contextlib.asynccontextmanager
+async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
+    """Debian's syslog server, with a port or a socket of its own."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    path, written = folder / "log.sock", folder / "messages"
+    listens = {
+        "udp": f'module(load="imudp") input(type="imudp" port="{port}" address="127.0.0.1")',
+        "tcp": f'module(load="imtcp") input(type="imtcp" port="{port}" address="127.0.0.1")',
+        "unix": f'module(load="imuxsock" SysSock.Use="off") input(type="imuxsock" socket="{path}" '
+        'useSpecialParser="off" parseHostname="on")',
+    }
+    settings = folder / "rsyslog.conf"
+    settings.write_text(
+        f'global(workDirectory="{folder}")\n{listens[transport]}\n'
+        'template(name="parts" type="list") { property(name="syslogfacility-text") '
+        'constant(value=" ") property(name="syslogseverity-text") constant(value=" ") '
+        'property(name="app-name") constant(value=" ") property(name="msgid") '
+        'constant(value=" ") property(name="msg") constant(value="\\n") }\n'
+        f'action(type="omfile" file="{written}" template="parts")\n'
+    )
+    argv = ["rsyslogd", "-n", "-i", str(folder / "pid"), "-f", str(settings)]
+    daemon = await process.start(argv, log=folder / "rsyslog.log")
+
+    def got() -> list[Any]:
+        text = written.read_text() if written.exists() else ""
+        lines = [line.split(None, 4) for line in text.splitlines()]
+        own = [line for line in lines if line[2:4] == ["parley", "result"]]
+        assert {line[0] for line in own} <= {"local0"}
+        return [json.loads(line[4]) for line in own]
+
+    async def leave() -> None:
+        await daemon.end(5)
+        path.unlink(missing_ok=True)
+
+    try:
+        await _listening(transport, port, path)
+        spec: dict[str, Any] = {"transport": transport, "path": str(path)}
+        yield Peer({**spec, "host": "127.0.0.1", "port": port}, got, leave)
+    finally:
+        await leave()
+
+
+async def _listening(transport: str, port: int, path: Path) -> None:
+    """Wait until it listens; of a port of UDP its kernel table tells."""
+    table = Path("/proc/net/udp")
+    async with asyncio.timeout(ROOM):
+        while True:
+            with contextlib.suppress(OSError):
+                if transport == "tcp":
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.close()
+                    return
+                if path.exists() or f":{port:04X} " in table.read_text():
+                    return
+            await CLOCK.sleep(0.01)
+
+
+PEERS: dict[str, tuple[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {
+    "file": ("file", file),
+    "http": ("http", http),
+    "tcp": ("tcp", tcp),
+    "udp": ("udp", udp),
+    "syslog-tcp": ("syslog", lambda folder: rsyslogd(folder, "tcp")),
+    "syslog-udp": ("syslog", lambda folder: rsyslogd(folder, "udp")),
+    "syslog-unix": ("syslog", lambda folder: rsyslogd(folder, "unix")),
+}
+"""By case: the archiver, and who takes its results. A new archiver adds a line."""
+
+LASTING = {"udp", "syslog-udp"}
+"""Who sends datagrams does not notice that nobody takes them, unless the host says so."""
+
+
+@dataclass
+class Case:
+    """An archiver's destination, and who is at the other end."""
+
+    name: str
+    destination: Destination
+    peer: Peer
+
+
+@pytest.fixture(params=sorted(PEERS))
+async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Case]:
+    """Each archiver with its peer."""
+    name, made = PEERS[request.param]
+    archiver = archivers()[name]
+    async with made(tmp_path) as peer:
+        spec = archiver.spec_model.model_validate(peer.spec)
+        host = ArchivingHost("a.example", (tmp_path,), lambda: START)
+        assert archiver.refusal(spec, host) is None
+        destination = archiver.open(spec, host)
+        yield Case(request.param, destination, peer)
+        await destination.close()
+
+
+def deliveries(count: int, first: int = 0) -> list[Delivery]:
+    """Documents that are all different."""
+    return [
+        Delivery(
+            f"key-{number}",
+            "task",
+            START,
+            number % 2 == 0,
+            json.dumps({"number": number, "text": 'é" \\ %s'}, ensure_ascii=False).encode(),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def test_every_archiver_is_tried() -> None:
+    """None is without a peer here."""
+    assert {name for name, _ in PEERS.values()} == set(archivers())
+
+
+async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
+    """Each document of two batches arrives once, as it was, in order."""
+    for first in (0, 30):
+        outcomes = await case.destination.deliver(deliveries(30, first))
+        assert [outcome.fate for outcome in outcomes] == [Fate.ACCEPTED] * 30
+    got = await case.peer.until(60)
+    assert [document["number"] for document in got] == list(range(60))
+    assert {document["text"] for document in got} == {'é" \\ %s'}
+
+
+async def test_trying_it_delivers_nothing(case: Case) -> None:
+    """A test says what was tried, and leaves no result behind."""
+    assert await case.destination.test()
+    await case.destination.deliver(deliveries(1))
+    assert len(await case.peer.until(1)) == 1
+
+
+async def test_who_has_gone_is_noticed(case: Case) -> None:
+    """When the other side goes, what follows is to be tried again, and says why; a test fails."""
+    await case.destination.deliver(deliveries(1))
+    await case.peer.until(1)
+    await case.peer.leave()
+    await case.destination.deliver(deliveries(2, 1))
+    outcomes = await case.destination.deliver(deliveries(2, 1))
+    assert {outcome.fate for outcome in outcomes} == {Fate.AGAIN}
+    assert all(outcome.reason for outcome in outcomes)
+    if case.name not in LASTING:
+        with pytest.raises(ArchiverFailed):
+            await case.destination.test()
+
+
+@pytest.mark.parametrize("name", sorted(archivers()))
+def test_an_archiver_describes_itself(name: str) -> None:
+    """Name, title, a schema with descriptions, limits, and a label without what is secret."""
+    archiver = archivers()[name]
+    assert (archiver.name, bool(archiver.title)) == (name, True)
+    schema = archiver.spec_model.model_json_schema()
+    assert schema["additionalProperties"] is False
+    secret = archiving.secret_fields(archiver.spec_model)
+    assert secret <= set(schema["properties"])
+    examples = {
+        "file": {"path": "/srv/x"},
+        "http": {"url": "http://h/p?token=hush", "secret": "hush" * 4, "headers": {"A": "hush"}},
+        "syslog": {},
+    }
+    spec = archiver.spec_model.model_validate(examples.get(name, {"host": "h", "port": 1}))
+    limits = archiver.batches(spec)
+    assert min(limits.items, limits.size, limits.timeout) > 0
+    assert "hush" not in archiver.label(spec)
+    shown = archiving.redacted(archiver.spec_model, spec.model_dump(mode="json"))
+    assert "hush" not in json.dumps({**shown, "url": ""})

@@ -1,0 +1,221 @@
+"""Where results go, over HTTP: refused early, kept, never showing what is secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.model import times
+from tests.archived import receiver
+from tests.clocks import START, ManualClock
+from tests.conftest import NewDatabase
+from tests.served import Asker, asker
+
+HUSH = "hush-hush-hush-hush"
+IDLE = {"type": "idle", "spec": {"duration": "PT1S", "class": "background"}}
+LATER = {"start": times.format_instant(START + times.HOUR)}
+DEAD = "http://127.0.0.1:9/in"
+_ENDED = """
+INSERT INTO run (id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state,
+    reason, created_at, changed_at)
+VALUES (gen_random_uuid(), $1, $2, $3::smallint, 'background', 0, $2, $2::timestamptz + '1 s',
+    'unplaced', 'no time', $2, $2)
+RETURNING id
+"""
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """A node to ask, with a token."""
+    async with asker("a", await new_database(), clock, tmp_path) as made:
+        yield made
+        await made.node.archiving.close()
+
+
+def http(url: str = DEAD, **spec: Any) -> dict[str, Any]:
+    """An archive for a task."""
+    return {"archiver": "http", "spec": {"url": url, **spec}}
+
+
+async def _task(a: Asker, *archives: Any) -> dict[str, Any]:
+    document = {"test": IDLE, "schedule": LATER, "archives": archives}
+    status, answer = await a.ask("POST", "/v1/tasks", document)
+    assert status == 201, answer
+    return dict(answer)
+
+
+async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
+    """Runs of a task for which no time was found."""
+    made = [await a.rows(_ENDED, task, START + number, 7) for number in range(count)]
+    return [str(rows[0][0]) for rows in made]
+
+
+@pytest.mark.parametrize(
+    ("archive", "pointer", "word"),
+    [
+        ({"archiver": "nosuch"}, "/archiver", "there are: file, http, syslog, tcp, udp"),
+        ({"archiver": "http"}, "/spec/url", "required"),
+        (http("gopher://a"), "/spec/url", "https://"),
+        (http(cheap=True), "/spec/cheap", "no such field"),
+        ({"archiver": "file", "spec": {"path": "/etc/x"}}, "/spec/path", "ARCHIVE_DIRECTORIES"),
+        ({**http(), "runs": "some"}, "/runs", ""),
+        ({**http(), "transform": {"jmespath": "a."}}, "/transform/jmespath", "Parse error"),
+        ({**http(), "transform": {"jq": ".a |"}}, "/transform/jq", "syntax error"),
+        ({**http(), "transform": {}}, "/transform", "jmespath or jq"),
+        ({**http(), "transform": {"jq": ".", "jmespath": "@"}}, "/transform", "either"),
+    ],
+)
+async def test_what_cannot_work_is_refused_with_its_field(
+    a: Asker, archive: Any, pointer: str, word: str
+) -> None:
+    """In a task, in a plan, and as an archive of the node's own; nothing is kept."""
+    task = {"test": IDLE, "schedule": LATER, "archives": [http(), archive]}
+    tried = (
+        ("/v1/tasks", task, "/archives/1"),
+        ("/v1/plans", task, "/archives/1"),
+        ("/v1/archives", {**archive, "name": "x"}, ""),
+    )
+    for path, document, before in tried:
+        status, problem = await a.ask("POST", path, document)
+        assert status == 422, problem
+        [fault] = [each for each in problem["errors"] if word in each["detail"]]
+        assert fault["pointer"] == before + pointer
+    assert await a.rows("SELECT FROM archive") == []
+
+
+async def test_archivers_describe_themselves(a: Asker) -> None:
+    """Each has a title and the schema of its spec."""
+    _, listed = await a.ask("GET", "/v1/archivers")
+    assert [each["name"] for each in listed["items"]] == ["file", "http", "syslog", "tcp", "udp"]
+    status, one = await a.ask("GET", "/v1/archivers/http")
+    assert (status, "url" in one["spec"]["properties"]) == (200, True)
+    assert (await a.ask("GET", "/v1/archivers/nosuch"))[0] == 404
+
+
+async def test_what_is_secret_is_never_shown(a: Asker) -> None:
+    """Neither in what is made nor in lists, traces, explanations or events; and edits keep it."""
+    secret = http(secret=HUSH, headers={"Authorization": HUSH})
+    shown = []
+    shown.append(await a.ask("POST", "/v1/archives", {**secret, "name": "own"}))
+    task = await _task(a, secret)
+    shown.append(task["archives"])
+    await _unplaced(a, task["id"])
+    redacted = task["archives"][0]
+    patch = {"archives": [{**redacted, "runs": "failed"}]}
+    shown.append(await a.ask("PATCH", f"/v1/tasks/{task['id']}", patch))
+    patched = {"spec": {"headers": {"X": HUSH}, "secret": "(secret)"}, "runs": "all"}
+    shown.append(await a.ask("PATCH", "/v1/archives/own", patched))
+    paths = (
+        "/v1/archives",
+        "/v1/archives/own",
+        f"/v1/tasks/{task['id']}",
+        f"/v1/tasks/{task['id']}/explain",
+        "/v1/archivings",
+        "/v1/archivings/backlog",
+    )
+    shown += [await a.ask("GET", path) for path in paths]
+    assert HUSH not in json.dumps(shown)
+    specs = [row[0] for row in await a.rows("SELECT spec FROM destination ORDER BY id")]
+    assert {spec["secret"] for spec in specs} == {HUSH}
+    assert specs[-1]["headers"] == {"Authorization": HUSH, "X": HUSH}
+
+
+async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> None:
+    """The same again changes nothing, another of its name is refused; a patch is a merge."""
+    document = {**http(), "name": "own", "transform": {"jmespath": "run"}}
+    assert (await a.ask("POST", "/v1/archives", document))[0] == 201
+    assert (await a.ask("POST", "/v1/archives", document))[0] == 201
+    assert (await a.ask("POST", "/v1/archives", {**document, "runs": "all"}))[0] == 409
+    patch = {"spec": {"gzip": True}, "transform": {"jq": "."}, "revision": 1}
+    status, edited = await a.ask("PATCH", "/v1/archives/own", patch)
+    assert (status, edited["revision"], edited["spec"]["gzip"]) == (200, 2, True)
+    assert (edited["spec"]["url"], edited["transform"]) == (DEAD, {"jmespath": None, "jq": "."})
+    assert (await a.ask("PATCH", "/v1/archives/own", patch))[0] == 409
+    assert (await a.ask("PATCH", "/v1/archives/own", {"spec": {"url": 1}}))[0] == 422
+    assert (await a.ask("DELETE", "/v1/archives/own"))[0] == 204
+    assert (await a.ask("GET", "/v1/archives/own"))[0] == 404
+    assert (await a.ask("POST", "/v1/archives", document))[0] == 201
+
+
+async def test_an_archive_can_be_tried(a: Asker) -> None:
+    """Who listens is told, and who does not is a problem with its reason."""
+    async with receiver() as taker:
+        await a.ask("POST", "/v1/archives", {**http(taker.url), "name": "good"})
+        await a.ask("POST", "/v1/archives", {**http(), "name": "dead"})
+        status, tested = await a.ask("POST", "/v1/archives/good/test")
+        assert (status, "answers" in tested["detail"]) == (200, True)
+        status, problem = await a.ask("POST", "/v1/archives/dead/test")
+        assert (status, problem["type"].rpartition("/")[2]) == (502, "archiver-failed")
+        assert taker.posted == []
+
+
+async def test_an_edit_of_a_task_changes_its_archives(a: Asker) -> None:
+    """The list is replaced; places with the same archiver keep what waits for them."""
+    task = await _task(a, {**http(), "runs": "all"}, {**http("http://b/in"), "runs": "all"})
+    path = f"/v1/tasks/{task['id']}"
+    await _unplaced(a, task["id"])
+    before = [row[0] for row in await a.rows("SELECT id FROM archive ORDER BY place")]
+    patch = {"archives": [{**http("http://c/in"), "runs": "all"}]}
+    _, would_be = await a.ask("PATCH", f"{path}?dry_run=true", patch)
+    status, edited = await a.ask("PATCH", path, patch)
+    assert status == 200, edited
+    assert edited["archives"] == would_be["archives"]
+    assert [each["spec"]["url"] for each in edited["archives"]] == ["http://c/in"]
+    rows = await a.rows(
+        "SELECT archive_id, label FROM archiving INNER JOIN destination ON "
+        "destination.id = destination_id"
+    )
+    assert [tuple(row) for row in rows] == [(before[0], "http://c/in")]
+    _, explained = await a.ask("GET", f"{path}/explain")
+    assert "archives changed" in explained["decisions"][0]["sentence"]
+    _, same = await a.ask("PATCH", path, {"priority": 3})
+    assert same["archives"] == edited["archives"]
+    _, none = await a.ask("PATCH", path, {"archives": None})
+    assert none["archives"] == []
+
+
+async def test_deliveries_are_listed_page_by_page_and_tried_again(
+    a: Asker, clock: ManualClock
+) -> None:
+    """By run, task, archive, destination and state; each says what came of it."""
+    await a.ask("POST", "/v1/archives", {**http(), "name": "own", "runs": "all"})
+    task, other = await _task(a), await _task(a)
+    runs = await _unplaced(a, task["id"], 3)
+    await _unplaced(a, other["id"])
+    clock.advance(times.SECOND)
+    await a.node.archiving.run_once()
+    _, first = await a.ask("GET", "/v1/archivings?limit=3")
+    _, rest = await a.ask("GET", f"/v1/archivings?limit=3&cursor={first['next']}")
+    assert (len(first["items"]), len(rest["items"]), rest["next"]) == (3, 1, None)
+    for query, count in (
+        (f"run={runs[0]}", 1),
+        (f"task={task['id']}", 3),
+        ("archive=own", 4),
+        ("archive=other", 0),
+        (f"destination={first['items'][0]['destination']}", 4),
+        ("state=parked,delivered", 0),
+        ("state=waiting", 4),
+    ):
+        _, found = await a.ask("GET", f"/v1/archivings?{query}")
+        assert len(found["items"]) == count, query
+    assert {each["attempts"] for each in first["items"]} == {1}
+    _, explained = await a.ask("GET", f"/v1/runs/{runs[0]}/explain")
+    assert f"to be delivered to http {DEAD} at " in explained["sentence"]
+    assert "Cannot connect" in explained["sentence"]
+    assert len(explained["archivings"]) == 1
+    _, backlog = await a.ask("GET", "/v1/archivings/backlog")
+    [waits] = backlog["items"]
+    assert (waits["waiting"], waits["parked"], waits["archives"]) == (4, 0, ["own"])
+    assert "Cannot connect" in waits["last_error"]
+    _, retried = await a.ask("POST", "/v1/archivings/retry", {"run": runs[0]})
+    assert retried == {"retried": 1}
+    assert (await a.ask("POST", "/v1/archivings/retry", {}))[0] == 422
+    assert (await a.ask("POST", "/v1/archivings/retry", {"archive": "nosuch"}))[0] == 404
+    async with a.session.get(f"{a.node.card.url}/metrics") as answer:
+        metrics = await answer.text()
+    assert 'state="waiting"} 4.0' in metrics
+    assert 'parley_archive_deliveries_total{archiver="http",fate="again"} 4.0' in metrics

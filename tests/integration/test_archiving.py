@@ -1,0 +1,449 @@
+"""The outbox of results: written with the outcome, delivered at least once, parked in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+
+from node.model import times
+from node.model.wire.archives import ArchiveChoice, ArchivePatch, RetryRequest
+from node.store import archives, runs
+from node.store.database import PostgresDatabase
+from tests.archived import IDENTITY, Office, Posted, Receiver, office, receiver
+from tests.clocks import ManualClock
+
+DEAD = "http://127.0.0.1:9/in"
+"""The discard port, at which nobody listens here."""
+
+
+@pytest.fixture
+async def a(
+    database: PostgresDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Office]:
+    """A node with one task, that lets files be written."""
+    made = await office(database, clock, tmp_path)
+    yield made
+    await made.archiving.close()
+
+
+@pytest.fixture
+async def taker() -> AsyncIterator[Receiver]:
+    """Somebody who takes results."""
+    async with receiver() as made:
+        yield made
+
+
+def refuses(status: int, **headers: str) -> Callable[[Posted], web.Response]:
+    """An answer that is the same for everything."""
+    return lambda _: web.Response(status=status, headers=headers, text="no")
+
+
+async def test_a_result_is_posted_whole(a: Office, taker: Receiver) -> None:
+    """The document has the run, its task, times, state, result and figures, and a key."""
+    await a.archive("all", "http", {"url": taker.url})
+    [run] = await a.ended()
+    await a.archiving.run_once()
+    [document] = taker.documents
+    [row] = await a.rows("SELECT id FROM archive")
+    assert document["key"] == f"{run}/{row[0]}"
+    assert (document["schema"], document["version"]) == ("parley-result", 1)
+    assert (document["run"], document["task"]) == (str(run), str(a.task))
+    assert (document["state"], document["succeeded"]) == ("finished", True)
+    assert document["result"] == {"participants": 1, "slept_ms": 1000.0}
+    assert document["participants"][0]["name"] == "a"
+    assert document["test"] == {"type": "idle", "spec": {"duration": "PT1S"}}
+    assert taker.posted[0].headers["Idempotency-Key"] == document["key"]
+    assert await a.states() == {"delivered": 1}
+
+
+async def test_it_is_written_with_the_outcome_or_not_at_all(a: Office) -> None:
+    """If the transaction that ends a run fails nothing is to be delivered."""
+    await a.archive("all", "http", {"url": DEAD})
+    begun = await a.begun()
+    with pytest.raises(ZeroDivisionError):
+        await _ended_but_not_committed(a, begun)
+    assert await a.states() == {}
+    await a.end(begun)
+    assert await a.states() == {"waiting": 1}
+
+
+async def _ended_but_not_committed(a: Office, begun: list[UUID]) -> None:
+    async with a.database.transaction() as connection:
+        await connection.execute("UPDATE run SET state = 'finished' WHERE id = ANY($1)", begun)
+        waiting = await connection.fetchval("SELECT count(*) FROM archiving")
+        raise ZeroDivisionError(waiting)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got"),
+    [
+        ("succeeded", ["finished"]),
+        ("failed", ["displaced", "failed", "missed", "unplaced"]),
+        ("all", ["displaced", "failed", "finished", "missed", "unplaced"]),
+    ],
+)
+async def test_an_archive_gets_the_runs_it_wants(a: Office, wanted: str, got: list[str]) -> None:
+    """Succeeded, failed (those that never took place, too) or all; cancelled ones never."""
+    await a.archive("some", "http", {"url": DEAD}, runs=wanted)
+    for state in ("finished", "failed", "missed", "displaced", "unplaced", "cancelled"):
+        await a.ended(state=state)
+    rows = await a.rows("SELECT outcome::text FROM archiving ORDER BY outcome::text")
+    assert [row[0] for row in rows] == got
+
+
+async def test_what_others_lead_is_theirs_to_archive(a: Office) -> None:
+    """A participant delivers nothing."""
+    await a.archive("all", "http", {"url": DEAD}, runs="all")
+    await a.execute("UPDATE task SET lead = 'ed25519:other' WHERE lead = $1", IDENTITY)
+    await a.ended()
+    assert await a.states() == {}
+
+
+async def test_a_late_part_makes_another_edition(a: Office, taker: Receiver) -> None:
+    """A run that failed and is finished after all is delivered again, under another key."""
+    await a.archive("all", "http", {"url": taker.url}, runs="all")
+    [run] = await a.ended(state="failed")
+    await a.archiving.run_once()
+    await a.end([run])
+    await a.archiving.run_once()
+    first, second = taker.documents
+    assert (first["state"], second["state"]) == ("failed", "finished")
+    assert second["key"] == f"{first['key']}/2"
+
+
+async def test_an_outcome_that_is_none_any_more_is_not_delivered(
+    a: Office, taker: Receiver
+) -> None:
+    """Who was not told of the failure in time is only told of the success."""
+    await a.archive("all", "http", {"url": taker.url}, runs="all")
+    [run] = await a.ended(state="failed")
+    await a.end([run])
+    await a.archiving.run_once()
+    assert [document["state"] for document in taker.documents] == ["finished"]
+    assert await a.states() == {"delivered": 1}
+
+
+async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
+    """No more of them in a request than the archive says, each once."""
+    await a.archive("all", "http", {"url": taker.url, "batch": 40})
+    ended = await a.ended(100)
+    await a.archiving.run_once()
+    assert [len(each.documents) for each in taker.posted] == [40, 40, 20]
+    assert {document["run"] for document in taker.documents} == {str(run) for run in ended}
+    assert len(taker.documents) == 100
+
+
+async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: ManualClock) -> None:
+    """1 m, 5 m, 30 m, then each hour until a day is over; then it is parked with what was said."""
+    await a.archive("dead", "http", {"url": DEAD})
+    await a.ended()
+    tries: list[int] = []
+    begun = clock.now()
+    row = None
+    while await a.states() == {"waiting": 1}:
+        tries.append((clock.now() - begun) // times.MINUTE)
+        await a.archiving.run_once()
+        [row] = await a.rows("SELECT next_at, attempts, state::text, last_error FROM archiving")
+        assert row["attempts"] == len(tries)
+        clock.move_to(row["next_at"] or clock.now())
+    assert tries[:5] == [0, 1, 6, 36, 96]
+    assert {after - before for before, after in pairwise(tries[3:])} == {60}
+    assert 24 * 60 <= tries[-1] < 25 * 60
+    assert row is not None
+    assert row["state"] == "parked"
+    assert row["last_error"].startswith("given up after a day: Cannot connect to host 127.0.0.1:9")
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_what_may_pass_is_tried_again(a: Office, taker: Receiver, status: int) -> None:
+    """A server that cannot take it now gets it later; what it said is kept."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(status)
+    await a.ended()
+    await a.archiving.run_once()
+    [row] = await a.rows("SELECT state::text, last_error FROM archiving")
+    assert row[0] == "waiting"
+    assert str(status) in row[1]
+
+
+async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: ManualClock) -> None:
+    """A server that names a pause gets it, if it is longer than ours."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(429, **{"Retry-After": "600"})
+    await a.ended()
+    await a.archiving.run_once()
+    [row] = await a.rows("SELECT next_at FROM archiving")
+    assert row[0] == clock.now() + 10 * times.MINUTE
+    await a.ended()
+    await a.archiving.run_once()
+    assert len(taker.posted) == 1
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 410])
+async def test_what_will_not_pass_is_parked(a: Office, taker: Receiver, status: int) -> None:
+    """A refusal that another try would not change is kept for a person, with what was said."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(status)
+    await a.ended(3)
+    await a.archiving.run_once()
+    assert await a.states() == {"parked": 3}
+    assert len(taker.posted) == 1
+    [row] = await a.rows("SELECT DISTINCT last_error FROM archiving")
+    assert row[0].startswith(f"refused: {status}")
+
+
+async def test_one_bad_document_parks_itself_alone(a: Office, taker: Receiver) -> None:
+    """A batch refused for what is in it is taken apart until only the culprit is left."""
+    await a.archive("all", "http", {"url": taker.url})
+    bad = str((await a.ended(20))[7])
+
+    def judge(posted: Posted) -> web.Response:
+        spoilt = any(document["run"] == bad for document in posted.documents)
+        return web.Response(status=422 if spoilt else 200)
+
+    taker.answer = judge
+    await a.archiving.run_once()
+    assert await a.states() == {"delivered": 19, "parked": 1}
+    [row] = await a.rows("SELECT run_id FROM archiving WHERE state = 'parked'")
+    assert str(row[0]) == bad
+
+
+async def test_a_person_has_it_tried_again(a: Office, taker: Receiver, clock: ManualClock) -> None:
+    """What is parked is delivered once somebody says so, with its key as before."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(404)
+    await a.ended(2)
+    await a.archiving.run_once()
+    keys = [document["key"] for document in taker.documents]
+    taker.answer = lambda _: web.Response()
+    assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
+    await a.archiving.run_once()
+    assert [document["key"] for document in taker.documents] == keys * 2
+    assert await a.states() == {"delivered": 2}
+
+
+async def test_a_dead_archiver_is_asked_once_a_minute(
+    a: Office, taker: Receiver, clock: ManualClock
+) -> None:
+    """New results do not hammer a dead server; once it is well all go at once."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(503)
+    for _ in range(5):
+        await a.ended()
+        await a.archiving.run_once()
+    assert len(taker.posted) == 1
+    clock.advance(times.MINUTE)
+    await a.archiving.run_once()
+    assert len(taker.posted) == 2
+    clock.advance(times.MINUTE)
+    taker.answer = lambda _: web.Response()
+    await a.ended()
+    await a.archiving.run_once()
+    await a.archiving.run_once()
+    assert await a.states() == {"delivered": 6}
+
+
+async def test_a_slow_archiver_delays_no_other(a: Office, taker: Receiver) -> None:
+    """While one server keeps us waiting another one gets its results, and runs end."""
+    async with receiver() as slow:
+        slow.held = asyncio.Event()
+        await a.archive("slow", "http", {"url": slow.url})
+        await a.archive("dead", "http", {"url": DEAD})
+        await a.archive("good", "http", {"url": taker.url})
+        async with a.at_work():
+            await a.ended()
+            async with asyncio.timeout(10):
+                await slow.arrived.wait()
+                await taker.arrived.wait()
+                taker.arrived.clear()
+                await a.ended()
+                await taker.arrived.wait()
+        assert len(slow.posted) == 1
+        assert len(taker.documents) == 2
+
+
+async def test_who_does_not_answer_in_time_is_asked_later(a: Office, taker: Receiver) -> None:
+    """A request has its time; what came of it then nobody knows, so it goes again."""
+    taker.held = asyncio.Event()
+    await a.archive("all", "http", {"url": taker.url, "timeout": "PT1S"})
+    await a.ended()
+    await a.archiving.run_once()
+    [row] = await a.rows("SELECT state::text, last_error FROM archiving")
+    assert tuple(row) == ("waiting", "did not answer within PT1S")
+
+
+async def test_what_was_taken_comes_again_after_a_crash(a: Office, taker: Receiver) -> None:
+    """A service that was killed before it noted the delivery delivers it again, with its key."""
+    await a.archive("all", "http", {"url": taker.url})
+    await a.ended()
+    now = a.clock.now()
+    async with a.database.connection() as connection:
+        [row] = await connection.fetch("SELECT id FROM destination")
+        taken = await archives.claim(
+            connection, row[0], now, now + times.HOUR, limit=10, ordered=False
+        )
+    assert len(taken) == 1
+    await a.archiving.run_once()
+    assert taker.documents == []
+    async with a.at_work(), asyncio.timeout(10):
+        await taker.arrived.wait()
+    assert len(taker.documents) == 1
+
+
+async def test_a_task_has_archives_of_its_own(a: Office, taker: Receiver) -> None:
+    """Its results go there, those of others do not; those of its seats do."""
+    await a.archive("all", "http", {"url": DEAD})
+    part = await a.add_task(parent=a.task)
+    other = await a.add_task()
+    choice = ArchiveChoice(archiver="http", spec={"url": taker.url})
+    edited = await a.archives.edited(a.task, [choice])
+    assert edited is not None
+    async with a.database.transaction() as connection:
+        await a.archives.keep_of_task(connection, a.task, edited.choices)
+    for task in (a.task, part, other):
+        await a.ended(task=task)
+    await a.archiving.run_once()
+    assert {document["task"] for document in taker.documents} == {str(a.task), str(part)}
+    assert {document["pool_task"] for document in taker.documents} == {None, str(a.task)}
+
+
+async def test_what_waits_follows_an_edit(a: Office, taker: Receiver) -> None:
+    """The address is mended, and what was parked at the wrong one goes to the right one."""
+    await a.archive("all", "http", {"url": taker.url + "x"})
+    await a.ended()
+    await a.archiving.run_once()
+    assert await a.states() == {"parked": 1}
+    await a.archives.edit("all", ArchivePatch(spec={"url": taker.url}))
+    await a.archives.retry(RetryRequest(archive="all"))
+    await a.archiving.run_once()
+    assert await a.states() == {"delivered": 1}
+
+
+async def test_an_archive_that_is_removed_gets_nothing_more(a: Office, taker: Receiver) -> None:
+    """What waits for it is dropped; where results went is still known."""
+    await a.archive("all", "http", {"url": taker.url})
+    await a.ended()
+    await a.archiving.run_once()
+    await a.ended()
+    await a.archives.remove("all")
+    await a.ended()
+    await a.archiving.run_once()
+    assert await a.states() == {"delivered": 1}
+    assert len(taker.documents) == 1
+    async with a.database.connection() as connection:
+        await archives.purge(connection)
+    assert len(await a.rows("SELECT FROM archive")) == 1
+
+
+async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) -> None:
+    """Two archives of the same place are one destination: one request has the results of both."""
+    await a.archive("one", "http", {"url": taker.url})
+    await a.archive("two", "http", {"url": taker.url}, transform={"jmespath": "{run: run}"})
+    [run] = await a.ended()
+    await a.archiving.run_once()
+    [posted] = taker.posted
+    assert {document["run"] for document in posted.documents} == {str(run)}
+    assert {len(document) for document in posted.documents} == {1, 26}
+
+
+@pytest.mark.parametrize(
+    ("transform", "state", "error"),
+    [
+        ({"jmespath": "missing"}, "delivered", "left out by its transform"),
+        ({"jq": "empty"}, "delivered", "left out by its transform"),
+        ({"jmespath": "length(succeeded)"}, "parked", "the transform failed: In function length()"),
+        ({"jq": ".run / 2"}, "parked", "the transform failed: string ("),
+        ({"jq": ".run, .task"}, "parked", "the transform failed: it gave 2 documents"),
+        ({"jq": 'error("no # ]")'}, "parked", "the transform failed: no # ]"),
+    ],
+)
+async def test_a_transform_that_gives_nothing_or_fails(
+    a: Office, taker: Receiver, transform: dict[str, str], state: str, error: str
+) -> None:
+    """Nothing is left out in good faith; a failure is kept for a person, and the others go."""
+    await a.archive("some", "http", {"url": taker.url}, transform=transform)
+    await a.archive("all", "http", {"url": taker.url})
+    await a.ended()
+    await a.archiving.run_once()
+    rows = await a.rows("SELECT state::text, last_error FROM archiving ORDER BY last_error")
+    assert [row[0] for row in rows] == [state, "delivered"]
+    assert rows[0][1].startswith(error)
+    assert len(taker.documents) == 1
+
+
+async def test_jq_sees_neither_environment_nor_files(
+    a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the service's environment is shown by no transform."""
+    monkeypatch.setenv("PARLEY_SECRET", "hidden")
+    await a.archive("env", "http", {"url": taker.url}, transform={"jq": "[env, $ENV]"})
+    await a.ended()
+    await a.archiving.run_once()
+    assert taker.documents == [[{}, {}]]
+
+
+async def test_a_request_can_be_signed(a: Office, taker: Receiver, clock: ManualClock) -> None:
+    """Who knows the secret finds that the body as sent and its instant were signed."""
+    secret = "0123456789abcdef"
+    spec = {"url": taker.url, "secret": secret, "gzip": True, "format": "lines"}
+    await a.archive("all", "http", {**spec, "headers": {"Authorization": "Bearer x"}})
+    await a.ended(3)
+    await a.archiving.run_once()
+    [posted] = taker.posted
+    stamp, _, said = posted.headers["Parley-Signature"].partition(",")
+    seconds = stamp.removeprefix("t=")
+    signed = f"{seconds}.".encode() + posted.body
+    assert said == "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    assert int(seconds) == clock.now() // times.SECOND
+    assert posted.headers["Authorization"] == "Bearer x"
+    assert posted.headers["Content-Encoding"] == "gzip"
+    assert len(posted.documents) == 3
+
+
+async def test_order_is_kept_where_it_matters(
+    a: Office, tmp_path: Path, clock: ManualClock
+) -> None:
+    """While a result of a task cannot be written, none of those behind it is; others are."""
+    path = tmp_path / "out" / "results.jsonl"
+    await a.archive("file", "file", {"path": str(path)})
+    first = await a.ended()
+    await a.archiving.run_once()
+    assert await a.states() == {"waiting": 1}
+    path.parent.mkdir()
+    second = await a.ended()
+    other = await a.add_task()
+    third = await a.ended(task=other)
+    a.archiving._open.clear()
+    await a.archiving.run_once()
+    assert [str(third[0])] == _runs_in(path)
+    clock.advance(times.MINUTE)
+    await a.archiving.run_once()
+    assert [str(run) for run in (*third, *first, *second)] == _runs_in(path)
+
+
+def _runs_in(path: Path) -> list[str]:
+    return [json.loads(line)["run"] for line in path.read_text().splitlines()]
+
+
+async def test_what_is_still_to_be_delivered_is_not_purged(a: Office) -> None:
+    """A run is kept until its result is delivered or parked."""
+    await a.archive("dead", "http", {"url": DEAD})
+    await a.ended()
+    late = a.clock.now() + 400 * times.DAY
+    async with a.database.transaction() as connection:
+        await runs.purge(connection, late, late, late)
+    assert len(await a.rows("SELECT FROM run")) == 1
+    await a.execute("UPDATE archiving SET state = 'parked', next_at = NULL")
+    async with a.database.transaction() as connection:
+        await runs.purge(connection, late, late, late)
+    assert await a.rows("SELECT FROM run") == []
+    assert await a.states() == {}

@@ -1,0 +1,208 @@
+"""What archivers take as a spec, what they write, and what they make of an answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from node.archivers import archivers
+from node.model import times
+from node.plugins.archivers import file, syslog
+from node.plugins.archivers.http import retry_after, signature
+from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
+from tests.clocks import START, ManualClock
+
+HTTP = {"url": "https://collector.example/in"}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "field"),
+    [
+        ("http", {}, "url"),
+        ("http", {"url": "ftp://a/b"}, "url"),
+        ("http", {"url": "http:///in"}, "url"),
+        ("http", {"url": "http://u:p@a/in"}, "url"),
+        ("http", {"url": "http://a/in#x"}, "url"),
+        ("http", {"url": "http://a/i n"}, "url"),
+        ("http", {"url": "http://a:99999/"}, "url"),
+        ("http", {"url": "-oX"}, "url"),
+        ("http", {**HTTP, "secret": "short"}, "secret"),
+        ("http", {**HTTP, "headers": {"Host": "b"}}, "headers"),
+        ("http", {**HTTP, "headers": {"a": "x\r\nb: y"}}, "headers"),
+        ("http", {**HTTP, "headers": {"a b": "x"}}, "headers"),
+        ("http", {**HTTP, "timeout": "PT10M"}, "timeout"),
+        ("http", {**HTTP, "verify": False}, "verify"),
+        ("file", {"path": "results"}, "path"),
+        ("file", {"path": "/a/../etc/passwd"}, "path"),
+        ("file", {"path": "/a/"}, "path"),
+        ("file", {"path": "/a/b", "rotate_after": "PT1S"}, "rotate_after"),
+        ("syslog", {"app_name": "a b"}, "app_name"),
+        ("syslog", {"path": "log"}, "path"),
+        ("syslog", {"facility": "kern"}, "facility"),
+        ("tcp", {"host": "-oX", "port": 1}, "host"),
+        ("tcp", {"host": "$(id)", "port": 1}, "host"),
+        ("udp", {"host": "a", "port": 0}, "port"),
+    ],
+)
+def test_a_wrong_spec_is_refused_by_its_field(name: str, spec: dict[str, Any], field: str) -> None:
+    """What cannot work, or would be taken for something else, is refused where it stands."""
+    with pytest.raises(ValidationError) as refused:
+        archivers()[name].spec_model.model_validate(spec)
+    assert {error["loc"][0] for error in refused.value.errors()} == {field}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, 0),
+        ("120", 120),
+        (" 5 ", 5),
+        ("Tue, 01 Dec 2026 00:01:00 GMT", 60),
+        ("Mon, 30 Nov 2026 00:00:00 GMT", 0),
+        ("soon", 0),
+        ("-5", 0),
+        ("9" * 400, 999_999),
+        ("²", 0),
+        ("", 0),
+    ],
+)
+def test_retry_after_is_read(text: str | None, seconds: int) -> None:
+    """Seconds or a date; whatever else a server says is no pause."""
+    assert retry_after(text, START) == seconds * times.SECOND
+
+
+def test_the_signature_is_what_the_readme_says() -> None:
+    """A worked example; printf '1.[]' | openssl dgst -sha256 -hmac KEY says the same."""
+    assert signature("0123456789abcdef", b"[]", 1) == (
+        "t=1,v1=01da57231b3932de403a021ecbee229ca0b84d6d4cdd8ee880d8fb8fb8fe7950"
+    )
+
+
+def one(number: int, size: int = 0, *, succeeded: bool = True) -> Delivery:
+    """A document."""
+    body = json.dumps({"number": number, "pad": "x" * size}).encode()
+    return Delivery(f"k{number}", "s", START, succeeded, body)
+
+
+@pytest.mark.parametrize(("succeeded", "priority"), [(True, 134), (False, 132)])
+def test_a_syslog_message_is_one_of_rfc_5424(succeeded: bool, priority: int) -> None:  # noqa: FBT001 - a case
+    """Priority, version, time, host, program, no process, message id, no data, then the JSON."""
+    spec = syslog.SyslogSpec()
+    made = syslog.SyslogDestination(spec, "there", "a b.example")
+    message = made.message(one(1, succeeded=succeeded))
+    head = f"<{priority}>1 2026-12-01T00:00:00Z a-b.example parley - result - "
+    assert message == head.encode() + b'{"number": 1, "pad": ""}'
+
+
+async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
+    """A message that is too long is refused for good, and says what to do."""
+    spec = syslog.SyslogSpec(path=str(tmp_path / "none"), size_max=480)
+    destination = syslog.ARCHIVER.open(spec, ArchivingHost("a", (), lambda: START))
+    long, short = await destination.deliver([one(1, 1000), one(2)])
+    assert (long.fate, short.fate) == (Fate.REFUSED, Fate.AGAIN)
+    assert "transform" in (long.reason or "")
+
+
+class Folder:
+    """A file archiver on a folder, and a clock."""
+
+    def __init__(self, folder: Path, **spec: Any) -> None:
+        """The file is not there yet."""
+        self.path = folder / "results.jsonl"
+        self.clock = ManualClock()
+        host = ArchivingHost("a", (folder,), self.clock.now)
+        made = file.FileSpec.model_validate({"path": str(self.path), **spec})
+        self._destination = file.ARCHIVER.open(made, host)
+
+    async def write(self, *documents: Delivery) -> list[Outcome]:
+        """Deliver them."""
+        return await self._destination.deliver(documents)
+
+    def files(self) -> list[str]:
+        """What is in the folder, without the instants in the names."""
+        return sorted(path.name for path in self.path.parent.iterdir())
+
+
+async def test_a_full_file_is_set_aside(tmp_path: Path) -> None:
+    """Before it grows beyond its size; so many are kept, the oldest go first."""
+    folder = Folder(tmp_path, rotate_bytes=1000, keep=2)
+    for number in range(8):
+        await folder.write(one(number, 400))
+        folder.clock.advance(times.SECOND)
+    kept = [
+        json.loads(line)["number"] for name in folder.files() for line in _lines(tmp_path, name)
+    ]
+    assert folder.files()[0] == "results.jsonl"
+    assert folder.files()[1:] == [
+        "results.jsonl.20261201T000004.000000Z",
+        "results.jsonl.20261201T000006.000000Z",
+    ]
+    assert sorted(kept) == [2, 3, 4, 5, 6, 7]
+
+
+def _lines(folder: Path, name: str) -> list[str]:
+    return (folder / name).read_text().splitlines()
+
+
+async def test_a_new_period_begins_a_new_file(tmp_path: Path) -> None:
+    """At midnight (UTC) with the first result after it."""
+    folder = Folder(tmp_path)
+    await folder.write(one(1))
+    folder.clock.advance(times.DAY - 1)
+    await folder.write(one(2))
+    assert len(folder.files()) == 1
+    folder.clock.advance(1)
+    await folder.write(one(3))
+    assert len(folder.files()) == 2
+    assert len(_lines(tmp_path, "results.jsonl")) == 1
+
+
+async def test_half_a_line_is_ended(tmp_path: Path) -> None:
+    """What a crash left of a line does not spoil the next one."""
+    folder = Folder(tmp_path)
+    folder.path.write_bytes(b'{"number": 0, "pa')
+    os.utime(folder.path, (START / times.SECOND, START / times.SECOND))
+    await folder.write(one(1))
+    assert [json.loads(line)["number"] for line in _lines(tmp_path, "results.jsonl")[1:]] == [1]
+
+
+async def test_a_batch_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the disk is full what was written of the batch is taken back."""
+    folder = Folder(tmp_path)
+    await folder.write(one(1))
+    before = folder.path.read_bytes()
+
+    def full(descriptor: int, lines: bytes) -> None:
+        os.write(descriptor, lines[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "_write_all", full)
+    [outcome] = await folder.write(one(2))
+    assert (outcome.fate, "No space left" in (outcome.reason or "")) == (Fate.AGAIN, True)
+    assert folder.path.read_bytes() == before
+
+
+async def test_files_are_written_only_where_the_owner_says(tmp_path: Path) -> None:
+    """Neither a path elsewhere nor a link that leads there is written to."""
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    (allowed / "way").symlink_to(other)
+    (allowed / "link").symlink_to(other / "target")
+    host = ArchivingHost("a", (allowed,), lambda: START)
+    for path in (other / "x", allowed / "way" / "x", tmp_path / "allowedx"):
+        spec = file.FileSpec(path=str(path))
+        refused = file.ARCHIVER.refusal(spec, host)
+        assert refused is not None
+        assert "PARLEY_ARCHIVE_DIRECTORIES" in refused[1]
+        assert (await file.ARCHIVER.open(spec, host).deliver([one(1)]))[0].fate is Fate.REFUSED
+    linked = file.ARCHIVER.open(file.FileSpec(path=str(allowed / "link")), host)
+    await linked.deliver([one(1)])
+    assert list(other.iterdir()) == []

@@ -1,0 +1,127 @@
+"""When deliveries are tried again, what is secret, and what transforms are taken."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.archiving import transforms
+from node.execution import jq
+from node.execution.jq import Transformed
+from node.model import archiving, times
+from node.model.archiving import REDACTED
+from node.plugins.archivers.http import HttpSpec
+
+RUN, ARCHIVE = UUID(int=1), UUID(int=2)
+
+
+@given(st.integers(1, 10_000), st.integers(0, 3 * times.DAY), st.integers(0, 10**15))
+def test_the_next_try_is_later_and_within_an_hour(attempts: int, after: int, asked: int) -> None:
+    """Whatever a destination asks for, it is tried within an hour or given up after a day."""
+    found = archiving.next_try(attempts, 0, after, asked)
+    if after >= times.DAY:
+        assert found is None
+    else:
+        assert found is not None
+        assert times.MINUTE <= found - after <= times.HOUR
+
+
+def test_the_first_pauses_are_short() -> None:
+    """1, 5 and 30 minutes, then an hour each."""
+    pauses = [archiving.next_try(attempts, 0, 0) for attempts in range(1, 6)]
+    assert pauses == [minutes * times.MINUTE for minutes in (1, 5, 30, 60, 60)]
+
+
+def test_keys_differ_by_run_archive_and_edition() -> None:
+    """The first outcome's key is run and archive; later ones say which they are."""
+    assert archiving.key_of(RUN, ARCHIVE, 1) == f"{RUN}/{ARCHIVE}"
+    assert archiving.key_of(RUN, ARCHIVE, 2) == f"{RUN}/{ARCHIVE}/2"
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    """Secret texts are replaced, of secret maps the values; null stays null."""
+    spec = {"url": "http://x", "secret": "hush", "headers": {"Authorization": "hush"}}
+    shown = archiving.redacted(HttpSpec, spec)
+    assert shown == {"url": "http://x", "secret": REDACTED, "headers": {"Authorization": REDACTED}}
+    assert archiving.redacted(HttpSpec, {"secret": None}) == {"secret": None}
+
+
+@given(
+    st.none() | st.text(min_size=1).filter(lambda text: text != REDACTED),
+    st.dictionaries(st.text(), st.text().filter(lambda text: text != REDACTED)),
+)
+def test_what_was_shown_can_be_sent_back(secret: str | None, headers: dict[str, str]) -> None:
+    """An edit that sends what it was shown changes nothing that is secret."""
+    spec = {"url": "http://x", "secret": secret, "headers": headers}
+    shown = archiving.redacted(HttpSpec, spec)
+    assert archiving.restored(HttpSpec, shown, spec) == spec
+
+
+def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
+    """What is sent in the open is taken as it is; what is hidden and was never there is nothing."""
+    old = {"secret": "old", "headers": {"a": "1"}}
+    new = {"secret": "new", "headers": {"a": REDACTED, "b": "2", "c": REDACTED}}
+    assert archiving.restored(HttpSpec, new, old) == {
+        "secret": "new",
+        "headers": {"a": "1", "b": "2", "c": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("transform", "word"),
+    [
+        ({"jmespath": "a."}, "Parse error at column 2"),
+        ({"jmespath": "[" * 3000}, ""),
+        ({"jq": ".a |"}, "syntax error"),
+        ({"jq": "nosuch"}, "nosuch/0 is not defined"),
+        ({"jq": 'import "a" as a; .'}, "syntax error"),
+        ({"jq": "] | env | ["}, None),
+    ],
+)
+async def test_a_transform_that_does_not_compile(
+    transform: dict[str, str], word: str | None
+) -> None:
+    """It is refused with what is wrong; one that only looks odd is not."""
+    fault = await transforms.fault_of(transform)
+    assert (fault is None) == (word is None)
+    assert (word or "") in (fault or "")
+
+
+async def test_each_document_gets_its_own_answer() -> None:
+    """One that fails does not spoil the others, in jq as in JMESPath."""
+    documents = [b'{"a": 1}', b'{"a": "x"}', b'{"a": 2}']
+    by_jq = await transforms.applied({"jq": ".a + 1 # more"}, documents)
+    by_jmespath = await transforms.applied({"jmespath": "sum([a])"}, documents)
+    for found in (by_jq, by_jmespath):
+        assert isinstance(found[1], Transformed)
+        assert found[1].error
+    assert (by_jq[0], by_jq[2]) == (b"2", b"3")
+    assert (by_jmespath[0], by_jmespath[2]) == (b"1", b"2")
+
+
+async def test_a_program_that_reads_on_spoils_nobody_elses() -> None:
+    """A program that takes the documents behind its own is given each alone."""
+    found = await transforms.applied({"jq": "[., inputs]"}, [b"1", b"2"])
+    assert found == [b"[1]", b"[2]"]
+
+
+async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes too long, or too much memory, is killed; the reason says so."""
+    monkeypatch.setattr(jq, "TIMEOUT_S", 1.0)
+    [endless] = await transforms.applied({"jq": "def f: f; f"}, [b"1"])
+    [greedy] = await transforms.applied({"jq": "[range(1e9)]"}, [b"1"])
+    assert isinstance(endless, Transformed)
+    assert isinstance(greedy, Transformed)
+    assert endless.error
+    assert greedy.error
+
+
+def test_an_expression_that_blows_up_is_stopped() -> None:
+    """A short expression can make a document that fills the memory when it is written."""
+    blown = "@" + " | [@, @]" * 40
+    found = transforms._searched(blown, b"1")
+    assert isinstance(found, Transformed)
+    assert "more than" in str(found.error)
