@@ -81,10 +81,7 @@ def test_what_it_cannot() -> None:
 
 
 def test_loss_each_way() -> None:
-    """Which way a packet was lost is what the server told; the emulator lost 8 and 3 packets.
-
-    It saw 65: the first and the last are no measurement, and some are more than were asked for.
-    """
+    """Which way a packet was lost is what the server told; the emulator lost 8 and 3 packets."""
     outcome = merged("lossy", count=60, **SHORT)
     assert outcome.reason is None
     result = outcome.result
