@@ -18,6 +18,7 @@ from lead.simulation.memory import (
     runs,
     seats,
     tasks,
+    terms,
 )
 from lead.simulation.memory.statements import Statement
 from node.store.database import Queries
@@ -35,11 +36,13 @@ _MODULES = (
     reservations,
     intervals,
     archives,
+    episodes,
+    terms,
 )
 
 FILES = (
     *dict.fromkeys(module.TWINS for module in _MODULES),
-    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS, episodes.TWINS),
+    *(ledger.TWINS, ledger.CAMPAIGNS, seats.TWINS, seats.POOLS),
 )
 """By file of queries; a long one has its twins in two modules."""
 

@@ -1,0 +1,195 @@
+"""Twins of ``lead/store/sql/episodes.sql``: which terms are due, and which of them come first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from lead.simulation.memory.episodes import TWINS, active
+from lead.simulation.memory.rows import PoolTask, Task, Term, unpack
+from lead.simulation.memory.statements import Answer
+from lead.simulation.memory.tables import Tables
+from node.model.times import HOUR
+from node.store.campaigns import URGENT
+
+_POOL_TASK = (
+    *("id", "test", "spec", "tools", "scheduling_class", "duration", "priority", "schedule"),
+    *("campaign", "reference", "created_at", "revision", "pool", "request", "next_slot"),
+    *("due_at", "rounds_left"),
+)
+
+
+def _whole(tables: Tables, task: Task, asked: PoolTask) -> tuple[Any, ...]:
+    return (
+        task.id,
+        task.test,
+        unpack(task.spec),
+        list(task.tools),
+        task.scheduling_class,
+        task.duration,
+        task.priority,
+        unpack(task.schedule),
+        task.campaign or "default",
+        unpack(task.reference),
+        task.created_at,
+        task.revision,
+        tables.pools.rows[asked.pool_id].name,
+        unpack(asked.request),
+        asked.next_slot,
+        asked.due_at,
+        asked.rounds_left,
+    )
+
+
+def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Task, PoolTask]]:
+    return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id))[:limit]
+
+
+def _urgent(tables: Tables, task: Task, starts_at: int, near: int) -> bool:
+    campaign = tables.campaigns.named.get(task.campaign) if task.campaign else None
+    return campaign is not None and campaign.level == URGENT and starts_at < near
+
+
+@TWINS.of(*_POOL_TASK)
+def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
+    """Pool tasks with empty seats that are to be tried now: of each pool the nearest."""
+    first: dict[UUID, int] = {}
+    tried: dict[UUID, int] = {}
+    for row in tables.terms.tried.values():
+        if row.try_at is not None and row.try_at <= now:
+            tried[row.pool_task] = min(row.try_at, tried.get(row.pool_task, row.try_at))
+            first[row.pool_task] = min(row.starts_at, first.get(row.pool_task, row.starts_at))
+    found = [(task, asked) for task, asked in active(tables) if task.id in tried] if tried else []
+
+    def place(pair: tuple[Task, PoolTask]) -> tuple[Any, ...]:
+        task, begins = pair[0], first[pair[0].id]
+        later = not _urgent(tables, task, begins, near)
+        return later, begins // HOUR, tried[task.id], task.created_at, task.id
+
+    found.sort(key=place)
+    places: Counter[int] = Counter()
+    chosen: list[tuple[Task, PoolTask]] = []
+    for task, asked in found:
+        places[asked.pool_id] += 1
+        if places[asked.pool_id] <= limit:
+            chosen.append((task, asked))
+    chosen.sort(key=lambda pair: (tried[pair[0].id], pair[0].created_at, pair[0].id))
+    return [_whole(tables, *pair) for pair in chosen]
+
+
+@TWINS.of(*_POOL_TASK)
+def terms_to_open(tables: Tables, now: int, limit: int) -> Answer:
+    """Pool tasks whose next term is due."""
+    found = [
+        (task, asked)
+        for task, asked in active(tables)
+        if asked.due_at is not None and asked.due_at <= now
+    ]
+    return [_whole(tables, *pair) for pair in _oldest(found, limit)]
+
+
+@TWINS.of("least")
+def next_due(tables: Tables) -> Answer:
+    """When a term is due, or empty seats are to be tried."""
+    asking = {task.id: asked for task, asked in active(tables)}
+    instants = [asked.due_at for asked in asking.values() if asked.due_at is not None]
+    instants += [
+        row.try_at
+        for row in tables.terms.tried.values()
+        if row.try_at is not None and row.pool_task in asking
+    ]
+    return [(min(instants, default=None),)]
+
+
+@TWINS.of()
+def open_terms(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    begins: Sequence[int],
+    finishes: Sequence[int],
+    overs: Sequence[int],
+    counts: Sequence[int],
+    trials: Sequence[int],
+) -> Answer:
+    """New terms; one that was given up may begin anew."""
+    for task, begin, finish, over_at, seats, try_at in zip(
+        tasks, begins, finishes, overs, counts, trials, strict=True
+    ):
+        row = tables.terms.rows.get((task, begin))
+        if row is None:
+            tables.terms.insert(Term(task, begin, finish, over_at, seats, try_at=try_at))
+        else:
+            values = {"ends_at": finish, "over_at": over_at, "seats": seats, "try_at": try_at}
+            tables.terms.change(row, **values, tries=0, reason=None)
+    return ()
+
+
+@TWINS.of("task_id")
+def go_on(
+    tables: Tables,
+    task: UUID,
+    was: int,
+    next_slot: int | None,
+    due_at: int | None,
+    rounds_left: int | None,
+) -> Answer:
+    """Where its terms go on, unless an edit has said otherwise."""
+    row = tables.pool_tasks.rows.get(task)
+    if row is None or row.next_slot != was:
+        return ()
+    tables.pool_tasks.change(row, next_slot=next_slot, due_at=due_at, rounds_left=rounds_left)
+    return [(task,)]
+
+
+@TWINS.of(
+    *("pool_task", "starts_at", "ends_at", "over_at", "seats", "tries", "reason", "try_at"),
+    "waiting",
+)
+def terms_due(
+    tables: Tables,
+    tasks: Sequence[UUID],
+    now: int,
+    near: int,
+    any_moment: int,
+    enough: int,
+    most: int,
+) -> Answer:
+    """Terms with empty seats that are to be tried: the urgent, the imminent, the nearest hours."""
+
+    def hour(row: Term) -> int:
+        if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, near):
+            return -1
+        return 0 if row.starts_at < any_moment else row.starts_at // HOUR
+
+    found = [
+        row
+        for task in dict.fromkeys(tasks)
+        for row in tables.terms.of_task.of(task)
+        if row.try_at is not None and row.try_at <= now
+    ]
+    found.sort(key=lambda row: (hour(row), row.starts_at, row.pool_task))
+    chosen: list[Term] = []
+    for _, group in groupby(found, key=hour):
+        of_hour = list(group)
+        alone = bool(chosen) and hour(chosen[0]) < 0
+        if chosen and (alone or len(chosen) + len(of_hour) > enough):
+            break
+        chosen += of_hour
+    count = len(found)
+    return [
+        (
+            r.pool_task,
+            r.starts_at,
+            r.ends_at,
+            r.over_at,
+            r.seats,
+            r.tries,
+            r.reason,
+            r.try_at,
+            count,
+        )
+        for r in sorted(chosen[:most], key=lambda row: (row.starts_at, row.pool_task))
+    ]
