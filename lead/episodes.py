@@ -317,15 +317,15 @@ class Episodes:
         found = await self._caseload.of(membership, membership.pools[pool], tasks)
         await self._leave_out(found.broken)
         await self._assignment.give_up(found.over)
-        if not found.cases and not found.closed:
-            return found.left > 0
-        ruling, unreached = await self._round.hold(found, membership)
-        try:
-            await self._assignment.settle(ruling)
-        except StaleEpisode:
-            log.info("an episode came to nothing: another one was faster", pool=pool)
-            unreached = True
-        more = unreached or found.left > 0
+        more = found.left > 0
+        if found.cases or found.closed:
+            ruling, unreached = await self._round.hold(found, membership)
+            try:
+                await self._assignment.settle(ruling)
+            except StaleEpisode:
+                log.info("an episode came to nothing: another one was faster", pool=pool)
+                unreached = True
+            more = more or unreached
         if more:
             del self._begun[pool]  # what follows belongs to it
         return more
