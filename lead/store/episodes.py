@@ -29,8 +29,6 @@ from node.store.database import Connection, Queries
 _SQL = Queries("lead.store", "episodes")
 _NEAR = times.HOUR
 """What is urgent and begins within this time goes before all else."""
-_ANY_MOMENT = 10 * times.MINUTE
-"""What begins within this time does not wait until the whole hour is shared."""
 
 
 async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
@@ -77,13 +75,12 @@ async def terms_due(
 ) -> tuple[list[OpenTerm], int]:
     """Their terms with empty seats that are to be tried first, by start; and how many others are.
 
-    If some of them are urgent and begin within the hour, it is these. Else those that begin in a
-    few minutes, then hour by hour, because pools are shared by the hour: the first of these groups,
-    and the next ones as long as there are no more than ``enough`` terms. Never more than the
-    ``most``.
+    If some of them are urgent and begin within the hour, it is these. Else whole hours, because
+    pools are shared by the hour: the nearest one, and the next ones as long as there are no more
+    than ``enough`` terms. Never more than the ``most``.
     """
-    instants = now + _NEAR, now + _ANY_MOMENT
-    rows = await connection.fetch(_SQL["terms_due"], list(tasks), now, *instants, enough, most)
+    near = now + _NEAR
+    rows = await connection.fetch(_SQL["terms_due"], list(tasks), now, near, enough, most)
     found = [OpenTerm(row[0], Term(row[1], row[2]), *row[3:8]) for row in rows]
     return found, rows[0][8] - len(rows) if rows else 0
 

@@ -153,16 +153,15 @@ def terms_due(
     tasks: Sequence[UUID],
     now: int,
     near: int,
-    any_moment: int,
     enough: int,
     most: int,
 ) -> Answer:
-    """Terms with empty seats that are to be tried: the urgent, the imminent, the nearest hours."""
+    """Terms with empty seats that are to be tried: the urgent, the nearest hours."""
 
     def hour(row: Term) -> int:
         if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, near):
             return -1
-        return 0 if row.starts_at < any_moment else row.starts_at // HOUR
+        return row.starts_at // HOUR
 
     found = [
         row

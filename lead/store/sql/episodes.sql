@@ -77,15 +77,13 @@ WHERE task_id = $1 AND next_slot = $2
 RETURNING task_id;
 
 -- terms_due --
--- What an episode decides on: what is urgent and near has one to itself. Else it is what begins any moment, then whole
--- hours, the nearest ones: the first of these groups, and the next ones as long as there are not too many terms. And how
--- many are due in all.
+-- What an episode decides on: what is urgent and near has one to itself. Else it is whole hours: the nearest one, and the
+-- next ones as long as there are not too many terms. And how many are due in all.
 WITH waiting AS (
     SELECT
         term.*,
         CASE
             WHEN campaign.level = 10 AND term.starts_at < $3 THEN -1
-            WHEN term.starts_at < $4 THEN 0
             ELSE floor(extract(EPOCH FROM term.starts_at) / 3600)
         END AS hour
     FROM term
@@ -103,7 +101,7 @@ placed AS (
 
 SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at, waiting
 FROM placed
-WHERE (hour = first OR first >= 0 AND through <= $5) AND place <= $6
+WHERE (hour = first OR first >= 0 AND through <= $4) AND place <= $5
 ORDER BY starts_at, pool_task;
 
 -- taken --
