@@ -188,7 +188,7 @@ class InterfaceTest:
 
 def traffic_of(counts: Mapping[str, int], took_ms: float) -> Traffic:
     """What passed, by name of its counter, in so many milliseconds."""
-    seconds = took_ms * MILLISECOND / SECOND
+    seconds = took_ms * MILLISECOND / SECOND or 1e-9  # what took no time at all has no rate
     return Traffic(
         rate_bps=round(8 * counts["bytes"] / seconds, 3),
         packet_rate=round(counts["packets"] / seconds, 3),
