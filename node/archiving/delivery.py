@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
@@ -46,8 +46,14 @@ _SETTLED_WITHIN = 30 * times.SECOND
 _KEPT_OPEN = times.MINUTE
 _REASON_MAX = 500
 
-MetricsOf = Callable[[str, dict[str, Any]], Sequence[Metric]]
-"""The figures of a test's result; none of one that this version cannot read."""
+
+class MetricsOf(Protocol):
+    """The figures of a test's result, or of an interval's; none of one that cannot be read."""
+
+    def __call__(self, name: str, result: dict[str, Any], *, interval: bool) -> Sequence[Metric]:
+        """By the name of the test."""
+        ...
+
 
 log = structlog.get_logger()
 
@@ -83,7 +89,7 @@ class _Item:
         assert isinstance(self.made, bytes)  # noqa: S101 - what is not, is not delivered
         row = self.row
         return Delivery(
-            archiving.key_of(row["run_id"], row["archive_id"], row["edition"]),
+            archiving.key_of(row["run_id"], row["archive_id"], row["edition"], row["interval"]),
             str(row["task_id"]),
             row["finished_at"] or row["changed_at"],
             row["state"] == "finished",
@@ -241,8 +247,8 @@ class Archiving:
         by_run: dict[Any, list[Record]] = defaultdict(list)
         for part in parts:
             by_run[part["run_id"]].append(part)
-        current = [row for row in rows if row["state"] == row["outcome"]]
-        gone = [row["number"] for row in rows if row["state"] != row["outcome"]]
+        current = [row for row in rows if row["current"]]
+        gone = [row["number"] for row in rows if not row["current"]]
         if gone:
             async with self._database.connection() as connection:
                 await archives.supersede(connection, gone)
@@ -267,17 +273,20 @@ class Archiving:
             groups[orjson.dumps(row["transform"])].append(row)
         made: dict[int, bytes | Transformed] = {}
         for group in groups.values():
-            documents = [self._document(row, parts[row["run_id"]]) for row in group]
+            documents = [self._document(row, parts) for row in group]
             answers = await transforms.applied(group[0]["transform"], documents)
             made |= {row["number"]: one for row, one in zip(group, answers, strict=True)}
         return [_Item(row, made[row["number"]]) for row in rows]
 
-    def _document(self, row: Record, parts: Sequence[Record]) -> bytes:
+    def _document(self, row: Record, parts: Mapping[Any, Sequence[Record]]) -> bytes:
+        """Of an interval without the parts: they come when the run is over."""
         figures: Sequence[Metric] = ()
+        of_interval = row["interval"] is not None
         if row["state"] == "finished" and row["result"] is not None:
-            figures = self._metrics_of(row["test"], row["result"])
+            figures = self._metrics_of(row["test"], row["result"], interval=of_interval)
         metrics = [vars(figure) for figure in figures]
-        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in parts]))
+        told = () if of_interval else parts[row["run_id"]]
+        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in told]))
 
     async def _delivered(self, opened: _Open, items: Sequence[_Item]) -> dict[int, Outcome]:
         """What the archiver says of each, by number."""
