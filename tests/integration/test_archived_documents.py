@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 
 from node.model import times
+from node.model.archiving import REDACTED
+from node.model.errors import ArchiverFailed
 from node.model.wire.archives import RetryRequest
 from node.plugins.contracts import Interval, Rhythm
 from node.store import archives, intervals, runs
@@ -202,6 +204,23 @@ async def test_intervals_of_what_others_lead_are_theirs(a: Office) -> None:
     await a.execute("UPDATE task SET lead = 'ed25519:other' WHERE lead = $1", IDENTITY)
     await told(a, run, 0)
     assert await a.states() == {}
+
+
+async def test_what_an_archiver_that_is_gone_was_to_deliver_waits(a: Office) -> None:
+    """One that others brought may be uninstalled: its results wait, its secrets stay hidden."""
+    spec = {"url": DEAD, "secret": "a secret of some length"}
+    await a.archive("all", "http", spec)
+    await a.ended()
+    await a.execute("UPDATE destination SET archiver = 'gone'")
+    await a.archiving.run_once()
+    [row] = await a.rows("SELECT state::text, last_error, next_at FROM archiving")
+    assert tuple(row[:2]) == ("waiting", "there is no archiver 'gone' on this host any more")
+    assert row[2] > a.clock.now()
+    [own] = await a.archives.own()
+    assert set(own.spec.values()) == {REDACTED}
+    with pytest.raises(ArchiverFailed, match="'gone'"):
+        await a.archives.test("all")
+    await a.archives.remove("all")
 
 
 async def counted(a: Office) -> dict[str, int]:
