@@ -132,6 +132,11 @@ async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> No
     await a.archiving.run_once()
     assert taker.documents[-1]["key"] == f"{run}/{row[1]}"
     assert await a.states() == {"delivered": 4}
+    async with a.database.connection() as connection:
+        own = await archives.deliveries(connection, archives.Filter(run=run, whole=True))
+        every = await archives.deliveries(connection, archives.Filter(run=run))
+    assert [row["interval"] for row in own] == [None]
+    assert [row["interval"] for row in every] == [None, 2, 1, 0]
 
 
 async def test_intervals_are_kept_in_order_where_it_matters(a: Office, tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ WHERE
     AND ($4::text IS NULL OR archive.name = $4)
     AND ($5::integer IS NULL OR archiving.destination_id = $5)
     AND ($6::text [] IS NULL OR archiving.state::text = ANY($6))
+    AND (archiving.interval_number IS NULL OR NOT $8::boolean)
 ORDER BY archiving.number DESC
 LIMIT $7;
 
