@@ -114,8 +114,15 @@ SELECT
         )
     END AS current,
     run.id AS run_id, run.task_id, run.attempt, run.slot, run.started_at, run.scheduling_class::text, run.priority,
-    run.changed_at, archiving.outcome::text AS state, told.starts_at, told.ends_at, told.finished_at, told.reason,
-    told.summary, told.result, told.verdict, told.verdict_reasons,
+    run.changed_at, archiving.outcome::text AS state,
+    CASE WHEN archiving.interval_number IS NULL THEN run.starts_at ELSE run_interval.starts_at END AS starts_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.ends_at ELSE run_interval.ends_at END AS ends_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.finished_at ELSE run_interval.merged_at END AS finished_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.reason ELSE run_interval.reason END AS reason,
+    CASE WHEN archiving.interval_number IS NULL THEN run.summary ELSE run_interval.summary END AS summary,
+    CASE WHEN archiving.interval_number IS NULL THEN run.result ELSE run_interval.result END AS result,
+    CASE WHEN archiving.interval_number IS NULL THEN run.verdict END AS verdict,
+    CASE WHEN archiving.interval_number IS NULL THEN run.verdict_reasons ELSE '{}' END AS verdict_reasons,
     task.parent, task.test, coalesce(run.spec, task.spec) AS spec, coalesce(run.tool, task.tool) AS tool,
     task.participants, coalesce(task.campaign, 'default') AS campaign, task.reference, node.name AS lead
 FROM archiving
@@ -125,16 +132,6 @@ INNER JOIN task ON run.task_id = task.id
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN run_interval
     ON archiving.run_id = run_interval.run_id AND archiving.interval_number = run_interval.number
-CROSS JOIN LATERAL (
-    SELECT
-        run.starts_at, run.ends_at, run.finished_at, run.reason, run.summary, run.result, run.verdict, run.verdict_reasons
-    WHERE archiving.interval_number IS NULL
-    UNION ALL
-    SELECT
-        run_interval.starts_at, run_interval.ends_at, run_interval.merged_at, run_interval.reason, run_interval.summary,
-        run_interval.result, NULL, '{}'
-    WHERE archiving.interval_number IS NOT NULL
-) AS told
 WHERE archiving.number = ANY($1::bigint [])
 ORDER BY archiving.number;
 
