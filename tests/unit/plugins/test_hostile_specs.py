@@ -65,7 +65,7 @@ def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
     document = json.loads(word)
     if hostile in in_words(document):
         return None
-    plain = next((json.loads(each) for each in own if each.startswith("{")), {})
+    plain: Any = next((json.loads(each) for each in own if each.startswith("{")), {})
     if "argv" not in document:
         return f"it is not a word of the document {word}"
     return fault(document["argv"], plain.get("argv", ()), hostile)
