@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import json
 import shutil
-import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,38 +14,32 @@ from typing import Any
 
 import pytest
 
-from node.archivers import archivers
-from node.clock import SystemClock
+from node.archivers import archivers, missing
 from node.execution import process
-from node.model import archiving
+from node.model import archiving, times
 from node.model.errors import ArchiverFailed
 from node.plugins.contracts import ArchivingHost, Delivery, Destination, Fate
+from node.postgres.cluster import PrivateCluster
 from tests.archived import receiver
 from tests.clocks import START
+from tests.takers import (
+    CLOCK,
+    ROOM,
+    Peer,
+    Servers,
+    Surroundings,
+    free_port,
+    postgres,
+    prometheus,
+    rabbitmq,
+    servers,
+)
 
-CLOCK = SystemClock()
-ROOM = 10.0
-"""Seconds that a peer may take for what it does at once."""
-
-
-@dataclass
-class Peer:
-    """Somebody who takes results, as the archiver's spec names it; ``got`` are the documents."""
-
-    spec: dict[str, Any]
-    got: Callable[[], list[Any]]
-    leave: Callable[[], Any]
-
-    async def until(self, count: int) -> list[Any]:
-        """What it got, once it is so much."""
-        async with asyncio.timeout(ROOM):
-            while len(found := self.got()) < count:
-                await CLOCK.sleep(0.01)  # another process writes a file: nothing tells us
-        return found
+BEGAN = CLOCK.now() - times.MINUTE
 
 
 @contextlib.asynccontextmanager
-async def http(_: Path) -> AsyncIterator[Peer]:
+async def http(_: Surroundings) -> AsyncIterator[Peer]:
     """An HTTP server."""
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(receiver())
@@ -54,9 +47,9 @@ async def http(_: Path) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
-async def file(folder: Path) -> AsyncIterator[Peer]:
+async def file(where: Surroundings) -> AsyncIterator[Peer]:
     """A folder."""
-    path = folder / "kept" / "results.jsonl"
+    path = where.folder / "kept" / "results.jsonl"
     path.parent.mkdir()
 
     async def leave() -> None:
@@ -69,7 +62,7 @@ async def file(folder: Path) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
-async def tcp(_: Path) -> AsyncIterator[Peer]:
+async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
     """A server that reads lines."""
     lines: list[bytes] = []
     writers: list[asyncio.StreamWriter] = []
@@ -95,7 +88,7 @@ async def tcp(_: Path) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
-async def udp(_: Path) -> AsyncIterator[Peer]:
+async def udp(_: Surroundings) -> AsyncIterator[Peer]:
     """A socket that takes datagrams."""
     datagrams: list[bytes] = []
 
@@ -118,9 +111,7 @@ async def udp(_: Path) -> AsyncIterator[Peer]:
 @contextlib.asynccontextmanager
 async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
     """Debian's syslog server, with a port or a socket of its own."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     path, written = folder / "log.sock", folder / "messages"
     listens = {
         "udp": f'module(load="imudp") input(type="imudp" port="{port}" address="127.0.0.1")',
@@ -174,14 +165,17 @@ async def _listening(transport: str, port: int, path: Path) -> None:
             await CLOCK.sleep(0.01)
 
 
-PEERS: dict[str, tuple[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {
+PEERS: dict[str, tuple[str, Callable[[Surroundings], AbstractAsyncContextManager[Peer]]]] = {
     "file": ("file", file),
     "http": ("http", http),
+    "postgresql": ("postgresql", postgres),
+    "prometheus": ("prometheus", prometheus),
+    "rabbitmq": ("rabbitmq", rabbitmq),
     "tcp": ("tcp", tcp),
     "udp": ("udp", udp),
-    "syslog-tcp": ("syslog", lambda folder: rsyslogd(folder, "tcp")),
-    "syslog-udp": ("syslog", lambda folder: rsyslogd(folder, "udp")),
-    "syslog-unix": ("syslog", lambda folder: rsyslogd(folder, "unix")),
+    "syslog-tcp": ("syslog", lambda where: rsyslogd(where.folder, "tcp")),
+    "syslog-udp": ("syslog", lambda where: rsyslogd(where.folder, "udp")),
+    "syslog-unix": ("syslog", lambda where: rsyslogd(where.folder, "unix")),
 }
 """By case: the archiver, and who takes its results. A new archiver adds a line."""
 
@@ -198,14 +192,24 @@ class Case:
     peer: Peer
 
 
+@pytest.fixture(scope="module")
+def started() -> Iterator[Servers]:
+    """Servers that are started for the first test that asks for them."""
+    with servers() as made:
+        yield made
+
+
 @pytest.fixture(params=sorted(PEERS))
-async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Case]:
+async def case(
+    request: pytest.FixtureRequest, tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> AsyncIterator[Case]:
     """Each archiver with its peer."""
     name, made = PEERS[request.param]
     archiver = archivers()[name]
-    async with made(tmp_path) as peer:
+    assert missing(archiver) is None
+    async with made(Surroundings(tmp_path, cluster, started)) as peer:
         spec = archiver.spec_model.model_validate(peer.spec)
-        host = ArchivingHost("a.example", (tmp_path,), lambda: START)
+        host = ArchivingHost("a.example", (tmp_path, cluster.socket), lambda: START)
         assert archiver.refusal(spec, host) is None
         destination = archiver.open(spec, host)
         yield Case(request.param, destination, peer)
@@ -218,12 +222,20 @@ def deliveries(count: int, first: int = 0) -> list[Delivery]:
         Delivery(
             f"key-{number}",
             "task",
-            START,
+            BEGAN + number * times.SECOND,
             number % 2 == 0,
-            json.dumps({"number": number, "text": 'é" \\ %s'}, ensure_ascii=False).encode(),
+            json.dumps(document(number), ensure_ascii=False).encode(),
         )
         for number in range(first, first + count)
     ]
+
+
+def document(number: int) -> dict[str, Any]:
+    """As a run's, as far as archivers look into it; its only figure is the number."""
+    text = 'é" \\ %s'
+    labels = {"text": text}
+    metric = {"name": "number", "value": number, "unit": "1", "labels": labels}
+    return {"number": number, "text": text, "succeeded": True, "metrics": [metric]}
 
 
 def test_every_archiver_is_tried() -> None:
@@ -274,6 +286,9 @@ def test_an_archiver_describes_itself(name: str) -> None:
     examples = {
         "file": {"path": "/srv/x"},
         "http": {"url": "http://h/p?token=hush", "secret": "hush" * 4, "headers": {"A": "hush"}},
+        "postgresql": {"database": "d", "user": "u", "password": "hush"},
+        "prometheus": {"url": "http://h/p?token=hush", "headers": {"A": "hush"}},
+        "rabbitmq": {"host": "h", "password": "hush"},
         "syslog": {},
     }
     spec = archiver.spec_model.model_validate(examples.get(name, {"host": "h", "port": 1}))

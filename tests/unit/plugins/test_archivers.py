@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from node.archivers import archivers
 from node.model import times
 from node.plugins.archivers import file, syslog
-from node.plugins.archivers.http import retry_after, signature
+from node.plugins.archivers.http import signature
 from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
+from node.plugins.transport.posting import retry_after
 from tests.clocks import START, ManualClock
 
 HTTP = {"url": "https://collector.example/in"}
