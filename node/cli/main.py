@@ -40,6 +40,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.shortcuts:throughput",
         "Measure how many bits per second get from node A (this one unless said) to node B.",
     ),
+    "dns": (
+        "node.cli.shortcuts:dns",
+        "Ask a DNS server for NAME, and measure how long the answer takes.",
+    ),
+    "http": (
+        "node.cli.shortcuts:http",
+        "Ask for URL, measure each phase until the answer is there, and check it.",
+    ),
+    "tcp": (
+        "node.cli.shortcuts:tcp",
+        "Measure how long TCP connections to PORT of HOST take, any host.",
+    ),
+    "tls": (
+        "node.cli.shortcuts:tls",
+        "Measure the TLS handshake with HOST, and look at its certificates.",
+    ),
+    "clock": (
+        "node.cli.shortcuts:clock",
+        "Measure how far the clock of node B is ahead of node A's (this one unless said).",
+    ),
     "trace": ("node.cli.shortcuts:trace", "Find the path to HOST, any host, hop by hop."),
     "mtu": (
         "node.cli.shortcuts:mtu",

@@ -6,12 +6,14 @@ and holds for all that lies inside the field, until another name says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from node.cli.output import pairs, printable
+from node.cli.output import aligned, pairs, printable
 
 _LONGEST_LIST = 8
+_LONGEST_TABLE = 64
+_WIDEST_CELL = 60
 
 
 def _scaled(*steps: tuple[float, str]) -> Callable[[float], str]:
@@ -57,8 +59,47 @@ _NAMED_BY_THE_UNIT_ALONE = frozenset({"ms", "us", "s", "bps"})
 
 
 def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
-    """The whole result in two aligned columns; long lists are only counted."""
-    return pairs(_entries(result, (), None), indent)
+    """The whole result in two aligned columns; lists of objects as tables below.
+
+    Lists that are too long for a screen are only counted.
+    """
+    tables = [
+        f"{indent}{' '.join(path)}:\n{_table(rows, indent + '  ')}"
+        for path, rows in _tables(result, ())
+    ]
+    return "\n".join(filter(None, (pairs(_entries(result, (), None), indent), *tables)))
+
+
+def _is_table(value: object) -> bool:
+    """Whether it is a list of objects that fits a screen."""
+    return (
+        isinstance(value, list)
+        and 0 < len(value) <= _LONGEST_TABLE
+        and all(isinstance(item, Mapping) for item in value)
+    )
+
+
+def _tables(
+    fields: Mapping[str, Any], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Sequence[Mapping[str, Any]]]]:
+    for name, value in fields.items():
+        here = (*path, name.replace("_", " "))
+        if isinstance(value, Mapping):
+            yield from _tables(value, here)
+        elif _is_table(value):
+            yield here, value
+
+
+def _table(rows: Sequence[Mapping[str, Any]], indent: str) -> str:
+    """A line for each object, a column for each field that any of them has."""
+    lines = [dict(_entries(row, (), None, within_table=True)) for row in rows]
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    cells = [[_cut(line.get(column, "")) for column in columns] for line in lines]
+    return aligned([columns, *cells], indent)
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= _WIDEST_CELL else f"{cell[: _WIDEST_CELL - 1]}…"
 
 
 def in_order(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,11 +114,16 @@ def _sorted(
     names = [name for name in properties if name in fields]
     names += [name for name in fields if name not in properties]
     return {
-        name: _sorted(fields[name], properties.get(name, {}), definitions)
-        if isinstance(fields[name], Mapping)
-        else fields[name]
-        for name in names
+        name: _sorted_value(fields[name], properties.get(name, {}), definitions) for name in names
     }
+
+
+def _sorted_value(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    if isinstance(value, Mapping):
+        return _sorted(value, schema, definitions)
+    if isinstance(value, list):
+        return [_sorted_value(item, schema.get("items", {}), definitions) for item in value]
+    return value
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,7 +139,11 @@ def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapp
 
 
 def _entries(
-    fields: Mapping[str, Any], path: tuple[str, ...], unit: Callable[[float], str] | None
+    fields: Mapping[str, Any],
+    path: tuple[str, ...],
+    unit: Callable[[float], str] | None,
+    *,
+    within_table: bool = False,
 ) -> Iterator[tuple[str, str]]:
     for name, value in fields.items():
         words = name.split("_")
@@ -102,8 +152,8 @@ def _entries(
             words = words[:-1]
         here = (*path, " ".join(words))
         if isinstance(value, Mapping):
-            yield from _entries(value, here, own)
-        elif value is not None:
+            yield from _entries(value, here, own, within_table=within_table)
+        elif value is not None and (within_table or not _is_table(value)):
             yield " ".join(here), _written(value, own)
 
 

@@ -1,4 +1,4 @@
-"""``parley rtt``, ``trace``, ``latency`` and the like: plan, create, follow, print, in one go.
+"""``parley rtt``, ``trace``, ``dns`` and the like: plan, create, follow, print, in one go.
 
 A shortcut is a task with the common fields of its test as options; what is not here is said with
 ``parley task create TEST --spec KEY=VALUE``.
@@ -42,6 +42,7 @@ class _Rate(click.ParamType[int]):
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
+_PORT = click.IntRange(1, 65535)
 _DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait"})
 _STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
 
@@ -211,7 +212,143 @@ async def mtu(session: Session, /, **given: Any) -> int:
     return await _measure(session, "mtu", given)
 
 
+def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
+    """How long the test waits; ``--timeout`` is already how long to wait for the run."""
+    return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
+
+
+def _source_option(command: AnyCommand) -> AnyCommand:
+    return click.option("--source", metavar="NODE", help="The node that asks [this one].")(command)
+
+
+@click.command("dns")
+@click.argument("name")
+@click.option("--type", "type", metavar="TYPE", help="A, AAAA, MX, TXT, PTR and others [A].")
+@_source_option
+@click.option("--ask", metavar="HOST", help="The server to ask [the node's resolvers].")
+@click.option("--port", type=_PORT, help="The server's port [53].")
+@click.option("--tcp", "protocol", flag_value="tcp", help="Over TCP instead of UDP.")
+@click.option("--dnssec", is_flag=True, default=None, help="Ask for signatures.")
+@click.option("--tries", type=click.IntRange(1, 10), help="How often to ask [3].")
+@_patience("So long for each try", "2s")
+@click.option("--expect", "expected", metavar="VALUE", help="An address or text it must bring.")
+@click.option("--rcode", help="The code the answer must have [NOERROR].")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def dns(session: Session, /, **given: Any) -> int:
+    """Ask a DNS server for NAME, and measure how long the answer takes."""
+    # --server is every command's and names the node that is to do it.
+    kind, server = given["type"], given["ask"]
+    spec = {**given, "server": server, "type": kind and kind.upper()}
+    return await _measure(session, "dns", spec)
+
+
+@click.command("http")
+@click.argument("url")
+@_source_option
+@click.option("--head", "method", flag_value="HEAD", help="HEAD instead of GET.")
+@click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send it along.")
+@click.option("--redirects", type=click.IntRange(0, 20), help="Follow so many [5].")
+@click.option("--status", type=click.IntRange(100, 599), help="Status it must have [below 400].")
+@click.option("--text", help="What must be in the body.")
+@click.option("--insecure", "verify", flag_value=False, default=None, help="Trust any certificate.")
+@click.option("--bytes-max", type=click.IntRange(1), help="Read so much of the body [1000000].")
+@_patience("So long at most for all of it", "10s")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def http(session: Session, /, **given: Any) -> int:
+    """Ask for URL, measure each phase until the answer is there, and check it."""
+    return await _measure(session, "http", {**given, "headers": _headers(given["headers"])})
+
+
+def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
+    """``NAME: VALUE`` each."""
+    found = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            msg = f"{line!r} is not a header; write 'Accept: text/html'"
+            raise click.UsageError(msg)
+        found[name.strip()] = value.strip()
+    return found or None
+
+
+@click.command("tcp")
+@click.argument("dest", metavar="HOST")
+@click.argument("port", type=_PORT)
+@_source_option
+@click.option("--count", type=click.IntRange(1, 1000), help="Connections [3].")
+@click.option("--interval", type=DURATION, help="From one to the next [500ms].")
+@_patience("So long for each connection", "3s")
+@click.option("--banner", is_flag=True, default=None, help="Wait for what HOST sends first.")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def tcp(session: Session, /, **given: Any) -> int:
+    """Measure how long TCP connections to PORT of HOST take, any host."""
+    return await _measure(session, "tcp", given)
+
+
+@click.command("tls")
+@click.argument("dest", metavar="HOST")
+@click.option("--port", type=_PORT, help="The TCP port [443].")
+@_source_option
+@click.option("--server-name", metavar="NAME", help="The name in the certificate [HOST].")
+@click.option("--days", "days_min", type=click.IntRange(0), help="Days it must have left [0].")
+@click.option("--insecure", "verify", flag_value=False, default=None, help="Trust any certificate.")
+@click.option("--alpn", multiple=True, help="Offer this protocol, such as h2.")
+@_patience("So long at most for all of it", "10s")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def tls(session: Session, /, **given: Any) -> int:
+    """Measure the TLS handshake with HOST, and look at its certificates."""
+    return await _measure(session, "tls", {**given, "alpn": list(given["alpn"]) or None})
+
+
+@click.command("clock")
+@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@click.option("--count", type=click.IntRange(1, 1000), help="Packets [20].")
+@click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
+@click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
+@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_address_options
+@schedule_options
+@label_options
+@seat_options
+@asks_node
+async def clock(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
+    """Measure how far the clock of node B is ahead of node A's (this one unless said)."""
+    return await _measure(session, "clock", {**given, **_ends(hosts)})
+
+
 _FIELDS = {
+    "clock": ("source", "dest", "count", "interval", "timeout", "port", "ip_version"),
+    "dns": (
+        "source", "name", "type", "server", "port", "protocol", "dnssec", "tries", "timeout",
+        "expected", "rcode", "ip_version",
+    ),
+    "http": (
+        "source", "url", "method", "headers", "redirects", "status", "text", "verify", "bytes_max",
+        "timeout", "ip_version",
+    ),
+    "tcp": (
+        "source", "dest", "port", "count", "interval", "timeout", "banner", "ip_version",
+    ),
+    "tls": (
+        "source", "dest", "port", "server_name", "days_min", "verify", "alpn", "timeout",
+        "ip_version",
+    ),
     "interface": ("host", "interface", "duration", "each"),
     "latencybg": (
         "source", "dest", "duration", "each", "interval", "timeout", "length", "port", "ip_version",

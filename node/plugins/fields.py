@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from node.model import times
 from node.model.wire.fields import Duration
@@ -29,6 +29,23 @@ Counted = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]
 """A UDP or TCP port that needs no privilege."""
+
+AnyPort = Annotated[int, Field(ge=1, le=65_535, strict=True)]
+"""A UDP or TCP port of a host that is measured."""
+
+_LONGEST_TOLD = 1000
+
+
+def _plain(value: object) -> object:
+    """Text without what no terminal and no database should get, cut to the longest that is kept."""
+    if not isinstance(value, str):
+        return value
+    cut = value[:_LONGEST_TOLD]
+    return "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in cut)
+
+
+Told = Annotated[str, BeforeValidator(_plain), Field(max_length=_LONGEST_TOLD)]
+"""What a stranger said, such as a target: its characters are made printable, and it is cut."""
 
 
 SECRET: dict[str, Any] = {"secret": True}

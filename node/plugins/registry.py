@@ -14,9 +14,28 @@ from typing import Any
 
 from node.plugins.contracts import Test, Tool
 from node.plugins.discovery import Found, found
-from node.plugins.tests import idle, interface, latency, latencybg, mtu, rtt, throughput, trace
+from node.plugins.tests import (
+    clock,
+    dns,
+    http,
+    idle,
+    interface,
+    latency,
+    latencybg,
+    mtu,
+    rtt,
+    tcp,
+    throughput,
+    tls,
+    trace,
+)
 from node.plugins.tools import (
+    connect,
+    curl,
+    dnspython,
+    fetch,
     fping,
+    handshake,
     iperf3,
     mtr,
     ping,
@@ -31,17 +50,27 @@ from node.plugins.tools import (
 )
 
 _TESTS: tuple[Test, ...] = (
+    clock.TEST,
+    dns.TEST,
+    http.TEST,
     idle.TEST,
     interface.TEST,
     latency.TEST,
     latencybg.TEST,
     mtu.TEST,
     rtt.TEST,
+    tcp.TEST,
     throughput.TEST,
+    tls.TEST,
     trace.TEST,
 )
 _TOOLS: tuple[Tool, ...] = (
+    connect.TOOL,
+    curl.TOOL,
+    dnspython.TOOL,
+    fetch.TOOL,
     fping.TOOL,
+    handshake.TOOL,
     iperf3.TOOL,
     mtr.TOOL,
     ping.TOOL,

@@ -83,7 +83,16 @@ def with_value(document: Json, pointer: str, value: Json) -> Json:
 
 
 SPECS: dict[str, Json] = {
+    "clock": {"dest": "b"},
+    "dns": {"name": "www.example"},
+    "http": {"url": "http://127.0.0.1:9/"},
+    "tcp": {"dest": "127.0.0.1", "port": 9},
+    "tls": {"dest": "127.0.0.1"},
     "idle": {},
+    "interface": {},
+    "latencybg": {"dest": "b"},
+    "mtu": {"dest": "b"},
+    "trace": {"dest": "b"},
     "rtt": {"dest": "b"},
     "latency": {"dest": "b"},
     "throughput": {"dest": "b"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,10 @@ from contextlib import contextmanager
 from node.execution import process
 
 NAMESPACE = f"parley-{os.getpid()}-far"
-NEAR, FAR = "203.0.113.81", "203.0.113.82"
-DEVICE, FAR_DEVICE = "parleynear0", "far0"
+DEVICE, FAR_DEVICE = f"parley{os.getpid()}", "far0"
+# Of the addresses that RFC 6598 sets apart four for each process: several may run these tests.
+_SUBNET = ipaddress.IPv4Address("100.64.0.0") + 4 * (os.getpid() % 2**20)
+NEAR, FAR = str(_SUBNET + 1), str(_SUBNET + 2)
 
 ALLOWED = {
     "a": f"interface:{DEVICE} address:{NEAR}",

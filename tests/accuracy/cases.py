@@ -45,7 +45,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All of them, by test and tool."""
-    every = (*_round_trips(), *_traces(), *_latencies(), *_tcp(), *_udp())
+    every = (*_round_trips(), *_traces(), *_latencies(), *_clocks(), *_tcp(), *_udp())
     for seed, case in enumerate(every, 1):  # else all would lose the same packets
         yield replace(case, wan=replace(case.wan, seed=seed))
 
@@ -102,6 +102,19 @@ def _compare_latency(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) 
         "backward_median_ms": (wan.delay_ms, delays["backward"]["median"]),
         "forward_loss": (truth.forward.loss, loss["forward"]),
         "backward_loss": (truth.backward.loss, loss["backward"]),
+    }
+
+
+def _clocks() -> Iterator[Case]:
+    for wan, ip_version in _paths():
+        yield Case("clock", "stamp", {**_BOTH}, wan, ip_version, _compare_clocks)
+
+
+def _compare_clocks(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> Figures:
+    """Both ends have one clock; by how much it may be wrong is what one way takes."""
+    return {
+        "offset_ms": (0.0, result["offset_ms"]),
+        "bound_ms": (wan.delay_ms, result["bound_ms"]),
     }
 
 

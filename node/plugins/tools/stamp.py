@@ -1,14 +1,13 @@
 """Delay each way with our own STAMP sender and reflector (RFC 8762); a bare Python will do. Pure.
 
-The programs are in ``programs/``; they are started ahead of time and wait for their instant.
+The programs are in ``programs/``; they are started ahead of time and wait for their instant. Each
+answer has the four timestamps of an exchange of NTP, so they compare two clocks as well.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -19,12 +18,20 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import delay_figures, jitter, milliseconds
-from node.plugins.oneway import Clock, DelaysBothWays, DestPart, JitterBothWays, SourcePart
+from node.plugins.oneway import (
+    LENGTH_BASE,
+    Clock,
+    DelaysBothWays,
+    DestPart,
+    JitterBothWays,
+    SourcePart,
+)
+from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
 from node.plugins.tests.latency import LatencySpec
 
 _SOURCE, _DEST = 0, 1
-_PROGRAMS = Path(__file__).resolve().parent / "programs"
 _MICROSECOND_NS = 1000
 _TTL_SENT = 255
 
@@ -73,29 +80,29 @@ class StampTool:
     """Our own STAMP."""
 
     name = "stamp"
-    tests: tuple[str, ...] = ("latency",)
+    tests: tuple[str, ...] = ("clock", "latency")
     preference = 0
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
     binds = frozenset({"interface", "address"})
 
-    def can(self, spec: LatencySpec) -> str | None:  # noqa: ARG002 - contract
+    def can(self, spec: LatencySpec | ClockSpec) -> str | None:  # noqa: ARG002 - contract
         """Whatever the spec asks."""
         return None
 
-    def duration(self, spec: LatencySpec) -> int:
+    def duration(self, spec: LatencySpec | ClockSpec) -> int:
         """Lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
         return _LEAD_IN + spec.count * spec.interval + spec.timeout + _WRAP_UP
 
-    def needs_port(self, spec: LatencySpec, participant: int) -> bool:
+    def needs_port(self, spec: LatencySpec | ClockSpec, participant: int) -> bool:
         """The reflector's node gives out a port, unless the spec names one."""
         return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """Our sender at source, our reflector at dest."""
         if part.participant == _SOURCE:
-            return _program("stamp_sender.py", _shared(part) | _for_sender(part))
-        return _program("stamp_reflector.py", _shared(part) | _for_reflector(part))
+            return own_program("stamp_sender.py", _shared(part) | _for_sender(part))
+        return own_program("stamp_reflector.py", _shared(part) | _for_reflector(part))
 
     def read(self, part: PartContext, output: Output) -> Result:
         """What this end saw: figures from the sender, counts from the reflector.
@@ -106,22 +113,20 @@ class StampTool:
             raise ToolOutputError(f"STAMP: {document_of(output, 'STAMP', _Failed).error}")
         if part.participant == _SOURCE:
             sender = document_of(output, "STAMP sender", _SenderOutput)
+            if isinstance(part.spec, ClockSpec):
+                return _compared(part.spec, sender).model_dump(mode="json")
             return _source_part(part.spec, sender).model_dump(mode="json")
         reflector = document_of(output, "STAMP reflector", _ReflectorOutput)
         if reflector.received > part.spec.count:
             raise ToolOutputError(f"STAMP reflector counts {reflector.received} packets, too many")
+        if isinstance(part.spec, ClockSpec):
+            own = ReflectingPart(received=reflector.received, clock=_clock(reflector.clock))
+            return own.model_dump(mode="json")
         return _dest_part(reflector).model_dump(mode="json")
 
 
-def _program(name: str, arguments: dict[str, object]) -> Command:
-    """Isolated and without site packages: it starts in some 40 ms, whatever is installed."""
-    program = str(_PROGRAMS / name)
-    written = json.dumps(arguments, separators=(",", ":"))
-    return Command((sys.executable, "-I", "-S", program, written), waits_itself=True)
-
-
 def _shared(part: PartContext) -> dict[str, object]:
-    spec: LatencySpec = part.spec
+    spec: LatencySpec | ClockSpec = part.spec
     port = spec.port or int(part.parties[_DEST].data["port"])
     return {
         "port": port,
@@ -139,7 +144,7 @@ def _for_sender(part: PartContext) -> dict[str, object]:
     return {
         "reflector": part.parties[_DEST].address,
         "source": part.parties[_SOURCE].address,
-        "length": part.spec.length,
+        "length": LENGTH_BASE if isinstance(part.spec, ClockSpec) else part.spec.length,
         "first_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
     }
 
@@ -204,11 +209,36 @@ class _Tally:
                 self.in_time[sequence] = answer
 
 
-def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
+def _tallied(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
     if output.sent + output.unsent != spec.count:
         raise ToolOutputError(f"STAMP sender tells of {output.sent} packets of {spec.count}")
     tally = _Tally(output.answers, spec.timeout * _MICROSECOND_NS)
     _check(tally, output)
+    return tally
+
+
+def _compared(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
+    """The clocks' difference by each answer, as RFC 5905 section 8 reckons it; the best of them.
+
+    With the same delay both ways it is half of what the way there seems to take longer; at worst
+    all of the round trip went one way, so it is off by at most half a round trip.
+    """
+    in_time = _tallied(spec, output).in_time.values()
+    best = min(in_time, key=lambda answer: answer[1] + answer[3], default=None)
+    offsets_ms = [(answer[1] - answer[3]) / 2e6 for answer in in_time]
+    return ComparingPart(
+        sent=output.sent,
+        received=len(in_time),
+        unreachable=output.unreachable,
+        offset_ms=None if best is None else round((best[1] - best[3]) / 2e6, 6),
+        round_trip_ms=None if best is None else round((best[1] + best[3]) / 1e6, 6),
+        offset_median_ms=round(statistics.median(offsets_ms), 6) if offsets_ms else None,
+        clock=_clock(output.clock),
+    )
+
+
+def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
+    tally = _tallied(spec, output)
     first = next(iter(tally.in_time.values()), None)
     delays, jitters = _both_ways(tally.in_time)
     return SourcePart(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
-from node.plugins.tests.latency import TEST, LatencySpec
 from node.plugins.tools.programs import stamp_packet
 from node.plugins.tools.stamp import TOOL
 
@@ -31,9 +31,9 @@ def free_port(address: str) -> int:
         return port
 
 
-def session(source: str, dest: str, **fields: Any) -> list[PartContext]:
+def session(source: str, dest: str, test: str = "latency", **fields: Any) -> list[PartContext]:
     """Both parts of a session that starts now."""
-    spec = LatencySpec.model_validate({"dest": "b"} | BRIEF | fields)
+    spec: Any = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
     starts = time.time_ns() // 1000
     parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
     first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
@@ -52,7 +52,7 @@ def output(process: subprocess.Popen[bytes]) -> Output:
     return Output(process.returncode, stdout, stderr)
 
 
-def run(parts: list[PartContext]) -> Merged:
+def run(parts: list[PartContext], test: str = "latency") -> Merged:
     """The sender as soon as the reflector listens, and their outputs read and merged."""
     source, dest = parts
     # However busy this machine is: no deadline ends the reflector before the sender has started.
@@ -63,7 +63,7 @@ def run(parts: list[PartContext]) -> Merged:
     outputs = [output(start(source)), output(reflector)]
     results = [TOOL.read(part, told) for part, told in zip(parts, outputs, strict=True)]
     named = [Part(at, "ab"[at], result) for at, result in enumerate(results)]
-    return TEST.merge(parts[0].spec, named)
+    return registry.tests()[test].merge(parts[0].spec, named)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,36 @@ def test_every_packet_comes_back(source: str, dest: str, fields: dict[str, Any])
     assert result["delay_ms"]["forward"]["min"] > 0
     assert result["hops"] == {"forward": 0, "backward": 0}
     assert result["clock_error_ms"] == 0  # one host, one clock
+
+
+def test_one_clock_is_compared_with_itself() -> None:
+    """On one host the offset is nothing, give or take the bound, and both say that it is one."""
+    outcome = run(session("127.1.0.1", "127.1.0.2", "clock", interval="PT0.01S"), "clock")
+    assert outcome.reason is None
+    result = outcome.result or {}
+    assert abs(result["offset_ms"]) <= result["bound_ms"] < 50
+    assert (result["same_clock"], result["plausible"], result["received"]) == (True, True, 20)
+
+
+def test_a_clock_that_is_ahead_is_found_to_be() -> None:
+    """A reflector whose clock is 250 ms ahead is found to be, within the bound."""
+    ahead_ns = 250_000_000
+    source, _ = session("127.1.0.1", "127.1.0.2", "clock", count=5, interval="PT0.01S")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
+        reflector.bind(("127.1.0.2", source.parties[1].data["port"]))
+        reflector.settimeout(10)
+        sender = start(source)
+        for number in range(5):
+            octets, whom = reflector.recvfrom(2048)
+            now = stamp_packet.ntp_from_ns(time.time_ns() + ahead_ns)
+            sent = stamp_packet.unpack_sender(octets)
+            assert sent is not None
+            answer = stamp_packet.ReflectorPacket(
+                number, now, 1, sent.session, now, sent.sequence, sent.timestamp, 1, 0, 255
+            )
+            reflector.sendto(stamp_packet.pack_reflector(answer), whom)
+        part = TOOL.read(source, output(sender))
+    assert part["offset_ms"] == pytest.approx(250, abs=part["round_trip_ms"] / 2 + 0.001)
 
 
 def test_a_missing_reflector_is_noticed() -> None:

@@ -104,6 +104,11 @@ def test_this_hosts_token_stays_on_this_host(
         ("rtt", {"dest": "b", "count": 5, "packet_timeout": 2_000_000}, {"timeout": "PT2S"}),
         ("latency", {"source": "a", "dest": "b", "interval": 20_000}, {"interval": "PT0.02S"}),
         ("throughput", {"dest": "b", "omit": 0, "rate_bps": 10**6}, {"omit": "PT0S"}),
+        ("dns", {"name": "a.b", "type": "MX", "packet_timeout": 500_000}, {"timeout": "PT0.5S"}),
+        ("http", {"url": "http://b/", "verify": False, "headers": {"A": "b"}}, {"verify": False}),
+        ("tcp", {"dest": "b", "port": 22, "banner": True}, {"port": 22}),
+        ("tls", {"dest": "b", "days_min": 14, "alpn": ["h2"]}, {"alpn": ["h2"]}),
+        ("clock", {"dest": "b", "interval": 20_000}, {"interval": "PT0.02S"}),
     ],
 )
 def test_specs_of_shortcuts(test: str, given: dict[str, Any], spec: dict[str, Any]) -> None:
@@ -111,7 +116,9 @@ def test_specs_of_shortcuts(test: str, given: dict[str, Any], spec: dict[str, An
     names = (
         "source", "dest", "count", "interval", "length", "ttl", "port", "ip_version", "duration",
         "omit", "protocol", "streams", "rate_bps", "congestion", "reverse", "window_bytes",
-        "packet_timeout",
+        "packet_timeout", "name", "type", "server", "dnssec", "tries", "expected", "rcode", "url",
+        "method", "headers", "redirects", "status", "text", "verify", "bytes_max", "banner",
+        "server_name", "days_min", "alpn",
     )  # fmt: skip
     found = spec_of(test, dict.fromkeys(names) | given)
     assert found.items() >= spec.items()

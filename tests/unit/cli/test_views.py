@@ -29,7 +29,15 @@ from node.model.times import HOUR, MINUTE
         ({"sent": 5, "late": 0}, "sent  5\nlate  0"),
         ({"reverse": True, "congestion": "cubic"}, "reverse     yes\ncongestion  cubic"),
         ({"errors": ["a", "b"], "hops": [1] * 20}, "errors  a, b\nhops    20 entries"),
-        ({"intervals": [{"rate_bps": 1.0}], "rtt_ms": None}, "intervals  1 b/s"),
+        (
+            {"hops": [{"ttl": 1, "rtt_ms": 0.5}, {"ttl": 2, "by": ["a", "b"]}], "loss": 0},
+            "loss  0 %\nhops:\n  ttl  rtt     by\n  1    0.5 ms\n  2            a, b",
+        ),
+        (
+            {"chain": [{"names": ["a"] * 9, "key": "x" * 70}]},
+            f"chain:\n  names      key\n  9 entries  {'x' * 59}…",
+        ),
+        ({"hops": [{"ttl": 1}] * 65, "rtt_ms": None}, "hops  65 entries"),
         (
             {
                 "hops": [
@@ -37,7 +45,7 @@ from node.model.times import HOUR, MINUTE
                 ],
                 "path": ["::1", None],
             },
-            "hops  ttl 1 ::1 2 ms, 1 ms lost 0\npath  ::1, -",
+            "path  ::1, -\nhops:\n  ttl  addresses       lost\n  1    ::1 2 ms, 1 ms  0",
         ),
         ({"offset_ms": -0.0}, "offset  0 ms"),
         ({}, ""),
@@ -59,6 +67,17 @@ def test_results_come_in_the_order_of_their_schema() -> None:
     assert list(ordered) == ["sent", "rtt_ms", "new"]
     assert list(ordered["rtt_ms"]) == ["min", "max"]
     assert in_order(result, {}) == result
+
+
+def test_objects_in_lists_come_in_the_order_of_their_schema() -> None:
+    """What a list holds is ordered, too."""
+    schema = {
+        "properties": {"hops": {"items": {"$ref": "#/$defs/Hop"}}},
+        "$defs": {"Hop": {"properties": {"ttl": {}, "by": {}}}},
+    }
+    ordered = in_order({"hops": [{"by": "a", "ttl": 1}], "path": ["b"]}, schema)
+    assert list(ordered["hops"][0]) == ["ttl", "by"]
+    assert ordered["path"] == ["b"]
 
 
 def test_lanes_stack_what_overlaps() -> None:

@@ -10,13 +10,18 @@ from node.plugins.contracts import Output, PartContext, Party
 
 STARTS = 1_800_000_000_000_000
 PORT = 5301
-WITHOUT_DEST = ("idle", "interface")
 
 
 def spec(test: str, **fields: Any) -> Any:
-    """A spec of a test, with dest where it needs one."""
-    given = fields if test in WITHOUT_DEST else {"dest": "b.example"} | fields
-    return registry.tests()[test].spec_model.model_validate(given)
+    """A spec of a test with what it needs and no more; to b.example, where it has a dest."""
+    known = registry.tests()[test]
+    model = known.spec_model
+    least = {
+        name: known.example[name] for name, it in model.model_fields.items() if it.is_required()
+    }
+    if "dest" in model.model_fields:
+        least["dest"] = "b.example"
+    return model.model_validate(least | fields)
 
 
 def context(test: str, participant: int = 0, **fields: Any) -> PartContext:

@@ -137,6 +137,32 @@ def test_any_change_of_a_real_iperf3(data: st.DataObject) -> None:
     read_or_refuse(end, Output(0, json.dumps(document).encode(), b""))
 
 
+@given(st.data())
+def test_any_change_of_a_real_curl(data: st.DataObject) -> None:
+    """What a real curl tells of itself, with any one value replaced or cut off, is the same."""
+    real = output("curl", data.draw(st.sampled_from(cases("curl"))))
+    document = json.loads(real.stderr)
+    change(data, document)
+    told = json.dumps(document).encode()
+    cut = data.draw(st.integers(1, len(told)) | st.just(len(told)))
+    body = data.draw(st.binary(max_size=20) | st.just(real.stdout))
+    read_or_refuse(("http", "curl", 0), Output(real.exit_code, body, told[:cut], real.ended_by))
+
+
+@given(st.data())
+def test_any_change_of_what_our_programs_print(data: st.DataObject) -> None:
+    """What our own programs print, with any one value replaced, is refused or read."""
+    test, tool = data.draw(
+        st.sampled_from(
+            [("dns", "dnspython"), ("http", "fetch"), ("tcp", "connect"), ("tls", "handshake")]
+        )
+    )
+    real = output(tool, data.draw(st.sampled_from(cases(tool))))
+    document = json.loads(real.stdout)
+    change(data, document)
+    read_or_refuse((test, tool, 0), Output(0, json.dumps(document).encode(), b""))
+
+
 LINES = [
     ("rtt", "fping"),
     ("trace", "mtr"),

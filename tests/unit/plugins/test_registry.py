@@ -23,11 +23,12 @@ TOOLS = sorted(registry.tools())
 def test_the_first_set() -> None:
     """The first set of tests and tools is there, under their names."""
     assert TESTS == [
-        "idle", "interface", "latency", "latencybg", "mtu", "rtt", "throughput", "trace",
+        "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt", "tcp",
+        "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
-        "fping", "iperf3", "mtr", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp",
-        "stampbg", "tracepath", "traceroute",
+        "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "mtr", "ping",
+        "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -35,13 +36,18 @@ def test_the_first_set() -> None:
 @pytest.mark.parametrize(
     ("name", "scheduling_class"),
     [
+        ("clock", "background"),
+        ("dns", "background"),
+        ("http", "background"),
         ("idle", "background"),
         ("interface", "background-multi"),
         ("latency", "normal"),
         ("latencybg", "background-multi"),
         ("mtu", "background"),
         ("rtt", "background"),
+        ("tcp", "background"),
         ("throughput", "exclusive"),
+        ("tls", "background"),
         ("trace", "background"),
     ],
 )

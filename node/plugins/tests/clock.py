@@ -1,0 +1,226 @@
+"""How far the clocks of two participants are apart, with a bound. Pure.
+
+Participant 0 (``source``) and participant 1 (``dest``) exchange packets with the time of departure
+and arrival at both ends; the one with the shortest round trip tells most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from node.model.classes import SchedulingClass
+from node.model.clocks import combined_bound_ms
+from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import (
+    Counted,
+    Finite,
+    IpVersion,
+    NonNegative,
+    Port,
+    between,
+    duration_field,
+)
+from node.plugins.figures import metric
+from node.plugins.oneway import Clock
+from node.plugins.participation import fill, joined, part_of
+
+
+class ClockSpec(Document):
+    """How many packets to exchange, how often, and how long to wait for them."""
+
+    source: Host | None = Field(
+        default=None, description="The host that asks; left out, the lead itself."
+    )
+    dest: Host | None = Field(
+        default=None, description="The host that answers; needed here or in `participants`."
+    )
+    count: int = Field(default=20, ge=1, le=1000, strict=True, description="The number of packets.")
+    interval: Annotated[Duration, between(10 * MILLISECOND, 10 * SECOND)] = duration_field(
+        100 * MILLISECOND, "The time from one packet to the next, PT0.01S to PT10S."
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        SECOND, "A packet that is not back after this is lost, PT0.01S to PT1M."
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what the addresses are."
+    )
+    port: Port | None = Field(
+        default=None, description="The UDP port of dest; left out, its node gives one out."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> ClockSpec:
+        if self.source is not None and self.source == self.dest:
+            raise ValueError(f"source and dest are the same host, {self.source}")
+        if self.count * self.interval > HOUR:
+            took = format_duration(self.count * self.interval)
+            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        return self
+
+
+class ComparingPart(Document):
+    """What the asking participant saw."""
+
+    sent: Counted
+    received: Counted
+    unreachable: Counted
+    offset_ms: Finite | None
+    round_trip_ms: NonNegative | None
+    offset_median_ms: Finite | None
+    clock: Clock
+
+
+class ReflectingPart(Document):
+    """What the answering participant saw."""
+
+    received: Counted
+    clock: Clock
+
+
+class BothClocks(Document):
+    """What both kernels say of their clocks."""
+
+    source: Clock = Field(description="The clock of source.")
+    dest: Clock | None = Field(description="The clock of dest; null if its part is missing.")
+
+
+class ClockResult(Document):
+    """The offset of one clock against the other."""
+
+    offset_ms: Finite | None = Field(
+        description="By how much dest's clock is ahead of source's, in milliseconds, by the packet"
+        " with the shortest round trip; below 0 if it is behind."
+    )
+    bound_ms: NonNegative | None = Field(
+        description="The offset is wrong by at most this: half of the shortest round trip, in"
+        " milliseconds."
+    )
+    offset_median_ms: Finite | None = Field(
+        description="The median of the offsets by all packets, in milliseconds."
+    )
+    sent: Counted = Field(description="Packets sent.")
+    received: Counted = Field(description="Packets that came back in time.")
+    same_clock: bool = Field(description="Whether both participants run on one and the same clock.")
+    claimed_error_ms: NonNegative | None = Field(
+        description="By how much the clocks differ at most if both kernels are right, in"
+        " milliseconds; null unless both hold their clocks for synchronised."
+    )
+    plausible: bool | None = Field(
+        description="Whether the offset can be what both kernels claim, within its bound; null if"
+        " they claim nothing."
+    )
+    clocks: BothClocks = Field(description="What both kernels say of their clocks.")
+
+
+class ClockTest:
+    """Offset between two clocks."""
+
+    name = "clock"
+    title = "Offset between two clocks"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
+    resources: tuple[str, ...] = ()
+    spec_model: type[Document] = ClockSpec
+    result_model: type[Document] = ClockResult
+
+    def scheduling_class(self, spec: ClockSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
+        """Background: a few packets disturb nobody, and the best of them is enough."""
+        return SchedulingClass.BACKGROUND
+
+    def participants(self, spec: ClockSpec) -> tuple[str | None, ...]:
+        """Source and dest."""
+        return (spec.source, spec.dest)
+
+    def with_participants(self, spec: ClockSpec, names: Sequence[str]) -> ClockSpec:
+        """The spec with source and dest filled in.
+
+        :raises ValueError: not two, at odds with the spec, or no dest in either.
+        """
+        filled = fill(spec, self.name, ("source", "dest"), names)
+        if filled.dest is None:
+            raise ValueError("clock needs dest, in the spec or as the second of participants")
+        return filled
+
+    def hosts(self, spec: ClockSpec) -> tuple[str, ...]:
+        """Source and dest, where given."""
+        return tuple(host for host in (spec.source, spec.dest) if host is not None)
+
+    def needs(self, spec: ClockSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
+        """Nothing that is counted."""
+        return {}
+
+    def merge(self, spec: ClockSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+        """The offset from the source, the clocks from both; no packet back is a failed run."""
+        source, source_reason = part_of(parts, 0, ComparingPart)
+        dest, dest_reason = part_of(parts, 1, ReflectingPart)
+        reason = joined(source_reason, dest_reason, _shortfall(source, dest))
+        result = _result(source, dest) if source else None
+        return Merged(result.model_dump(mode="json") if result else None, reason)
+
+    def summary(self, result: Result) -> str:
+        """``+0.412 ms ± 10.200 ms``."""
+        figures = ClockResult.model_validate(result)
+        if figures.offset_ms is None or figures.bound_ms is None:
+            return "no packet came back"
+        text = f"{figures.offset_ms:+.3f} ms ± {figures.bound_ms:.3f} ms"
+        if figures.same_clock:
+            return f"{text} (one and the same clock)"
+        if figures.plausible is None:
+            return f"{text} (clocks not synchronised)"
+        return text if figures.plausible else f"{text} (not what the kernels claim)"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The offset and its bound."""
+        figures = ClockResult.model_validate(result)
+        return (
+            *metric("offset_ms", figures.offset_ms, "ms"),
+            *metric("bound_ms", figures.bound_ms, "ms"),
+            *metric("claimed_error_ms", figures.claimed_error_ms, "ms"),
+        )
+
+
+def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str | None:
+    """Why two parts are no comparison; ``None`` if they are one, or one is missing."""
+    if source is None or dest is None:
+        return None
+    if not source.received <= dest.received <= source.sent:
+        counts = f"{source.sent} sent, {dest.received} at dest, {source.received} back"
+        return f"the participants' counts contradict each other: {counts}"
+    if source.received and source.offset_ms is not None and source.round_trip_ms is not None:
+        return None
+    if source.unreachable and not dest.received:
+        return "dest's port was unreachable: a firewall, or the reflector was not running then"
+    return f"no packet came back in time; {dest.received} of {source.sent} reached dest"
+
+
+def _result(source: ComparingPart, dest: ReflectingPart | None) -> ClockResult:
+    round_trip_ms = source.round_trip_ms
+    bound_ms = None if round_trip_ms is None else round(round_trip_ms / 2, 6)
+    claimed_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
+    same = (
+        dest is not None
+        and bool(source.clock.identity)
+        and (source.clock.identity == dest.clock.identity)
+    )
+    plausible = None
+    if source.offset_ms is not None and bound_ms is not None and claimed_ms is not None:
+        plausible = abs(source.offset_ms) <= bound_ms + claimed_ms
+    return ClockResult(
+        offset_ms=source.offset_ms,
+        bound_ms=bound_ms,
+        offset_median_ms=source.offset_median_ms,
+        sent=source.sent,
+        received=source.received,
+        same_clock=same,
+        claimed_error_ms=claimed_ms,
+        plausible=plausible,
+        clocks=BothClocks(source=source.clock, dest=dest.clock if dest else None),
+    )
+
+
+TEST = ClockTest()

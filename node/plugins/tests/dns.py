@@ -1,0 +1,225 @@
+"""One DNS question to one server: what it answers, and how long that takes. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import (
+    AnyPort,
+    Counted,
+    IpVersion,
+    NonNegative,
+    Told,
+    between,
+    duration_field,
+)
+from node.plugins.figures import delay_text, metric
+from node.plugins.lone import LoneTest
+from node.plugins.participation import joined, part_of
+
+RecordType = Literal[
+    "A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
+    "SSHFP", "SVCB", "TLSA", "TXT",
+]  # fmt: skip
+"""The types of records that can be asked for."""
+
+Rcode = Literal["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"]
+"""What a server says of a question as a whole."""
+
+_LABEL = re.compile(r"[A-Za-z0-9_/-]{1,63}", re.ASCII)
+_LONGEST_NAME = 253
+_SHOWN = 3
+_TEXTS = frozenset({"TXT", "CAA"})
+
+
+def _is_name(value: str) -> str:
+    labels = value.removesuffix(".").split(".") if value != "." else []
+    if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError("not a domain name: letters, digits, '-', '_' and '.' only")
+    return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class DnsSpec(Document):
+    """What to ask, whom, and what is expected of the answer."""
+
+    source: Host | None = Field(
+        default=None, description="The host that asks; left out, the lead itself."
+    )
+    name: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=253)] = Field(
+        description="The name to ask for, all of it: nothing is added. For PTR also an address."
+    )
+    type: RecordType = Field(default="A", description="The type of the records to ask for.")
+    server: Host | None = Field(
+        default=None, description="The server to ask; left out, source's own resolvers in turn."
+    )
+    port: AnyPort = Field(default=53, description="The server's port.")
+    protocol: Literal["udp", "tcp"] = Field(default="udp", description="How to ask: udp or tcp.")
+    recurse: bool = Field(
+        default=True, strict=True, description="Whether the server shall ask others for us."
+    )
+    dnssec: bool = Field(
+        default=False, strict=True, description="Whether signatures are wanted (the DO bit)."
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        2 * SECOND, "How long to wait for an answer, each time, PT0.01S to PT1M."
+    )
+    tries: int = Field(
+        default=3, ge=1, le=10, strict=True, description="How often to ask, until there is one."
+    )
+    rcode: Rcode = Field(default="NOERROR", description="The code the answer must have.")
+    answers_min: int = Field(
+        default=1,
+        ge=0,
+        le=100,
+        strict=True,
+        description="How many records of the type NOERROR must bring; 0: also none.",
+    )
+    expected: (
+        Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255)] | None
+    ) = Field(
+        default=None,
+        description="One record must be this: an address, a name, a text as in a zone file;"
+        " for TXT and CAA, contain it.",
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6 to the server; left out, what its addresses are."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> DnsSpec:
+        if not (self.type == "PTR" and _is_address(self.name)):
+            _is_name(self.name)
+        if self.expected is not None and self.rcode != "NOERROR":
+            raise ValueError(f"{self.rcode} brings no record that could be as expected")
+        return self
+
+
+class DnsRecord(Document):
+    """One record of the answer."""
+
+    name: Told = Field(description="Whose it is.")
+    type: Told = Field(description="Its type.")
+    ttl_s: Counted = Field(description="How long it may be kept, in seconds.")
+    value: Told = Field(description="What it says, as in a zone file; a TXT without quotes.")
+
+
+class DnsResult(Document):
+    """The answer, and how long it took."""
+
+    server: Told | None = Field(description="The address that was asked last.")
+    rcode: Told | None = Field(description="The answer's code; null if there was no answer.")
+    time_ms: NonNegative | None = Field(
+        description="From the question that was answered until its answer, in milliseconds; over"
+        " tcp, connecting included."
+    )
+    total_ms: NonNegative = Field(description="With all tries, in milliseconds.")
+    tries: Counted = Field(description="How often was asked.")
+    answers: tuple[DnsRecord, ...] = Field(
+        max_length=100, description="The answer's records, aliases on the way included."
+    )
+    authoritative: bool | None = Field(description="Whether the server is the zone's own (AA).")
+    truncated: bool | None = Field(description="Whether the answer was cut; ask over tcp (TC).")
+    authenticated: bool | None = Field(
+        description="Whether the server says that it checked the signatures (AD)."
+    )
+    recursion_available: bool | None = Field(
+        description="Whether the server asks others for us (RA)."
+    )
+    failure: Told | None = Field(description="Why there is no answer.")
+
+
+class DnsTest(LoneTest):
+    """Answer and time of a DNS question."""
+
+    name = "dns"
+    title = "DNS answer and its time"
+    example: Mapping[str, Any] = MappingProxyType({"name": "www.example"})
+    spec_model: type[Document] = DnsSpec
+    result_model: type[Document] = DnsResult
+
+    def hosts(self, spec: DnsSpec) -> tuple[str, ...]:
+        """Source and server, where given."""
+        return tuple(host for host in (spec.source, spec.server) if host is not None)
+
+    def merge(self, spec: DnsSpec, parts: Sequence[Part]) -> Merged:
+        """The one part is the result; an answer other than expected fails the run."""
+        part, reason = part_of(parts, 0, DnsResult)
+        if part is None:
+            return Merged(None, reason)
+        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+
+    def summary(self, result: Result) -> str:
+        """``192.0.2.80, 192.0.2.81 in 20.41 ms``."""
+        figures = DnsResult.model_validate(result)
+        if figures.time_ms is None:
+            return f"no answer: {figures.failure or 'no reason'}"
+        values = [record.value for record in figures.answers]
+        text = ", ".join(values[:_SHOWN]) or figures.rcode or "no record"
+        if len(values) > _SHOWN:
+            text += f" and {len(values) - _SHOWN} more"
+        return f"{text[:200]} in {delay_text(figures.time_ms)}"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The time of the answer, tries, and how long the shortest-lived record may be kept."""
+        figures = DnsResult.model_validate(result)
+        shortest = min((record.ttl_s for record in figures.answers), default=None)
+        return (
+            *metric("time_ms", figures.time_ms, "ms"),
+            *metric("total_ms", figures.total_ms, "ms"),
+            *metric("tries", figures.tries, "tries"),
+            *metric("answers", len(figures.answers), "records"),
+            *metric("ttl_s", shortest, "s"),
+        )
+
+
+def _shortfall(spec: DnsSpec, result: DnsResult) -> str | None:
+    """Why this is not what was asked for; None if it is."""
+    if result.failure is not None or result.rcode is None:
+        return result.failure or "there was no answer"
+    asked = f"{spec.name} {spec.type}"
+    if result.rcode != spec.rcode:
+        expected = f" where {spec.rcode} was expected" if spec.rcode != "NOERROR" else ""
+        return f"{result.server} answered {result.rcode} for {asked}{expected}"
+    if spec.rcode != "NOERROR":
+        return None
+    values = [record.value for record in result.answers if record.type == spec.type]
+    cut = " (the answer was cut; ask over tcp)" if result.truncated else ""
+    if len(values) < spec.answers_min:
+        told = f"{len(values)} records" if values else "no record"
+        wanted = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
+        return f"{result.server} has {told} of {asked}{wanted}{cut}"
+    if spec.expected is not None and not any(_is_it(spec, value) for value in values):
+        told = ", ".join(values[:_SHOWN])[:200] or "nothing"
+        return f"{result.server} says {told} where {spec.expected} was expected{cut}"
+    return None
+
+
+def _is_it(spec: DnsSpec, value: str) -> bool:
+    """Whether a record's value is what is expected: case and a last dot mean nothing in names."""
+    expected = spec.expected or ""
+    if spec.type in _TEXTS:
+        return expected in value
+    try:
+        return ipaddress.ip_address(expected) == ipaddress.ip_address(value)
+    except ValueError:
+        return expected.lower().removesuffix(".") == value.lower().removesuffix(".")
+
+
+TEST = DnsTest()

@@ -1,0 +1,245 @@
+"""One URL asked for over HTTP: how long each phase takes, and whether the answer is right. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
+
+from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import (
+    Counted,
+    IpVersion,
+    NonNegative,
+    Told,
+    between,
+    duration_field,
+)
+from node.plugins.figures import delay_text, metric
+from node.plugins.lone import LoneTest
+from node.plugins.participation import joined, part_of
+
+_PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+_SCHEMES = frozenset({"http", "https"})
+_HOST: TypeAdapter[str] = TypeAdapter(Host)
+_REDIRECTS = 5
+_BAD = 400
+_KEPT_BY_US = frozenset(
+    {
+        "accept-encoding", "connection", "content-length", "expect", "host", "te", "trailer",
+        "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
+
+
+def _is_url(value: str) -> str:
+    parts = urlsplit(value)  # raises ValueError itself for an address that is none
+    if parts.scheme not in _SCHEMES or not parts.hostname or not _PLAIN.fullmatch(value):
+        raise ValueError("not a URL; write http://HOST/PATH or https://HOST/PATH")
+    if "@" in parts.netloc:
+        raise ValueError("a user or password in a URL is not accepted: tasks are shown to others")
+    if parts.port == 0 or parts.fragment:
+        raise ValueError("a URL with port 0, or with a part after '#', cannot be asked for")
+    _HOST.validate_python(parts.hostname)
+    return value
+
+
+def _is_header(value: str) -> str:
+    if value.lower() in _KEPT_BY_US:
+        raise ValueError(f"{value} is not for you to set")
+    return value
+
+
+Url = Annotated[str, StringConstraints(strict=True, max_length=2000), AfterValidator(_is_url)]
+"""``http://…`` or ``https://…``, in ASCII: other characters percent-encoded or in Punycode."""
+
+HeaderName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
+    AfterValidator(_is_header),
+]
+"""A header's name (RFC 9110)."""
+
+HeaderValue = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,998}[!-~])?$")]
+"""A header's value: ASCII without control characters, spaces inside only."""
+
+
+class HttpSpec(Document):
+    """What to ask for, how, and what is expected of the answer."""
+
+    source: Host | None = Field(
+        default=None, description="The host that asks; left out, the lead itself."
+    )
+    url: Url = Field(description="What to ask for, http or https; without user and password.")
+    method: Literal["GET", "HEAD"] = Field(default="GET", description="How to ask: GET or HEAD.")
+    headers: dict[HeaderName, HeaderValue] = Field(
+        default={},
+        max_length=10,
+        description="Headers to send along. They are part of the task, which others can see; they"
+        " are in no result. With headers, redirects are not followed.",
+    )
+    redirects: Annotated[int, Field(ge=0, le=20, strict=True)] | None = Field(
+        default=None,
+        description="How many redirects to follow; left out, 5, and none with headers.",
+    )
+    status: Annotated[int, Field(ge=100, le=599, strict=True)] | None = Field(
+        default=None, description="The status the answer must have; left out, any below 400."
+    )
+    text: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)] | None = (
+        Field(default=None, description="A text that must be in the body, byte by byte, in UTF-8.")
+    )
+    verify: bool = Field(
+        default=True, strict=True, description="Whether the certificate must be trusted (https)."
+    )
+    bytes_max: int = Field(
+        default=1_000_000,
+        ge=1,
+        le=8_000_000,
+        strict=True,
+        description="How many bytes of the body are read at most.",
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, 5 * MINUTE)] = duration_field(
+        10 * SECOND, "How long all of it may take, redirects included, PT0.01S to PT5M."
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what the host's addresses are."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> HttpSpec:
+        if self.headers and self.redirects:
+            raise ValueError("headers might reach another host with redirects: leave one out")
+        if len({name.lower() for name in self.headers}) < len(self.headers):
+            raise ValueError("a header is given twice")
+        if self.text is not None and self.method == "HEAD":
+            raise ValueError("HEAD brings no body in which text could be")
+        return self
+
+    @property
+    def redirects_followed(self) -> int:
+        """How many redirects to follow."""
+        if self.redirects is None:
+            return 0 if self.headers else _REDIRECTS
+        return self.redirects
+
+    @property
+    def host(self) -> str:
+        """The host that is asked first."""
+        return urlsplit(self.url).hostname or ""
+
+
+class HttpPhases(Document):
+    """How long each phase took, in milliseconds, summed over redirects; null if none completed."""
+
+    name: NonNegative | None = Field(description="Finding the address, in milliseconds.")
+    connect: NonNegative | None = Field(description="Connecting over TCP, in milliseconds.")
+    tls: NonNegative | None = Field(description="Agreeing on TLS, in milliseconds; null for http.")
+    first_byte: NonNegative | None = Field(
+        description="From the request until the answer's first byte, in milliseconds."
+    )
+    transfer: NonNegative | None = Field(
+        description="From the first byte to the last one that was read, in milliseconds."
+    )
+
+
+class HttpResult(Document):
+    """Phases, and what came."""
+
+    url: Told = Field(description="The URL that was asked for last.")
+    address: Told | None = Field(description="The address that was connected to last.")
+    status: Counted | None = Field(description="The last answer's status.")
+    protocol: Told | None = Field(description="The version of HTTP.")
+    phases_ms: HttpPhases = Field(
+        description="How long each phase took, in milliseconds, summed over redirects."
+    )
+    total_ms: NonNegative = Field(description="All of it, in milliseconds.")
+    redirects: Counted = Field(description="How many redirects were followed.")
+    redirect_ms: NonNegative = Field(
+        description="Until the last request began, in milliseconds; 0 without redirects."
+    )
+    body_bytes: Counted | None = Field(description="Bytes of the last body that were read.")
+    complete: bool | None = Field(description="Whether the whole body was read.")
+    matched: bool | None = Field(
+        description="Whether the text was in what was read; null if none was asked for."
+    )
+    failure: Told | None = Field(description="Why there is no more to tell.")
+
+
+class HttpTest(LoneTest):
+    """Phases and content of an HTTP answer."""
+
+    name = "http"
+    title = "HTTP answer and its phases"
+    example: Mapping[str, Any] = MappingProxyType({"url": "https://b.example/"})
+    spec_model: type[Document] = HttpSpec
+    result_model: type[Document] = HttpResult
+
+    def hosts(self, spec: HttpSpec) -> tuple[str, ...]:
+        """Source, where given, and the URL's host."""
+        return (spec.host,) if spec.source is None else (spec.source, spec.host)
+
+    def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
+        """The one part is the result; an answer other than expected fails the run."""
+        part, reason = part_of(parts, 0, HttpResult)
+        if part is None:
+            return Merged(None, reason)
+        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+
+    def summary(self, result: Result) -> str:
+        """``200 OK in 84.20 ms, first byte after 41.10 ms, 1256 bytes``."""
+        figures = HttpResult.model_validate(result)
+        if figures.status is None:
+            return f"no answer: {figures.failure or 'no reason'}"
+        text = f"{_status_text(figures.status)} in {delay_text(figures.total_ms)}"
+        if figures.phases_ms.first_byte is not None:
+            text += f", first byte after {delay_text(figures.phases_ms.first_byte)}"
+        if figures.redirects:
+            text += f", {figures.redirects} redirects"
+        return text if figures.body_bytes is None else f"{text}, {figures.body_bytes} bytes"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The whole time, each phase, status and size."""
+        figures = HttpResult.model_validate(result)
+        phases: dict[str, Any] = figures.phases_ms.model_dump()
+        found = metric("total_ms", figures.total_ms, "ms")
+        for phase, value in phases.items():
+            found += metric("phase_ms", value, "ms", {"phase": phase})
+        return (
+            *found,
+            *metric("status", figures.status, "1"),
+            *metric("body_bytes", figures.body_bytes, "bytes"),
+            *metric("redirects", figures.redirects, "redirects"),
+        )
+
+
+def _status_text(status: int) -> str:
+    """``404 Not Found``."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _shortfall(spec: HttpSpec, result: HttpResult) -> str | None:
+    """Why this is not what was asked for; None if it is."""
+    if result.failure is not None or result.status is None:
+        return result.failure or "there was no answer"
+    status = _status_text(result.status)
+    if spec.status is not None and result.status != spec.status:
+        return f"{result.address} answered {status} where {spec.status} was expected"
+    if spec.status is None and result.status >= _BAD:
+        return f"{result.address} answered {status}"
+    if spec.text is not None and not result.matched:
+        read = "" if result.complete else f"first {result.body_bytes} bytes of the "
+        return f"{spec.text[:100]!r} is not in the {read}body"
+    return None
+
+
+TEST = HttpTest()

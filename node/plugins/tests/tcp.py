@@ -1,0 +1,157 @@
+"""How long TCP connections to a port of any host take, and whether they come about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import (
+    AnyPort,
+    Counted,
+    Fraction,
+    IpVersion,
+    NonNegative,
+    Told,
+    between,
+    duration_field,
+)
+from node.plugins.figures import (
+    DelayFigures,
+    delay_metrics,
+    delay_text,
+    metric,
+)
+from node.plugins.lone import LoneTest
+from node.plugins.participation import joined, part_of
+
+_LONGEST = HOUR
+
+
+class TcpSpec(Document):
+    """Where to connect to, how often, and how long to wait for it."""
+
+    source: Host | None = Field(
+        default=None, description="The host that connects; left out, the lead itself."
+    )
+    dest: Host = Field(description="The host to connect to; any host, not only a node.")
+    port: AnyPort = Field(description="The TCP port of dest.")
+    count: int = Field(
+        default=3, ge=1, le=1000, strict=True, description="The number of connections."
+    )
+    interval: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        SECOND // 2, "The time from one attempt to the next, PT0.01S to PT1M."
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        3 * SECOND,
+        "An attempt that takes longer has failed, PT0.01S to PT1M; so long is also waited for"
+        " dest's address, and for its first bytes.",
+    )
+    banner: bool = Field(
+        default=False,
+        strict=True,
+        description="Wait on one connection for the first bytes that dest sends by itself.",
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what dest's first address is."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> TcpSpec:
+        if self.count * self.interval > _LONGEST:
+            took = format_duration(self.count * self.interval)
+            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        return self
+
+
+class TcpFailure(Document):
+    """One way in which attempts failed."""
+
+    reason: Told = Field(description="What the system said, or that there was no answer.")
+    count: Counted = Field(description="How many attempts ended so.")
+
+
+class TcpResult(Document):
+    """Connection times and failures."""
+
+    address: Told | None = Field(description="The address that was asked; null if none was found.")
+    attempts: Counted = Field(description="Attempts made.")
+    connected: Counted = Field(description="Attempts that became a connection in time.")
+    loss: Fraction = Field(description="Attempts that failed, as a fraction, 0 to 1.")
+    connect_ms: DelayFigures | None = Field(
+        description="From the first packet until the connection stood, in milliseconds."
+    )
+    name_ms: NonNegative | None = Field(
+        description="Until dest's address was found, in milliseconds."
+    )
+    failures: tuple[TcpFailure, ...] = Field(
+        max_length=20, description="How attempts failed, and how often each way."
+    )
+    banner: Told | None = Field(description="The first line that dest sent by itself.")
+    banner_ms: NonNegative | None = Field(
+        description="From the connection until dest sent its first bytes, in milliseconds."
+    )
+    failure: Told | None = Field(description="Why nothing was tried: dest has no address.")
+
+
+class TcpTest(LoneTest):
+    """Connection times and failures."""
+
+    name = "tcp"
+    title = "TCP connection time"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7", "port": 22})
+    spec_model: type[Document] = TcpSpec
+    result_model: type[Document] = TcpResult
+
+    def hosts(self, spec: TcpSpec) -> tuple[str, ...]:
+        """Source, where given, and dest."""
+        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
+
+    def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
+        """The one part is the result; without any connection, the run has failed."""
+        part, reason = part_of(parts, 0, TcpResult)
+        if part is None:
+            return Merged(None, reason)
+        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+
+    def summary(self, result: Result) -> str:
+        """``20.41 ms, 3 of 3 connected``."""
+        figures = TcpResult.model_validate(result)
+        text = f"{figures.connected} of {figures.attempts} connected"
+        if figures.connect_ms is not None:
+            text = f"{delay_text(figures.connect_ms.median)}, {text}"
+        if figures.connected < figures.attempts and figures.failures:
+            text += f" ({figures.failures[0].reason})"
+        return f"{text}, says {figures.banner[:60]}" if figures.banner else text
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Connection times, and the share of attempts that failed."""
+        figures = TcpResult.model_validate(result)
+        return (
+            *delay_metrics("connect", figures.connect_ms),
+            *metric("loss", figures.loss, "1"),
+            *metric("name_ms", figures.name_ms, "ms"),
+            *metric("banner_ms", figures.banner_ms, "ms"),
+        )
+
+
+def _shortfall(spec: TcpSpec, result: TcpResult) -> str | None:
+    """Why this is not what was asked for; None if it is."""
+    if result.failure is not None:
+        return result.failure
+    where = f"{result.address} port {spec.port}"
+    if not result.connected:
+        told = "; ".join(failure.reason for failure in result.failures)
+        often = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
+        return f"no connection to {where}: {told}{often}"
+    if spec.banner and result.banner_ms is None:
+        return f"{where} took the connection and sent nothing by itself"
+    return None
+
+
+TEST = TcpTest()

@@ -1,0 +1,178 @@
+"""A TLS connection to any host: its time, what is agreed on, and the certificates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import (
+    AnyPort,
+    Counted,
+    Finite,
+    IpVersion,
+    NonNegative,
+    Told,
+    between,
+    duration_field,
+)
+from node.plugins.figures import delay_text, metric
+from node.plugins.lone import LoneTest
+from node.plugins.participation import joined, part_of
+
+Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
+"""The name of a protocol above TLS, as IANA lists them: ``h2``, ``http/1.1``, ``smtp``."""
+
+
+class TlsSpec(Document):
+    """Where to connect to, and what is expected of the certificate."""
+
+    source: Host | None = Field(
+        default=None, description="The host that connects; left out, the lead itself."
+    )
+    dest: Host = Field(description="The host to connect to; any host, not only a node.")
+    port: AnyPort = Field(
+        default=443, description="The TCP port of dest, where TLS begins at once."
+    )
+    server_name: Host | None = Field(
+        default=None,
+        description="The name that is asked for and must be in the certificate; left out, dest.",
+    )
+    verify: bool = Field(
+        default=True,
+        strict=True,
+        description="Whether the run fails if the certificate is not trusted by source's system.",
+    )
+    days_min: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        strict=True,
+        description="The run fails if the certificate has fewer days left.",
+    )
+    alpn: tuple[Protocol, ...] = Field(
+        default=(), max_length=10, description="Protocols to offer above TLS, such as h2 (ALPN)."
+    )
+    timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
+        10 * SECOND, "How long all of it may take, PT0.01S to PT1M."
+    )
+    ip_version: IpVersion | None = Field(
+        default=None, description="4 or 6; left out, what dest's addresses are."
+    )
+
+
+class Certificate(Document):
+    """What one certificate says of itself; null where it cannot be read."""
+
+    subject: Told | None = Field(default=None, description="Whom it is for (RFC 4514).")
+    issuer: Told | None = Field(default=None, description="Who signed it (RFC 4514).")
+    names: tuple[Told, ...] = Field(
+        default=(), max_length=100, description="Alternative names: hosts and addresses."
+    )
+    # Text and no instants: a certificate may hold from 1998 on, or until 9999.
+    not_before: Told | None = Field(default=None, description="From when on it holds (RFC 3339).")
+    not_after: Told | None = Field(default=None, description="Until when it holds (RFC 3339).")
+    serial: Told | None = Field(default=None, description="Its issuer's number for it, in hex.")
+    key: Told | None = Field(default=None, description="The kind and size of its public key.")
+    sha256: Told = Field(description="Its fingerprint: SHA-256 of its DER, in hex.")
+
+
+class TlsPhases(Document):
+    """How long each step took, in milliseconds; null if it was not completed."""
+
+    name: NonNegative | None = Field(description="Finding dest's address, in milliseconds.")
+    connect: NonNegative | None = Field(description="Connecting over TCP, in milliseconds.")
+    handshake: NonNegative | None = Field(description="Agreeing on TLS, in milliseconds.")
+
+
+class TlsResult(Document):
+    """Times, what was agreed on, and the certificates."""
+
+    address: Told | None = Field(description="The address that was connected to.")
+    phases_ms: TlsPhases = Field(description="How long each step took, in milliseconds.")
+    version: Told | None = Field(description="The version of TLS.")
+    cipher: Told | None = Field(description="The suite of ciphers.")
+    cipher_bits: Counted | None = Field(description="The length of its secret key, in bits.")
+    alpn: Told | None = Field(description="The protocol agreed on among those offered.")
+    verified: bool | None = Field(
+        description="Whether source's system trusts the certificate for this name."
+    )
+    distrust: Told | None = Field(description="Why it does not.")
+    name_matches: bool | None = Field(
+        description="Whether the name asked for is one of the certificate's (RFC 9525)."
+    )
+    days_left: Finite | None = Field(
+        description="Days from the run's start until the certificate expires; below 0 after it."
+    )
+    chain: tuple[Certificate, ...] = Field(
+        max_length=10, description="The certificates that the server sent, its own first."
+    )
+    failure: Told | None = Field(description="Why there is no more to tell.")
+
+
+class TlsTest(LoneTest):
+    """Handshake time and certificates."""
+
+    name = "tls"
+    title = "TLS handshake and certificate"
+    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
+    spec_model: type[Document] = TlsSpec
+    result_model: type[Document] = TlsResult
+
+    def hosts(self, spec: TlsSpec) -> tuple[str, ...]:
+        """Source, where given, and dest."""
+        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
+
+    def merge(self, spec: TlsSpec, parts: Sequence[Part]) -> Merged:
+        """The one part is the result; a certificate that is not good enough fails the run."""
+        part, reason = part_of(parts, 0, TlsResult)
+        if part is None:
+            return Merged(None, reason)
+        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+
+    def summary(self, result: Result) -> str:
+        """``TLSv1.3 in 41.20 ms, 63 days left``."""
+        figures = TlsResult.model_validate(result)
+        if figures.phases_ms.handshake is None:
+            return f"no TLS: {figures.failure or 'no handshake'}"
+        text = f"{figures.version or 'TLS'} in {delay_text(figures.phases_ms.handshake)}"
+        if figures.days_left is not None:
+            text += f", {figures.days_left:.0f} days left"
+        return text if figures.verified else f"{text}, not trusted ({figures.distrust})"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The handshake's time, days left, and the steps before."""
+        figures = TlsResult.model_validate(result)
+        return (
+            *metric("handshake_ms", figures.phases_ms.handshake, "ms"),
+            *metric("days_left", figures.days_left, "days"),
+            *metric("connect_ms", figures.phases_ms.connect, "ms"),
+            *metric("name_ms", figures.phases_ms.name, "ms"),
+        )
+
+
+def _shortfall(spec: TlsSpec, result: TlsResult) -> str | None:
+    """Why this is not what was asked for; None if it is."""
+    own = result.chain[0] if result.chain else None
+    if spec.verify and result.verified is False:
+        reason = f"the certificate is not trusted: {result.distrust}"
+        if own is not None and result.days_left is not None and result.days_left < 0:
+            reason += f" (it ended {own.not_after})"
+        return joined(reason, result.failure)
+    if result.failure is not None or result.phases_ms.handshake is None:
+        return result.failure or "there was no handshake"
+    if not spec.days_min:
+        return None
+    if result.days_left is None:
+        return f"the certificate does not tell whether it has {spec.days_min} days left"
+    if result.days_left < spec.days_min:
+        return f"the certificate has {result.days_left:.1f} days left, fewer than {spec.days_min}"
+    return None
+
+
+TEST = TlsTest()

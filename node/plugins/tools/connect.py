@@ -1,0 +1,98 @@
+"""TCP connections by our own program; a bare Python will do. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import Counted, Told
+from node.plugins.figures import delay_figures, milliseconds, share
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import document_of
+from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
+
+_MICROSECOND_NS = 1000
+_SET_UP = SECOND // 2
+"""Programs that start together on a busy host may be so late."""
+_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
+
+
+class _ConnectorOutput(Document):
+    address: Told | None = None
+    name_ns: Counted | None = None
+    connected: tuple[tuple[Counted, Counted], ...] = ()
+    failures: Annotated[tuple[tuple[Told, Counted], ...], Field(max_length=20)] = ()
+    banner: Told | None = None
+    banner_ns: Counted | None = None
+    failure: Told | None = None
+
+
+class ConnectTool:
+    """Our own connector."""
+
+    name = "connect"
+    tests: tuple[str, ...] = ("tcp",)
+    preference = 0
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+
+    def can(self, spec: TcpSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: TcpSpec) -> int:
+        """Name, all attempts, the last one's timeout, banner and wrap-up, in microseconds."""
+        waits = 3 if spec.banner else 2
+        return _SET_UP + (spec.count - 1) * spec.interval + waits * spec.timeout + _WRAP_UP
+
+    def needs_port(self, spec: TcpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: any port will do to connect from."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """Our connector."""
+        spec: TcpSpec = part.spec
+        arguments = {
+            "host": part.addresses.get(spec.dest, spec.dest),
+            "port": spec.port,
+            "ip_version": spec.ip_version,
+            "count": spec.count,
+            "interval_ns": spec.interval * _MICROSECOND_NS,
+            "timeout_ns": spec.timeout * _MICROSECOND_NS,
+            "banner": spec.banner,
+            "first_ns": part.starts * _MICROSECOND_NS,
+        }
+        return own_program("tcp_connect.py", arguments)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """Times and failures; that there was no connection is a result as well.
+
+        :raises ToolOutputError: the program crashed, or contradicts itself.
+        """
+        told = document_of(output, "connect", _ConnectorOutput)
+        spec: TcpSpec = part.spec
+        attempts = len(told.connected) + sum(count for _, count in told.failures)
+        if attempts != (0 if told.failure is not None else spec.count):
+            raise ToolOutputError(f"connect tells of {attempts} attempts of {spec.count}")
+        delays_ms = [milliseconds(delay_ns) for _, delay_ns in told.connected]
+        result = TcpResult(
+            address=told.address,
+            attempts=attempts,
+            connected=len(told.connected),
+            loss=share(attempts - len(told.connected), attempts),
+            connect_ms=delay_figures(delays_ms),
+            name_ms=None if told.name_ns is None else milliseconds(told.name_ns),
+            failures=tuple(TcpFailure(reason=why, count=many) for why, many in told.failures),
+            banner=told.banner,
+            banner_ms=None if told.banner_ns is None else milliseconds(told.banner_ns),
+            failure=told.failure,
+        )
+        return result.model_dump(mode="json")
+
+
+TOOL = ConnectTool()

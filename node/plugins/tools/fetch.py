@@ -1,0 +1,121 @@
+"""HTTP/1.1 by our own program; a bare Python will do. Pure."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import Counted, Told
+from node.plugins.figures import milliseconds
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import document_of
+from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
+
+_MICROSECOND_NS = 1000
+_SET_UP = SECOND // 2
+"""Programs that start together on a busy host may be so late."""
+_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
+
+
+class _PhasesOutput(Document):
+    name: Counted | None = None
+    connect: Counted | None = None
+    tls: Counted | None = None
+    first_byte: Counted | None = None
+    transfer: Counted | None = None
+
+
+class _FetchOutput(Document):
+    url: Told
+    address: Told | None = None
+    status: Counted | None = None
+    protocol: Told | None = None
+    phases_ns: _PhasesOutput
+    total_ns: Counted
+    redirects: Counted
+    redirect_ns: Counted
+    body_bytes: Counted | None = Field(default=None, alias="bytes")
+    complete: bool | None = None
+    matched: bool | None = None
+    failure: Told | None = None
+
+
+class FetchTool:
+    """Our own HTTP client."""
+
+    name = "fetch"
+    tests: tuple[str, ...] = ("http",)
+    preference = 1
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+
+    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: HttpSpec) -> int:
+        """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
+        return _SET_UP + spec.timeout + _WRAP_UP
+
+    def needs_port(self, spec: HttpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: any port will do to connect from."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """Our HTTP client; headers on standard input, so that no list of processes has them."""
+        spec: HttpSpec = part.spec
+        arguments = {
+            "url": spec.url,
+            "address": part.addresses.get(spec.host, spec.host),
+            "method": spec.method,
+            "ip_version": spec.ip_version,
+            "redirects": spec.redirects_followed,
+            "timeout_ns": spec.timeout * _MICROSECOND_NS,
+            "bytes_max": spec.bytes_max,
+            "text": spec.text,
+            "verify": spec.verify,
+            "headers": bool(spec.headers),
+            "first_ns": part.starts * _MICROSECOND_NS,
+        }
+        headers = json.dumps(spec.headers).encode() if spec.headers else b""
+        return own_program("http_fetch.py", arguments, stdin=headers)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """Phases and what came; that nothing came is a result as well.
+
+        :raises ToolOutputError: the program crashed, or contradicts itself.
+        """
+        told = document_of(output, "fetch", _FetchOutput)
+        if told.failure is None and told.status is None:
+            raise ToolOutputError("fetch tells neither of an answer nor of a failure")
+        if (told.body_bytes or 0) > part.spec.bytes_max:
+            raise ToolOutputError(f"fetch tells of {told.body_bytes} bytes, too many")
+        phases = told.phases_ns.model_dump()
+        result = HttpResult(
+            url=told.url,
+            address=told.address,
+            status=told.status,
+            protocol=told.protocol,
+            phases_ms=HttpPhases.model_validate(
+                {
+                    phase: None if spent_ns is None else milliseconds(spent_ns)
+                    for phase, spent_ns in phases.items()
+                }
+            ),
+            total_ms=milliseconds(told.total_ns),
+            redirects=told.redirects,
+            redirect_ms=milliseconds(told.redirect_ns),
+            body_bytes=told.body_bytes,
+            complete=told.complete,
+            matched=told.matched,
+            failure=told.failure,
+        )
+        return result.model_dump(mode="json")
+
+
+TOOL = FetchTool()

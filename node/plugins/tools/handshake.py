@@ -1,0 +1,107 @@
+"""TLS connections by our own program, with the library that Python has. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.times import DAY, SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import Counted, Told
+from node.plugins.figures import milliseconds
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import document_of
+from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
+
+_MICROSECOND_NS = 1000
+_SET_UP = SECOND // 2
+"""Programs that start together on a busy host may be so late."""
+_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
+
+
+class _HandshakeOutput(Document):
+    address: Told | None = None
+    name_ns: Counted | None = None
+    connect_ns: Counted | None = None
+    handshake_ns: Counted | None = None
+    version: Told | None = None
+    cipher: Told | None = None
+    cipher_bits: Counted | None = None
+    alpn: Told | None = None
+    verified: bool | None = None
+    distrust: Told | None = None
+    name_matches: bool | None = None
+    chain: Annotated[tuple[Certificate, ...], Field(max_length=10)] = ()
+    ends_s: Annotated[int, Field(ge=-(10**12), le=10**12)] | None = None
+    failure: Told | None = None
+
+
+class HandshakeTool:
+    """Our own TLS client."""
+
+    name = "handshake"
+    tests: tuple[str, ...] = ("tls",)
+    preference = 0
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+
+    def can(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
+        """Whatever the spec asks."""
+        return None
+
+    def duration(self, spec: TlsSpec) -> int:
+        """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
+        return _SET_UP + spec.timeout + _WRAP_UP
+
+    def needs_port(self, spec: TlsSpec, participant: int) -> bool:  # noqa: ARG002 - contract
+        """Never: any port will do to connect from."""
+        return False
+
+    def command(self, part: PartContext) -> Command:
+        """Our TLS client."""
+        spec: TlsSpec = part.spec
+        arguments = {
+            "host": part.addresses.get(spec.dest, spec.dest),
+            "port": spec.port,
+            "ip_version": spec.ip_version,
+            "server_name": spec.server_name or spec.dest,
+            "alpn": spec.alpn,
+            "timeout_ns": spec.timeout * _MICROSECOND_NS,
+            "first_ns": part.starts * _MICROSECOND_NS,
+        }
+        return own_program("tls_handshake.py", arguments, libraries=True)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """Times, what was agreed on, certificates; that there was no TLS is a result as well.
+
+        :raises ToolOutputError: the program crashed, or contradicts itself.
+        """
+        told = document_of(output, "handshake", _HandshakeOutput)
+        if told.failure is None and (told.handshake_ns is None or told.verified is None):
+            raise ToolOutputError("handshake tells neither of a handshake nor of a failure")
+        left = None if told.ends_s is None else told.ends_s * SECOND - part.starts
+        phases = (told.name_ns, told.connect_ns, told.handshake_ns)
+        name_ms, connect_ms, handshake_ms = (
+            None if phase_ns is None else milliseconds(phase_ns) for phase_ns in phases
+        )
+        result = TlsResult(
+            address=told.address,
+            phases_ms=TlsPhases(name=name_ms, connect=connect_ms, handshake=handshake_ms),
+            version=told.version,
+            cipher=told.cipher,
+            cipher_bits=told.cipher_bits,
+            alpn=told.alpn,
+            verified=told.verified,
+            distrust=told.distrust,
+            name_matches=told.name_matches,
+            days_left=None if left is None else round(left / DAY, 2),
+            chain=told.chain,
+            failure=told.failure,
+        )
+        return result.model_dump(mode="json")
+
+
+TOOL = HandshakeTool()

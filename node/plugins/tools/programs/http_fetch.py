@@ -1,0 +1,259 @@
+"""Asks for one URL over HTTP/1.1, follows redirects, and tells how long each phase took.
+
+``http_fetch.py '{"url": "https://a.example/", "redirects": 5, …}'``, see :func:`measure`. Headers
+come on standard input, for a list of processes is no place for them. Every request has a connection
+of its own; no proxy is asked, no cookie kept.
+"""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import io
+import json
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, target
+
+_PORTS = {"http": 80, "https": 443}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PIECE_BYTES = 65_536
+_URL_MAX = 4000
+_URL_CHARACTERS = "%!#$&'()*+,/:;=?@[]~"  # RFC 3986: reserved and unreserved
+_SPACE, _DELETE = 0x20, 0x7F
+
+
+class _Wire(io.RawIOBase):
+    """The receiving side of a connection: knows when the first byte came, and when time is over."""
+
+    def __init__(self, endpoint: Any, deadline: target.Deadline) -> None:
+        self._endpoint = endpoint
+        self._deadline = deadline
+        self.first_ns: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        waited_for = "the answer was not complete" if self.first_ns else "there was no answer"
+        self._endpoint.settimeout(self._deadline.left(waited_for))
+        try:
+            count: int = self._endpoint.recv_into(buffer)
+        except TimeoutError:
+            raise self._deadline.over(waited_for) from None
+        if self.first_ns is None:
+            self.first_ns = time.monotonic_ns()
+        return count
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What the parser of answers asks a socket for: to be read from as bytes."""
+        return io.BufferedReader(self, _PIECE_BYTES)
+
+
+class Fetch:
+    """A request and those that it is redirected to: what was measured of them so far."""
+
+    def __init__(
+        self,
+        arguments: stamp_endpoint.Arguments,
+        headers: dict[str, str],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        """``headers`` go with each request; ``context`` is what TLS wants, if it is known."""
+        self._arguments = arguments
+        self._headers = headers
+        self._context = context
+        self._deadline = target.Deadline(arguments["timeout_ns"])
+        self._text = arguments["text"].encode() if arguments["text"] is not None else None
+        self._phases: dict[str, int] = {}
+        self._told: dict[str, Any] = {"redirects": 0, "redirect_ns": 0}
+
+    def run(self) -> dict[str, Any]:
+        """What could be measured, and why not more."""
+        began_ns = time.monotonic_ns()
+        url = self._arguments["url"]
+        try:
+            while (further := self._ask(url)) is not None:
+                self._told["redirect_ns"] = time.monotonic_ns() - began_ns
+                url = further
+        except target.Distrusted as reason:
+            self._told["failure"] = f"the certificate is not trusted: {reason}"
+        except target.Unreached as reason:
+            self._told["failure"] = str(reason)
+        except (OSError, ValueError, http.client.HTTPException) as fault:
+            self._told["failure"] = _fault_said(fault)
+        self._told["total_ns"] = time.monotonic_ns() - began_ns
+        return self._told | {"url": url, "phases_ns": self._phases}
+
+    def _ask(self, url: str) -> str | None:
+        """One request; where it is redirected to, if it is and may be.
+
+        :raises target.Unreached: the URL is none, or the target cannot be reached or is too slow.
+        :raises http.client.HTTPException: the answer is no HTTP.
+        """
+        parts, port = _split(url)
+        host = parts.hostname or ""
+        if parts.scheme == "https" and self._context is None:
+            self._context = _context(verify=self._arguments["verify"])
+        asked_ns = time.monotonic_ns()
+        own = urlsplit(self._arguments["url"]).hostname
+        at = self._arguments["address"] if host == own else host
+        found = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
+        found_ns = self._add("name", asked_ns)
+        with target.connect(found, self._deadline) as plain:
+            connected_ns = self._add("connect", found_ns)
+            self._told["address"] = plain.getpeername()[0]
+            if parts.scheme == "http" or self._context is None:
+                return self._exchange(plain, parts, url)
+            with target.secure(self._context, plain, host, self._deadline) as endpoint:
+                self._add("tls", connected_ns)
+                return self._exchange(endpoint, parts, url)
+
+    def _add(self, phase: str, since_ns: int) -> int:
+        now_ns = time.monotonic_ns()
+        self._phases[phase] = self._phases.get(phase, 0) + now_ns - since_ns
+        return now_ns
+
+    def _exchange(self, endpoint: Any, parts: SplitResult, url: str) -> str | None:
+        endpoint.settimeout(self._deadline.left("the request could not be sent"))
+        sending_ns = time.monotonic_ns()
+        endpoint.sendall(self._request(parts))
+        wire = _Wire(endpoint, self._deadline)
+        answer = http.client.HTTPResponse(wire, method=self._arguments["method"])  # type: ignore[arg-type]
+        with answer:
+            try:
+                answer.begin()
+            finally:
+                if wire.first_ns is not None:
+                    self._phases["first_byte"] = (
+                        self._phases.get("first_byte", 0) + wire.first_ns - sending_ns
+                    )
+            self._told["status"] = answer.status
+            self._told["protocol"] = f"HTTP/{answer.version // 10}.{answer.version % 10}"
+            try:
+                self._read(answer)
+            finally:
+                self._add("transfer", wire.first_ns or sending_ns)
+            further = answer.getheader("Location")
+            if answer.status not in _REDIRECTS or not further or not self._arguments["redirects"]:
+                return None
+            if self._told["redirects"] == self._arguments["redirects"]:
+                raise target.Unreached(f"more than {self._told['redirects']} redirects")
+            self._told["redirects"] += 1
+            return _joined(url, further[:_URL_MAX])
+
+    def _request(self, parts: SplitResult) -> bytes:
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = [f"{self._arguments['method']} {path} HTTP/1.1"]
+        headers = {
+            "Host": parts.netloc,
+            "User-Agent": "parley",
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+        }
+        given = {name.lower() for name in self._headers}
+        headers = {name: it for name, it in headers.items() if name.lower() not in given}
+        lines += [f"{name}: {value}" for name, value in (headers | self._headers).items()]
+        return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("ascii")
+
+    def _read(self, answer: http.client.HTTPResponse) -> None:
+        """Read the body as far as it may be read; look for the text in what was read."""
+        body = bytearray()
+        self._told |= {"bytes": 0, "complete": False, "matched": None}
+        try:
+            while (left := self._arguments["bytes_max"] - len(body)) > 0:
+                piece = answer.read1(min(left, _PIECE_BYTES))
+                if not piece:
+                    break
+                body += piece
+        finally:
+            self._told["bytes"] = len(body)
+            if self._text is not None:
+                self._told["matched"] = self._text in body
+        # A body cut short is an error of the parser's only where its length was announced.
+        if answer.length and len(body) < self._arguments["bytes_max"]:
+            raise http.client.IncompleteRead(b"", answer.length)
+        self._told["complete"] = answer.isclosed() or not answer.read1(1)
+
+
+def _context(*, verify: bool) -> ssl.SSLContext:
+    """What we want of TLS. It takes its time: the system's trust store is read."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _joined(url: str, location: str) -> str:
+    """Where a redirect leads: headers are read as Latin-1, and what is no URL in them is quoted.
+
+    :raises target.Unreached: nowhere.
+    """
+    try:
+        return urljoin(url, quote(location.encode("latin-1"), safe=_URL_CHARACTERS))
+    except ValueError:
+        raise target.Unreached(f"redirected to what is no URL for us: {location[:200]}") from None
+
+
+def _split(url: str) -> tuple[SplitResult, int]:
+    """A URL's parts and port.
+
+    :raises target.Unreached: it is none that can be asked for.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+        sendable = (parts.path + parts.query + parts.netloc).encode("ascii")
+    except (ValueError, KeyError):
+        raise target.Unreached(f"redirected to what is no URL for us: {url[:200]}") from None
+    if not parts.hostname or "@" in parts.netloc or not _plain(sendable):
+        raise target.Unreached(f"redirected to what is no URL for us: {url[:200]}")
+    return parts, port
+
+
+def _plain(octets: bytes) -> bool:
+    return all(_SPACE < octet < _DELETE for octet in octets)
+
+
+def _fault_said(fault: Exception) -> str:
+    if isinstance(fault, http.client.RemoteDisconnected):
+        return "the connection was closed without an answer"
+    if isinstance(fault, http.client.IncompleteRead):
+        return f"the answer broke off, {fault.expected} bytes are missing"
+    if isinstance(fault, OSError):
+        return f"the connection broke: {target.said(fault)}"
+    return f"the answer is no HTTP: {type(fault).__name__}"
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One URL.
+
+    Arguments: ``url``, ``address`` (of its host, or the host itself), ``method``, ``ip_version``
+    (4, 6 or null), ``redirects`` (how many to follow), ``timeout_ns`` (for all), ``bytes_max`` (of
+    the body), ``text`` (to look for in it, or null), ``verify`` (the certificate), ``headers``
+    (whether some come on standard input, as a JSON object), ``first_ns`` (the instant to begin).
+    Result: the last URL, its address, status and protocol, bytes read and whether that was all,
+    whether the text was found; ``phases_ns``, each summed over all requests; nanoseconds in all and
+    until the last request; ``failure`` if there is no more to tell.
+    """
+    headers = json.load(sys.stdin) if arguments["headers"] else {}
+    is_secure = arguments["url"].startswith("https:")
+    context = _context(verify=arguments["verify"]) if is_secure else None
+    stamp_endpoint.wait_until(arguments["first_ns"])
+    return Fetch(arguments, headers, context).run()
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes many cycles, and a collection would delay a phase
+    sys.exit(stamp_endpoint.run(measure))

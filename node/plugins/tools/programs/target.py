@@ -1,0 +1,150 @@
+"""What our programs need to reach a target that is no node: its addresses, a connection, in time.
+
+What a target does or fails to do is a result of its own: :class:`Unreached` has it in a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+
+from node.plugins.tools.programs.stamp_endpoint import SocketAddress
+
+Address = tuple[int, SocketAddress]
+"""Family and socket address."""
+
+_SECOND_NS = 1_000_000_000
+_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+class Unreached(Exception):
+    """The target cannot be measured any further; the message is the reason."""
+
+
+class Distrusted(Unreached):
+    """The target's certificate is not trusted; the message is what the library says of it."""
+
+
+class Deadline:
+    """Until when it may take, in steady time."""
+
+    def __init__(self, nanoseconds: int) -> None:
+        """From now on."""
+        self._allowed_s = nanoseconds / _SECOND_NS
+        self._at_ns = time.monotonic_ns() + nanoseconds
+
+    def left(self, waited_for: str) -> float:
+        """Seconds left, more than none.
+
+        :raises Unreached: none are.
+        """
+        left_ns = self._at_ns - time.monotonic_ns()
+        if left_ns <= 0:
+            raise self.over(waited_for)
+        return left_ns / _SECOND_NS
+
+    def over(self, waited_for: str) -> Unreached:
+        """That it took too long."""
+        return Unreached(f"{waited_for} within {self._allowed_s:g} s")
+
+
+def said(fault: OSError) -> str:
+    """What the system says of a fault, without its number."""
+    return fault.strerror or str(fault) or type(fault).__name__
+
+
+def place(address: SocketAddress) -> str:
+    """``192.0.2.7 port 80``."""
+    return f"{address[0]} port {address[1]}"
+
+
+def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) -> list[Address]:
+    """The addresses of a host for TCP, best first.
+
+    :raises Unreached: the name has none, or nobody said so in time.
+    """
+    told: list[list[Address] | OSError] = []
+
+    def ask() -> None:
+        try:
+            told.append(_asked(host, port, ip_version, 0))
+        except OSError as fault:
+            told.append(fault)
+
+    with contextlib.suppress(socket.gaierror):
+        return _asked(host, port, ip_version, socket.AI_NUMERICHOST)  # nobody need be asked
+    # The library's own patience is half a minute and cannot be changed: a thread can be left.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(deadline.left(f"no address was found for {host}"))
+    if not told:
+        raise deadline.over(f"no address was found for {host}")
+    if isinstance(told[0], OSError):
+        raise Unreached(f"{host}: {said(told[0])}")
+    return told[0]
+
+
+def _asked(host: str, port: int, ip_version: int | None, flags: int) -> list[Address]:
+    # Octets: text would first load what translates names of other alphabets.
+    octets, family = host.encode("ascii"), _FAMILIES[ip_version]
+    found = socket.getaddrinfo(octets, port, family, socket.SOCK_STREAM, flags=flags)
+    return [(entry[0], entry[4]) for entry in found]
+
+
+def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:
+    """A connection to the first address that takes one; each may use its share of the time left.
+
+    :raises Unreached: none does; tells why of the last one.
+    """
+    reason = Unreached("there is no address")
+    for at, (family, address) in enumerate(addresses):
+        waited_for = f"{place(address)} did not answer"
+        share_s = deadline.left(waited_for) / (len(addresses) - at)
+        try:
+            return _connected(family, address, share_s)
+        except TimeoutError:
+            reason = deadline.over(waited_for)
+        except OSError as fault:
+            reason = Unreached(f"{place(address)}: {said(fault)}")
+    raise reason
+
+
+def _connected(family: int, address: SocketAddress, timeout_s: float) -> socket.socket:
+    endpoint = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        endpoint.settimeout(timeout_s)
+        endpoint.connect(address)
+    except OSError:
+        endpoint.close()
+        raise
+    return endpoint
+
+
+def secure(
+    context: ssl.SSLContext, endpoint: socket.socket, server_name: str, deadline: Deadline
+) -> ssl.SSLSocket:
+    """The connection with TLS on it.
+
+    :raises Distrusted: the certificate is not what the context wants.
+    :raises Unreached: no agreement, or no time.
+    """
+    waited_for = "the TLS handshake was not over"
+    endpoint.settimeout(deadline.left(waited_for))
+    try:
+        return context.wrap_socket(endpoint, server_hostname=server_name)
+    except ssl.SSLCertVerificationError as fault:
+        raise Distrusted(fault.verify_message) from None
+    except TimeoutError:
+        raise deadline.over(waited_for) from None
+    except (ssl.SSLEOFError, ConnectionResetError):
+        raise Unreached("the connection was closed during the TLS handshake") from None
+    except ssl.SSLError as fault:
+        reason = (fault.reason or str(fault)).replace("_", " ").lower()
+        raise Unreached(f"no agreement on TLS: {reason}") from None
+    except OSError as fault:
+        raise Unreached(f"TLS: {said(fault)}") from None
+    except ValueError as fault:  # a name that cannot be sent
+        raise Unreached(f"TLS: {fault}") from None

@@ -1,0 +1,162 @@
+"""Opens TCP connections to one port, one after the other, and tells how long each took.
+
+``tcp_connect.py '{"host": "192.0.2.7", "port": 22, "count": 3, …}'``, see :func:`measure`.
+Attempts begin in their pace, however long the earlier ones take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import selectors
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, target
+
+_SECOND_NS = 1_000_000_000
+_BANNER_BYTES_MAX = 256
+
+
+class Connector:
+    """The attempts: which are under way, and what came of the others."""
+
+    def __init__(self, address: target.Address, timeout_ns: int, *, banner: bool) -> None:
+        """``banner``: whether to wait for the first bytes on the first connection there is."""
+        self._family, self._address = address
+        self._timeout_ns = timeout_ns
+        self._banner_wanted = banner
+        self._selector = selectors.DefaultSelector()
+        self._begun: dict[socket.socket, tuple[int, int]] = {}
+        """Attempts under way: number, steady nanoseconds of their beginning."""
+        self._listening: dict[socket.socket, int] = {}
+        """The connection whose banner is waited for: steady nanoseconds since when."""
+        self._connected: list[tuple[int, int]] = []
+        self._failures: dict[str, int] = {}
+        self._banner = b""
+        self._banner_ns: int | None = None
+
+    def run(self, count: int, interval_ns: int) -> dict[str, Any]:
+        """All attempts, and what came of them."""
+        began_ns = time.monotonic_ns()
+        for number in range(count):
+            self._watch_until(began_ns + number * interval_ns)
+            self._begin(number)
+        self._watch_until(None)
+        return {
+            "connected": self._connected,
+            "failures": list(self._failures.items()),
+            "banner": _shown(self._banner) if self._banner else None,
+            "banner_ns": self._banner_ns,
+        }
+
+    def _begin(self, number: int) -> None:
+        endpoint = socket.socket(self._family, socket.SOCK_STREAM)
+        endpoint.settimeout(0)  # never blocks
+        self._begun[endpoint] = (number, time.monotonic_ns())
+        failed = endpoint.connect_ex(self._address)
+        if failed in {0, errno.EINPROGRESS}:
+            self._selector.register(endpoint, selectors.EVENT_WRITE)
+        else:
+            self._fail(endpoint, os.strerror(failed))
+
+    def _watch_until(self, due_ns: int | None) -> None:
+        """Take what comes, until an instant, or until nothing is under way any more."""
+        while due_ns is not None or self._begun or self._listening:
+            self._give_up()
+            now_ns = time.monotonic_ns()
+            if due_ns is not None and now_ns >= due_ns:
+                return
+            instants = [since_ns + self._timeout_ns for since_ns in self._since()]
+            next_ns = min([*instants, *([] if due_ns is None else [due_ns])], default=now_ns)
+            for key, _ in self._selector.select(max(0, next_ns - now_ns) / _SECOND_NS):
+                endpoint = key.fileobj
+                if isinstance(endpoint, socket.socket):
+                    self._heard(endpoint, time.monotonic_ns())
+
+    def _since(self) -> list[int]:
+        return [began_ns for _, began_ns in self._begun.values()] + list(self._listening.values())
+
+    def _give_up(self) -> None:
+        now_ns = time.monotonic_ns()
+        for endpoint, (_, began_ns) in list(self._begun.items()):
+            if now_ns - began_ns >= self._timeout_ns:
+                self._selector.unregister(endpoint)
+                self._fail(endpoint, f"no answer within {self._timeout_ns / _SECOND_NS:g} s")
+        for endpoint, since_ns in list(self._listening.items()):
+            if now_ns - since_ns >= self._timeout_ns:
+                self._done_listening(endpoint)
+
+    def _heard(self, endpoint: socket.socket, now_ns: int) -> None:
+        if endpoint in self._listening:
+            with contextlib.suppress(OSError):
+                self._banner = endpoint.recv(_BANNER_BYTES_MAX)
+            if self._banner:
+                self._banner_ns = now_ns - self._listening[endpoint]
+            self._done_listening(endpoint)
+            return
+        self._selector.unregister(endpoint)
+        failed = endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            self._fail(endpoint, os.strerror(failed))
+            return
+        number, began_ns = self._begun.pop(endpoint)
+        self._connected.append((number, now_ns - began_ns))
+        if self._banner_wanted:
+            self._banner_wanted = False
+            self._listening[endpoint] = now_ns
+            self._selector.register(endpoint, selectors.EVENT_READ)
+        else:
+            endpoint.close()
+
+    def _done_listening(self, endpoint: socket.socket) -> None:
+        self._selector.unregister(endpoint)
+        del self._listening[endpoint]
+        endpoint.close()
+
+    def _fail(self, endpoint: socket.socket, reason: str) -> None:
+        del self._begun[endpoint]
+        endpoint.close()
+        self._failures[reason] = self._failures.get(reason, 0) + 1
+
+
+def _shown(banner: bytes) -> str:
+    """The first line, as far as it is text."""
+    return banner.decode(errors="replace").strip().split("\n", 1)[0].strip()
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """All attempts.
+
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``count``, ``interval_ns``,
+    ``timeout_ns`` (for the name, for each attempt, and for the banner), ``banner`` (whether to wait
+    for it), ``first_ns`` (the instant of the first attempt).
+    Result: the address, nanoseconds that the name took, ``connected`` (number and nanoseconds of
+    each attempt), ``failures`` (sentences and how often), the banner and nanoseconds until it came;
+    or ``failure``, if the name has no address.
+    """
+    stamp_endpoint.wait_until(arguments["first_ns"])
+    began_ns = time.monotonic_ns()
+    timeout_ns = arguments["timeout_ns"]
+    host, port = arguments["host"], arguments["port"]
+    try:
+        deadline = target.Deadline(timeout_ns)
+        found = target.look_up(host, port, arguments["ip_version"], deadline)
+    except target.Unreached as reason:
+        return {"failure": str(reason)}
+    told = {"address": found[0][1][0], "name_ns": time.monotonic_ns() - began_ns}
+    connector = Connector(found[0], timeout_ns, banner=arguments["banner"])
+    return told | connector.run(arguments["count"], arguments["interval_ns"])
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and a collection would delay an attempt
+    sys.exit(stamp_endpoint.run(measure))

@@ -1,0 +1,207 @@
+"""Opens one TLS connection and tells of it: times, version, cipher, certificates and their trust.
+
+``tls_handshake.py '{"host": "192.0.2.7", "port": 443, "server_name": "a.example", …}'``, see
+:func:`measure`. What the certificates say is read here and not in the node: they are a stranger's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+
+if __name__ == "__main__":  # started by its path and in isolated mode: only libraries are there
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins.tools.programs import stamp_endpoint, target
+
+_CERTIFICATES_MAX = 10
+_NAMES_MAX = 100
+
+
+class Handshake:
+    """One connection: what was measured of it so far."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments, judging: ssl.SSLContext) -> None:
+        """``judging`` is what trusts or not. Nothing is opened yet; the time begins."""
+        self._arguments = arguments
+        self._judging = judging
+        self._deadline = target.Deadline(arguments["timeout_ns"])
+        self.told: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        """What could be measured, and why not more."""
+        try:
+            self._measure()
+        except target.Unreached as reason:
+            self.told["failure"] = str(reason)
+        except OSError as fault:
+            self.told["failure"] = f"the connection broke: {target.said(fault)}"
+        return self.told
+
+    def _measure(self) -> None:
+        began_ns = time.monotonic_ns()
+        wanted = self._arguments
+        found = target.look_up(wanted["host"], wanted["port"], wanted["ip_version"], self._deadline)
+        self.told["name_ns"] = time.monotonic_ns() - began_ns
+        try:
+            self._shake(found, self._judging)
+        except target.Distrusted as reason:
+            self.told |= {"verified": False, "distrust": str(reason)}
+            # Broken off by us, and so before we could see all: look again without judging.
+            self._shake(found, _context(ssl.CERT_NONE, self._arguments["alpn"]))
+        else:
+            self.told["verified"] = True
+
+    def _shake(self, found: list[target.Address], context: ssl.SSLContext) -> None:
+        """One handshake.
+
+        :raises target.Distrusted: the certificate is not what the context wants.
+        :raises target.Unreached: there was none.
+        """
+        began_ns = time.monotonic_ns()
+        with target.connect(found, self._deadline) as endpoint:
+            connected_ns = time.monotonic_ns()
+            self.told["address"] = endpoint.getpeername()[0]
+            self.told["connect_ns"] = connected_ns - began_ns
+            name = self._arguments["server_name"]
+            with target.secure(context, endpoint, name, self._deadline) as secured:
+                self.told["handshake_ns"] = time.monotonic_ns() - connected_ns
+                self.told |= _seen(secured)
+
+
+def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = judging is ssl.CERT_REQUIRED
+    context.hostname_checks_common_name = False  # RFC 9525
+    context.verify_mode = judging
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    return context
+
+
+def _seen(secured: ssl.SSLSocket) -> dict[str, Any]:
+    cipher, _, bits = secured.cipher() or ("", "", 0)
+    chain = _chain(secured)[:_CERTIFICATES_MAX]
+    return {
+        "version": secured.version(),
+        "cipher": cipher,
+        "cipher_bits": bits,
+        "alpn": secured.selected_alpn_protocol(),
+        "chain": [_certificate(octets) for octets in chain],
+        "ends_s": _ends_s(chain[0]) if chain else None,
+    }
+
+
+def _chain(secured: ssl.SSLSocket) -> list[bytes]:
+    """The certificates as the server sent them, its own first, in DER."""
+    if sys.version_info >= (3, 13):
+        return list(secured.get_unverified_chain() or [])
+    # Before Python 3.13 only the object below knows more than the first.
+    below: Any = secured._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
+    found = below.get_unverified_chain() or []
+    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in found]
+
+
+def _certificate(octets: bytes) -> dict[str, Any]:
+    """What a certificate says; what in it cannot be read is null."""
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(octets)
+    told: dict[str, Any] = {"sha256": digest.finalize().hex()}
+    try:
+        certificate = x509.load_der_x509_certificate(octets)
+    except ValueError:
+        return told
+    readers: dict[str, Callable[[x509.Certificate], object]] = {
+        "subject": lambda it: it.subject.rfc4514_string(),
+        "issuer": lambda it: it.issuer.rfc4514_string(),
+        "names": _names,
+        "not_before": lambda it: _instant(it.not_valid_before_utc),
+        "not_after": lambda it: _instant(it.not_valid_after_utc),
+        "serial": lambda it: f"{it.serial_number:x}",
+        "key": lambda it: _key(it.public_key()),
+    }
+    for field, read in readers.items():
+        try:
+            told[field] = read(certificate)
+        except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+            continue
+        except Exception as fault:  # noqa: BLE001 - a stranger's bytes in a library of many kinds
+            print(f"{field}: {fault!r}", file=sys.stderr)
+    return told
+
+
+def _ends_s(octets: bytes) -> int | None:
+    """Until when a certificate holds, in seconds since 1970."""
+    try:
+        return int(x509.load_der_x509_certificate(octets).not_valid_after_utc.timestamp())
+    except ValueError:
+        return None
+
+
+def _instant(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = [str(each) for each in found.get_values_for_type(x509.DNSName)]
+    names += [str(each) for each in found.get_values_for_type(x509.IPAddress)]
+    return names[:_NAMES_MAX]
+
+
+def _key(key: object) -> str:
+    if isinstance(key, rsa.RSAPublicKey):
+        return f"RSA {key.key_size}"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return f"EC {key.curve.name}"
+    if isinstance(key, dsa.DSAPublicKey):
+        return f"DSA {key.key_size}"
+    return type(key).__name__.strip("_").removesuffix("PublicKey")
+
+
+def names_match(server_name: str, names: list[str]) -> bool:
+    """Whether one of a certificate's names is the server's (RFC 6125 section 6.4, RFC 9525).
+
+    A ``*`` stands for one whole label, the first; an address must be among the addresses.
+    """
+    try:
+        wanted = str(ipaddress.ip_address(server_name))
+    except ValueError:
+        wanted = server_name.rstrip(".").lower()
+        parent = "*." + wanted.partition(".")[2]
+        return any(name.lower() in {wanted, parent} for name in names)
+    return wanted in names
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One handshake, or a second one without judging if the first ended in distrust.
+
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``server_name``, ``alpn`` (names
+    of protocols), ``timeout_ns`` (for all), ``first_ns`` (the instant to begin).
+    Result: nanoseconds for the name, the connection and the handshake; version, cipher, protocol;
+    whether the system's trust store trusts the certificate, and why not; the chain, the first one's
+    end in seconds since 1970; and ``failure``
+    if there is no more to tell.
+    """
+    judging = _context(ssl.CERT_REQUIRED, arguments["alpn"])  # reads the trust store: in advance
+    stamp_endpoint.wait_until(arguments["first_ns"])
+    told = Handshake(arguments, judging).run()
+    if "chain" in told:
+        own = told["chain"][0] if told["chain"] else {}
+        matches = names_match(arguments["server_name"], own.get("names", []))
+        told["name_matches"] = told["verified"] or matches
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(stamp_endpoint.run(measure))

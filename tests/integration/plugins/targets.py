@@ -1,0 +1,252 @@
+"""Targets on loopback that answer rightly, wrongly or not at all, and a run against them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import http.server
+import ipaddress
+import os
+import socket
+import socketserver
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from node.plugins import registry
+from node.plugins.contracts import Merged, Output, Part, PartContext, Party
+
+DAY = dt.timedelta(days=1)
+
+
+def measured(
+    test_name: str,
+    tool_name: str,
+    *,
+    trusting: Path | None = None,
+    addresses: dict[str, str] | None = None,
+    **fields: Any,
+) -> Merged:
+    """A run that starts now: the tool's own argv, started, read, merged."""
+    test, tool = registry.tests()[test_name], registry.tools()[tool_name]
+    spec = test.spec_model.model_validate(fields)
+    starts = time.time_ns() // 1000
+    ends = starts + tool.duration(spec)
+    part = PartContext(spec, 0, (Party("a", "127.0.0.1"),), starts, ends, addresses or {})
+    command = tool.command(part)
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    if trusting is not None:
+        environment["SSL_CERT_FILE"] = str(trusting)
+    done = subprocess.run(
+        command.argv,
+        input=command.stdin,
+        capture_output=True,
+        env=environment,
+        timeout=30,
+        check=False,
+    )
+    result = tool.read(part, Output(done.returncode, done.stdout, done.stderr))
+    return test.merge(spec, [Part(0, "a", result)])
+
+
+class Authority:
+    """Signs certificates, in files that servers and clients read."""
+
+    def __init__(self, folder: Path, name: str = "the authority") -> None:
+        """Its own certificate is in ``file``."""
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        own = self._certificate(self._name, self._key, dt.timedelta(0), 10 * DAY)
+        own = own.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self.file = folder / f"{name.replace(' ', '-')}.pem"
+        self._own = own.sign(self._key, hashes.SHA256())
+        self.file.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
+
+    def _certificate(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        since: dt.timedelta,
+        until: dt.timedelta,
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - since - DAY)
+            .not_valid_after(now + until)
+        )
+
+    def context(self, *names: str, days_left: float = 5, alpn: str = "http/1.1") -> ssl.SSLContext:
+        """What a server with a certificate for these names and addresses uses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        built = self._certificate(subject, key, 20 * DAY, days_left * DAY)
+        built = built.add_extension(
+            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
+        )
+        signed = built.sign(self._key, hashes.SHA256())
+        path = self._folder / f"{signed.serial_number:x}.pem"
+        path.write_bytes(
+            signed.public_bytes(serialization.Encoding.PEM)
+            + self._own.public_bytes(serialization.Encoding.PEM)
+            + key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        context.set_alpn_protocols([alpn])
+        return context
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """Pages by their path; ``/slow`` keeps one waiting for 80 ms."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 5
+
+    def do_GET(self) -> None:
+        """Answer by the path."""
+        if self.path.startswith("/again"):
+            left = int(self.path.removeprefix("/again"))
+            self._answer(302, b"moved", Location=f"/again{left - 1}" if left else "/page")
+        elif self.path == "/away":
+            self._answer(302, b"", Location="ftp://127.0.0.1/x")
+        elif self.path == "/broken":
+            self._answer(200, b"half of it", length=1000)
+        elif self.path == "/error":
+            self._answer(500, b"sorry")
+        elif self.path == "/header":
+            self._answer(200, str(self.headers["X-Probe"]).encode())
+        elif self.path == "/large":
+            self._answer(200, b"x" * 500_000)
+        else:
+            if self.path == "/slow":
+                threading.Event().wait(0.08)
+            self._answer(200, "it works: größer".encode())
+
+    do_HEAD = do_GET  # noqa: N815 - the name the library looks for
+
+    def _answer(self, status: int, body: bytes, length: int | None = None, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length or len(body)))
+        self.send_header("Connection", "close")
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Say nothing."""
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    context: ssl.SSLContext | None = None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        # TLS in the thread of the request: a client that breaks off stops nobody else.
+        with contextlib.suppress(OSError):
+            if self.context is None:
+                super().finish_request(request, client_address)
+                return
+            with self.context.wrap_socket(request, server_side=True) as secured:
+                super().finish_request(secured, client_address)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+@contextlib.contextmanager
+def pages(context: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[int]:
+    """A web server, over TLS with a context; its port."""
+    server = (_Server6 if ":" in address else _Server)((address, 0), Pages)
+    server.context = context
+    with _serving(server):
+        yield server.server_address[1]
+
+
+@contextlib.contextmanager
+def talking(talk: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A TCP server that does with each connection what ``talk`` does; its port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                talk(self.request)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Handler) as server, _serving(server):
+        yield server.server_address[1]
+
+
+@contextlib.contextmanager
+def answering(answer: Callable[[bytes], bytes | None]) -> Iterator[int]:
+    """A DNS server over UDP and TCP on one port; None from ``answer`` means silence."""
+
+    class Datagram(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            question, endpoint = self.request
+            told = answer(question)
+            if told is not None:
+                endpoint.sendto(told, self.client_address)
+
+    def talk(connection: socket.socket) -> None:
+        told = answer(connection.recv(4096)[2:])
+        if told is not None:
+            connection.sendall(len(told).to_bytes(2) + told)
+
+    with (
+        talking(talk) as port,
+        socketserver.UDPServer(("127.0.0.1", port), Datagram) as server,
+        _serving(server),
+    ):
+        yield port
+
+
+@contextlib.contextmanager
+def _serving(server: socketserver.BaseServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def closed_port() -> int:
+    """A TCP port on loopback on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

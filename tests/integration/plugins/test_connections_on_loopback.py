@@ -1,0 +1,187 @@
+"""TCP and TLS connections to servers on loopback, good ones and bad ones."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.plugins.contracts import Merged
+from node.plugins.tools.programs.tls_handshake import names_match
+from tests.integration.plugins.targets import Authority, closed_port, measured, pages, talking
+
+BRISK = {"interval": "PT0.02S", "timeout": "PT0.3S"}
+
+
+def connected(port: int, **fields: Any) -> Merged:
+    """Connections to a port on loopback."""
+    given: dict[str, Any] = {"dest": "127.0.0.1", "port": port} | BRISK | fields
+    return measured("tcp", "connect", **given)
+
+
+def shaken(port: int, dest: str = "127.0.0.1", **fields: Any) -> Merged:
+    """A handshake with a port on loopback, under whatever name."""
+    addresses = {dest: "127.0.0.1"}
+    return measured("tls", "handshake", dest=dest, port=port, addresses=addresses, **fields)
+
+
+def test_connections() -> None:
+    """Every attempt at an open port is a connection, and takes less than it may."""
+    with talking(lambda _: None) as port:
+        run = connected(port, count=5)
+    assert run.reason is None
+    result = run.result or {}
+    assert (result["attempts"], result["connected"], result["loss"]) == (5, 5, 0)
+    assert 0 < result["connect_ms"]["min"] <= result["connect_ms"]["max"] < 300
+    assert (result["banner"], result["failures"]) == (None, [])
+
+
+def test_a_banner() -> None:
+    """What the server says first is kept, its first line and as far as it can be printed."""
+    with talking(lambda it: it.sendall(b"SSH-2.0-\x1b[2J\xff\r\nmore")) as port:
+        run = connected(port, banner=True)
+    assert run.reason is None
+    assert (run.result or {})[
+        "banner"
+    ] == "SSH-2.0-\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}"
+    assert (run.result or {})["banner_ms"] >= 0
+
+
+def _listens(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def test_no_banner() -> None:
+    """A server that waits for the client to speak has none, which fails the run that wants one."""
+    with talking(_listens) as port:
+        run = connected(port, banner=True)
+    assert run.reason == f"127.0.0.1 port {port} took the connection and sent nothing by itself"
+    assert (run.result or {})["connected"] == 3
+
+
+def test_refused_connections() -> None:
+    """Where nobody listens, every attempt failed, and so has the run."""
+    port = closed_port()
+    run = connected(port)
+    assert run.reason == (
+        f"no connection to 127.0.0.1 port {port}: Connection refused (3 attempts)"
+    )
+    assert (run.result or {})["failures"] == [{"reason": "Connection refused", "count": 3}]
+
+
+def test_attempts_go_on_while_others_wait() -> None:
+    """Attempts that are not answered end each after its timeout, side by side."""
+    with socket.socket() as deaf, contextlib.ExitStack() as waiting:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)  # the kernel keeps one connection more, and then drops what comes
+        for _ in range(2):
+            filler = waiting.enter_context(socket.socket())
+            filler.settimeout(0)
+            filler.connect_ex(deaf.getsockname())
+        run = connected(deaf.getsockname()[1], count=5)
+    assert (run.result or {})["failures"] == [{"reason": "no answer within 0.3 s", "count": 5}]
+
+
+def test_a_trusted_certificate(tmp_path: Path) -> None:
+    """Times, version, protocol and the chain of a server that is as it should be."""
+    authority = Authority(tmp_path)
+    with pages(authority.context("b.example", "*.c.example", "192.0.2.7", alpn="h2")) as port:
+        run = shaken(port, "b.example", trusting=authority.file, alpn=["h2"], days_min=4)
+    assert run.reason is None
+    result = run.result or {}
+    assert (result["version"], result["alpn"], result["verified"]) == ("TLSv1.3", "h2", True)
+    assert (result["name_matches"], result["distrust"]) == (True, None)
+    assert result["days_left"] == pytest.approx(5, abs=0.02)
+    own, authoritys = result["chain"]
+    assert own["names"] == ["b.example", "*.c.example", "192.0.2.7"]
+    assert own["subject"] == "CN=b.example"
+    assert own["issuer"] == authoritys["subject"] == "CN=the authority"
+    assert own["key"] == "EC secp256r1"
+    assert len(own["sha256"]) == 64
+    assert result["phases_ms"]["handshake"] > 0
+
+
+@pytest.mark.parametrize(
+    ("dest", "days_left", "fields", "reason"),
+    [
+        ("b.example", -2, {}, "certificate has expired (it ended "),
+        ("x.example", 5, {}, "Hostname mismatch, certificate is not valid for 'x.example'"),
+        ("192.0.2.8", 5, {}, "IP address mismatch"),
+        ("b.example", 5, {"days_min": 30}, "the certificate has 5.0 days left, fewer than 30"),
+        ("b.example", 5, {"trusting": None}, "self-signed certificate in certificate chain"),
+    ],
+)
+def test_certificates_that_are_not_good_enough(
+    dest: str, days_left: float, fields: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """The run fails for what is wrong, and the chain is there to look at."""
+    authority = Authority(tmp_path)
+    with pages(authority.context("b.example", days_left=days_left)) as port:
+        run = shaken(port, dest, **{"trusting": authority.file} | fields)
+    assert reason in str(run.reason)
+    result = run.result or {}
+    assert result["chain"][0]["names"] == ["b.example"]
+    assert result["name_matches"] == (dest == "b.example")
+    assert result["days_left"] == pytest.approx(days_left, abs=0.02)
+
+
+def test_a_certificate_that_never_ends(tmp_path: Path) -> None:
+    """Far years are no fault."""
+    authority = Authority(tmp_path)
+    with pages(authority.context("b.example", days_left=2_900_000)) as port:
+        run = shaken(port, "b.example", trusting=authority.file)
+    assert run.reason is None
+    assert (run.result or {})["days_left"] == pytest.approx(2_900_000, abs=0.02)
+    assert (run.result or {})["chain"][0]["not_after"].startswith("996")
+
+
+def test_any_certificate_if_nobody_asks(tmp_path: Path) -> None:
+    """Without judging, distrust is told and fails nothing."""
+    with pages(Authority(tmp_path).context("b.example", days_left=-2)) as port:
+        run = shaken(port, "b.example", verify=False)
+    assert run.reason is None
+    assert (run.result or {})["verified"] is False
+    assert (run.result or {})["distrust"]
+
+
+@pytest.mark.parametrize(
+    ("talk", "reason"),
+    [
+        (lambda it: it.sendall(b"220 mail ready\r\n"), "no agreement on TLS"),
+        (lambda _: None, "the connection was closed during the TLS handshake"),
+        (_listens, "the TLS handshake was not over within 0.4 s"),
+    ],
+    ids=["mail", "closed", "silent"],
+)
+def test_what_is_no_tls(talk: Callable[[socket.socket], None], reason: str) -> None:
+    """A server without TLS fails the run, with the time of the connection."""
+    with talking(talk) as port:
+        run = shaken(port, timeout="PT0.4S")
+    assert reason in str(run.reason)
+    assert (run.result or {})["phases_ms"]["connect"] > 0
+    assert (run.result or {})["phases_ms"]["handshake"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "match"),
+    [
+        ("a.example", ["A.Example"], True),
+        ("a.example.", ["a.example"], True),
+        ("a.b.example", ["*.b.example"], True),
+        ("a.b.example", ["*.example"], False),
+        ("b.example", ["*.b.example"], False),
+        ("a.example", ["a*.example"], False),
+        ("192.0.2.1", ["192.0.2.1"], True),
+        ("192.0.2.1", ["*.0.2.1"], False),
+        ("2001:DB8::1", ["2001:db8::1"], True),
+        ("a.example", [], False),
+    ],
+)
+def test_names_in_certificates(name: str, names: list[str], match: bool) -> None:  # noqa: FBT001 - a case
+    """A star stands for the whole first label of a name, and for nothing in an address."""
+    assert names_match(name, names) is match
