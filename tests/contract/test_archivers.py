@@ -8,10 +8,11 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from node.archivers import archivers, missing
@@ -297,3 +298,92 @@ def test_an_archiver_describes_itself(name: str) -> None:
     assert "hush" not in archiver.label(spec)
     shown = archiving.redacted(archiver.spec_model, spec.model_dump(mode="json"))
     assert "hush" not in json.dumps({**shown, "url": ""})
+
+
+@contextlib.asynccontextmanager
+async def at(
+    name: str, peer: Peer, *directories: Path, **fields: Any
+) -> AsyncIterator[Destination]:
+    """A destination at a peer, with other fields."""
+    archiver = archivers()[name]
+    spec = archiver.spec_model.model_validate({**peer.spec, **fields})
+    destination = archiver.open(spec, ArchivingHost("a.example", directories, CLOCK.now))
+    yield destination
+    await destination.close()
+
+
+async def test_postgres_keeps_what_comes_twice_once(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """A row for each key, and one in the view for each figure; what it cannot keep is refused."""
+    async with (
+        postgres(Surroundings(tmp_path, cluster, started)) as peer,
+        at("postgresql", peer) as destination,
+    ):
+        good = deliveries(5)
+        bad = replace(good[2], key="key-bad", body=b'{"text": "\\u0000"}')
+        outcomes = await destination.deliver([*good[:2], bad, *good[2:]])
+        accepted, refused = Fate.ACCEPTED, Fate.REFUSED
+        assert [one.fate for one in outcomes] == [accepted] * 2 + [refused] + [accepted] * 3
+        assert "Unicode" in (outcomes[2].reason or "")
+        assert {one.fate for one in await destination.deliver(good)} == {accepted}
+        connection = await asyncpg.connect(
+            cluster.dsn(peer.spec["database"]), server_settings={"timezone": "UTC"}
+        )
+        rows = await connection.fetch("SELECT name, value, unit, at, key FROM parley_metric")
+        await connection.close()
+    found = sorted((row["value"], row["key"], row["at"]) for row in rows)
+    assert found == [
+        (float(n), f"key-{n}", times.to_datetime(one.at)) for n, one in enumerate(good)
+    ]
+
+
+async def test_postgres_makes_no_table_where_it_must_not(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """What is delivered waits until somebody has made it, and says so."""
+    async with (
+        postgres(Surroundings(tmp_path, cluster, started)) as peer,
+        at("postgresql", peer, create=False) as destination,
+    ):
+        [outcome] = await destination.deliver(deliveries(1))
+        assert (outcome.fate, outcome.reason) == (
+            Fate.AGAIN,
+            "there is no table parley_result in schema public",
+        )
+        with pytest.raises(ArchiverFailed):
+            await destination.test()
+        async with at("postgresql", peer) as making:
+            assert (await making.deliver(deliveries(1)))[0].fate is Fate.ACCEPTED
+        assert (await destination.deliver(deliveries(1)))[0].fate is Fate.ACCEPTED
+
+
+async def test_what_no_queue_takes_is_not_delivered(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """In an exchange to which nothing is bound a message would be lost; one not there is told."""
+    async with rabbitmq(Surroundings(tmp_path, cluster, started)) as peer:
+        for exchange, said in (("amq.fanout", "no queue takes it"), ("none", "no exchange 'none'")):
+            async with at("rabbitmq", peer, exchange=exchange) as destination:
+                outcomes = await destination.deliver(deliveries(3))
+                assert {one.fate for one in outcomes} == {Fate.AGAIN}
+                assert said in (outcomes[0].reason or "")
+        assert peer.got() == []
+
+
+async def test_prometheus_refuses_what_is_older_than_what_it_has(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """Only that, and what has no figures; what comes twice at the same instant is taken."""
+    async with (
+        prometheus(Surroundings(tmp_path, cluster, started)) as peer,
+        at("prometheus", peer) as destination,
+    ):
+        first, *later = deliveries(4)
+        empty = replace(first, key="key-empty", body=b'{"summary": "changed by a transform"}')
+        assert {one.fate for one in await destination.deliver(later)} == {Fate.ACCEPTED}
+        outcomes = await destination.deliver([first, later[-1], empty])
+        assert [one.fate for one in outcomes] == [Fate.REFUSED, Fate.ACCEPTED, Fate.REFUSED]
+        assert "out of order" in (outcomes[0].reason or "")
+        assert "figures" in (outcomes[2].reason or "")
+        assert [one["number"] for one in await peer.until(3)] == [1, 2, 3]
