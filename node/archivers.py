@@ -9,9 +9,12 @@ from types import MappingProxyType
 from node.plugins.archivers import (
     file,
     http,
+    kafka,
+    otlp,
     postgresql,
     prometheus,
     rabbitmq,
+    s3,
     sockets,
     syslog,
 )
@@ -20,9 +23,12 @@ from node.plugins.contracts import Archiver, Extra
 _ARCHIVERS: tuple[Archiver, ...] = (
     file.ARCHIVER,
     http.ARCHIVER,
+    kafka.ARCHIVER,
+    otlp.ARCHIVER,
     postgresql.ARCHIVER,
     prometheus.ARCHIVER,
     rabbitmq.ARCHIVER,
+    s3.ARCHIVER,
     sockets.TCP,
     sockets.UDP,
     syslog.ARCHIVER,

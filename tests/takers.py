@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import io
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -23,6 +26,15 @@ from typing import Any
 
 import aio_pika
 import asyncpg
+import boto3
+from aiohttp import web
+from confluent_kafka import Consumer, Producer, TopicPartition
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
+from pyarrow import parquet
 
 from node.clock import SystemClock
 from node.postgres.cluster import PrivateCluster
@@ -32,6 +44,8 @@ ROOM = 10.0
 """Seconds that a peer may take for what it does at once."""
 BOOT = 50.0
 """Seconds that a server may take to start."""
+REJECTED = 13.5
+"""A figure that the collector does not take."""
 _NUMBERS = count(1)
 
 
@@ -164,6 +178,17 @@ class Servers:
             self._ports["prometheus"] = port
         return self._ports["prometheus"]
 
+    def s3(self) -> int:
+        """The port of moto's S3, which checks no signatures."""
+        if "s3" not in self._ports:
+            port = free_port()
+            names = {"PYTHONWARNINGS": "ignore"}
+            argv = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+            server = self._start(argv, names)
+            self._until(server, lambda: _answers(f"http://127.0.0.1:{port}/moto-api/"))
+            self._ports["s3"] = port
+        return self._ports["s3"]
+
     def _start(self, argv: list[str], names: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
             started = subprocess.Popen(argv, env={**os.environ, **names}, stdout=log, stderr=log)
@@ -279,6 +304,113 @@ async def prometheus(where: Surroundings) -> AsyncIterator[Peer]:
 
     url = f"http://127.0.0.1:{await way.open()}/api/v1/write"
     yield Peer({"url": url, "labels": {"case": label}}, got, way.close)
+    await way.close()
+
+
+@contextlib.asynccontextmanager
+async def otlp(_: Surroundings) -> AsyncIterator[Peer]:
+    """A collector: reads what it is sent by the protocol's own definitions."""
+    numbers: list[Any] = []
+
+    async def take(request: web.Request) -> web.Response:
+        asked = ExportMetricsServiceRequest()
+        asked.ParseFromString(await request.read())
+        answer = ExportMetricsServiceResponse()
+        for there in asked.resource_metrics:
+            names = {each.key: each.value.string_value for each in there.resource.attributes}
+            assert names == {"service.name": "parley", "host.name": "a.example"}
+            for metric in there.scope_metrics[0].metrics:
+                points = metric.gauge.data_points
+                if any(point.as_double == REJECTED for point in points):
+                    answer.partial_success.rejected_data_points += 1
+                    answer.partial_success.error_message = "not this one"
+                elif metric.name == "parley_number":
+                    numbers.extend(map(_read_point, points))
+        return web.Response(body=answer.SerializeToString(), content_type="application/x-protobuf")
+
+    app = web.Application()
+    app.router.add_post("/v1/metrics", take)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/metrics"
+    yield Peer({"url": url}, lambda: numbers, runner.cleanup)
+    await runner.cleanup()
+
+
+def _read_point(point: NumberDataPoint) -> dict[str, Any]:
+    texts = {each.key: each.value.string_value for each in point.attributes}
+    return {"number": int(point.as_double), "text": texts["text"]}
+
+
+@contextlib.asynccontextmanager
+async def kafka(_: Surroundings) -> AsyncIterator[Peer]:
+    """A broker of librdkafka's, and its consumer."""
+    brokers: list[Producer] = [Producer({"test.mock.num.brokers": 1, "log_level": 0})]
+    [broker] = brokers[0].list_topics(timeout=ROOM).brokers.values()
+    topic = "parley-results"
+    consumers: list[Consumer] = []
+    documents: list[Any] = []
+
+    def got() -> list[Any]:
+        if not consumers:
+            # One that looked before there was a topic would look again after minutes.
+            consumers.append(_consumer(f"{broker.host}:{broker.port}", topic))
+        for record in consumers[0].consume(100, 0.1):
+            assert record.error() is None
+            assert (record.key(), dict(record.headers() or ())["key"][:4]) == (b"task", b"key-")
+            documents.append(json.loads(record.value()))
+        return documents
+
+    async def leave() -> None:
+        while consumers:
+            consumers.pop().close()
+        brokers.clear()  # with its last user the broker is gone
+
+    spec = {"brokers": [{"host": broker.host, "port": broker.port}], "timeout": "PT2S"}
+    yield Peer(spec, got, leave)
+    await leave()
+
+
+def _consumer(address: str, topic: str) -> Consumer:
+    made = Consumer({"bootstrap.servers": address, "group.id": "a", "log_level": 0})
+    parts = made.list_topics(topic, timeout=ROOM).topics[topic].partitions
+    made.assign([TopicPartition(topic, number, 0) for number in parts])
+    return made
+
+
+@contextlib.asynccontextmanager
+async def s3(where: Surroundings) -> AsyncIterator[Peer]:
+    """A bucket of its own in moto's S3."""
+    port = where.servers.s3()
+    way = Way(port)
+    bucket = f"results-{next(_NUMBERS)}"
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+    client = boto3.client(
+        "s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1", **keys
+    )
+    client.create_bucket(Bucket=bucket)
+
+    def got() -> list[Any]:
+        rows = []
+        for one in client.list_objects_v2(Bucket=bucket).get("Contents", ()):
+            assert re.fullmatch(r"a/b/date=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet", one["Key"])
+            body = client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()
+            rows += parquet.read_table(io.BytesIO(body)).to_pylist()
+        rows.sort(key=lambda row: row["at"])
+        for row in rows:
+            assert row["metrics"][0]["value"] == json.loads(row["document"])["number"]
+        return [json.loads(row["document"]) for row in rows]
+
+    spec = {
+        "endpoint": f"http://127.0.0.1:{await way.open()}",
+        "bucket": bucket,
+        "prefix": "a/b",
+        "access_key": "key",
+        "secret_key": "secret",
+    }
+    yield Peer(spec, got, way.close)
+    client.close()
     await way.close()
 
 

@@ -25,14 +25,18 @@ from tests.archived import receiver
 from tests.clocks import START
 from tests.takers import (
     CLOCK,
+    REJECTED,
     ROOM,
     Peer,
     Servers,
     Surroundings,
     free_port,
+    kafka,
+    otlp,
     postgres,
     prometheus,
     rabbitmq,
+    s3,
     servers,
 )
 
@@ -169,9 +173,12 @@ async def _listening(transport: str, port: int, path: Path) -> None:
 PEERS: dict[str, tuple[str, Callable[[Surroundings], AbstractAsyncContextManager[Peer]]]] = {
     "file": ("file", file),
     "http": ("http", http),
+    "kafka": ("kafka", kafka),
+    "otlp": ("otlp", otlp),
     "postgresql": ("postgresql", postgres),
     "prometheus": ("prometheus", prometheus),
     "rabbitmq": ("rabbitmq", rabbitmq),
+    "s3": ("s3", s3),
     "tcp": ("tcp", tcp),
     "udp": ("udp", udp),
     "syslog-tcp": ("syslog", lambda where: rsyslogd(where.folder, "tcp")),
@@ -231,7 +238,7 @@ def deliveries(count: int, first: int = 0) -> list[Delivery]:
     ]
 
 
-def document(number: int) -> dict[str, Any]:
+def document(number: float) -> dict[str, Any]:
     """As a run's, as far as archivers look into it; its only figure is the number."""
     text = 'é" \\ %s'
     labels = {"text": text}
@@ -290,6 +297,9 @@ def test_an_archiver_describes_itself(name: str) -> None:
         "postgresql": {"database": "d", "user": "u", "password": "hush"},
         "prometheus": {"url": "http://h/p?token=hush", "headers": {"A": "hush"}},
         "rabbitmq": {"host": "h", "password": "hush"},
+        "kafka": {"brokers": [{"host": "h"}], "password": "hush"},
+        "otlp": {"url": "http://h/p?token=hush", "headers": {"A": "hush"}},
+        "s3": {"bucket": "results", "access_key": "a", "secret_key": "hush"},
         "syslog": {},
     }
     spec = archiver.spec_model.model_validate(examples.get(name, {"host": "h", "port": 1}))
@@ -387,3 +397,20 @@ async def test_prometheus_refuses_what_is_older_than_what_it_has(
         assert "out of order" in (outcomes[0].reason or "")
         assert "figures" in (outcomes[2].reason or "")
         assert [one["number"] for one in await peer.until(3)] == [1, 2, 3]
+
+
+async def test_a_collector_may_reject_one_of_many(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """What says success and rejects a figure refuses that result; the others are taken."""
+    async with (
+        otlp(Surroundings(tmp_path, cluster, started)) as peer,
+        at("otlp", peer) as destination,
+    ):
+        good = deliveries(4)
+        bad = replace(good[2], body=json.dumps(document(REJECTED)).encode())
+        outcomes = await destination.deliver([*good[:2], bad, good[3]])
+        fates = [Fate.ACCEPTED, Fate.ACCEPTED, Fate.REFUSED, Fate.ACCEPTED]
+        assert [one.fate for one in outcomes] == fates
+        assert outcomes[2].reason == "rejected: not this one"
+        assert {one["number"] for one in peer.got()} >= {0, 1, 3}

@@ -7,8 +7,10 @@ Statuses: 2xx is taken; 408, 425, 429 and 5xx are tried again, after ``Retry-Aft
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from pydantic import AfterValidator, StringConstraints
+from yarl import URL
 
 from node.model import times
 from node.model.errors import ArchiverFailed
@@ -28,7 +31,21 @@ _AGAIN = frozenset({408, 425, 429})
 _SUCCESS = range(200, 300)
 _REDIRECT = range(300, 400)
 _FAULT = 500
+_BODY_MAX = 4096
 _SAID_MAX = 300
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
+_OURS = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "idempotency-key",
+        "parley-signature",
+        "transfer-encoding",
+    }
+)
 
 
 def _url(value: str) -> str:
@@ -50,6 +67,32 @@ Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_url)]
 """An address to post to, without user, password, blanks and fragment."""
 
 
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OURS:
+            msg = f"{name[:100]!r} cannot be set"
+            raise ValueError(msg)
+        if any(letter in text for letter in "\r\n\0"):
+            msg = f"the value of {name} holds a line break"
+            raise ValueError(msg)
+    return value
+
+
+Headers = Annotated[
+    dict[str, Annotated[str, StringConstraints(max_length=4000)]], AfterValidator(_headers)
+]
+"""Headers that go with each request, besides those that say what it is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request: the status (0: nobody answered) and how the body begins."""
+
+    status: int
+    body: bytes
+    outcome: Outcome
+
+
 class Poster:
     """One URL, with connections that are kept open."""
 
@@ -60,8 +103,14 @@ class Poster:
         self._now = now
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, Outcome]:
-        """The status (0 if nobody answered), and what follows from it."""
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Post it to the URL, and wait for the answer."""
+        return await self.request("POST", str(URL(self._url)), body, headers)
+
+    async def request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        """Ask the same server for something else; nothing in the URL is quoted again."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._timeout / times.SECOND),
@@ -70,13 +119,14 @@ class Poster:
             )
         sent = {**headers, "User-Agent": "parley"}
         try:
-            async with self._session.post(
-                self._url, data=body, headers=sent, allow_redirects=False
+            async with self._session.request(
+                method, URL(url, encoded=True), data=body, headers=sent, allow_redirects=False
             ) as answer:
-                said = (await answer.content.read(_SAID_MAX)).decode(errors="replace")
-                return answer.status, _outcome(answer, said, self._now())
+                begins = await answer.content.read(_BODY_MAX)
+                said = begins[:_SAID_MAX].decode(errors="replace")
+                return Answer(answer.status, begins, _outcome(answer, said, self._now()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            return 0, Outcome(Fate.AGAIN, _said(error, self._timeout))
+            return Answer(0, b"", Outcome(Fate.AGAIN, _said(error, self._timeout)))
 
     async def test(self) -> str:
         """Connect, with TLS where it is https; nothing is posted.
