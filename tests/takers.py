@@ -292,7 +292,7 @@ async def prometheus(where: Surroundings) -> AsyncIterator[Peer]:
     label = f"case{next(_NUMBERS)}"
 
     def got() -> list[Any]:
-        query = urllib.parse.urlencode({"query": f'parley_number{{case="{label}"}}[1h]'})
+        query = urllib.parse.urlencode({"query": f'parley_result_number{{case="{label}"}}[1h]'})
         url = f"http://127.0.0.1:{port}/api/v1/query?{query}"
         with urllib.request.urlopen(url, timeout=5) as answer:
             series = json.load(answer)["data"]["result"]
@@ -324,7 +324,7 @@ async def otlp(_: Surroundings) -> AsyncIterator[Peer]:
                 if any(point.as_double == REJECTED for point in points):
                     answer.partial_success.rejected_data_points += 1
                     answer.partial_success.error_message = "not this one"
-                elif metric.name == "parley_number":
+                elif metric.name == "parley_result_number":
                     numbers.extend(map(_read_point, points))
         return web.Response(body=answer.SerializeToString(), content_type="application/x-protobuf")
 

@@ -1,8 +1,8 @@
 """Results as samples of time series, for Prometheus and OpenTelemetry. Pure.
 
-A figure's series is told by its name, ``parley_<metric>``, and by labels: ``test``, ``task``,
-``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has one), and
-the metric's own. Besides the figures each outcome has ``parley_run_succeeded``, 1 or 0.
+A figure's series is told by its name, ``parley_result_<metric>``, and by labels: ``test``,
+``task``, ``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has
+one), and the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def samples_of(document: object) -> list[Sample]:
     if not isinstance(document, Mapping) or not isinstance(document.get("succeeded"), bool):
         return []
     common = _common(document)
-    found = [Sample("parley_run_succeeded", _sorted(common), float(document["succeeded"]), "1")]
+    found = [Sample("parley_result_succeeded", _sorted(common), float(document["succeeded"]), "1")]
     metrics = document.get("metrics")
     for metric in metrics if isinstance(metrics, list) else ():
         sample = _sample(metric, common)
@@ -70,7 +70,9 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
     # What a metric calls its label must not take the place of what tells whose figure it is.
     named = {name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own}
     unit = str(metric.get("unit") or "1")
-    return Sample(f"parley_{name_of(name)}", _sorted({**named, **common}), float(value or 0), unit)
+    return Sample(
+        f"parley_result_{name_of(name)}", _sorted({**named, **common}), float(value or 0), unit
+    )
 
 
 def name_of(text: str) -> str:

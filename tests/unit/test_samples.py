@@ -34,11 +34,11 @@ def test_each_figure_is_a_sample() -> None:
     """Under its name, with labels that say whose it is; a metric's own cannot take their place."""
     succeeded, loss = samples_of(DOCUMENT)
     assert (succeeded.name, dict(succeeded.labels), succeeded.value) == (
-        "parley_run_succeeded",
+        "parley_result_succeeded",
         COMMON,
         1.0,
     )
-    assert (loss.name, loss.value, loss.unit) == ("parley_loss", 0.5, "1")
+    assert (loss.name, loss.value, loss.unit) == ("parley_result_loss", 0.5, "1")
     assert dict(loss.labels) == {**COMMON, "direction": "forward", "metric_task": "x"}
     assert list(loss.labels) == sorted(loss.labels)
 
@@ -46,7 +46,7 @@ def test_each_figure_is_a_sample() -> None:
 def test_a_run_that_failed_has_one_sample() -> None:
     """That it failed."""
     [found] = samples_of({**DOCUMENT, "succeeded": False, "metrics": []})
-    assert (found.name, found.value) == ("parley_run_succeeded", 0.0)
+    assert (found.name, found.value) == ("parley_result_succeeded", 0.0)
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(DOCUMENT, JSON)) | JSON)
@@ -73,6 +73,8 @@ def test_of_two_values_at_one_instant_the_later_counts() -> None:
         samples_of(json.loads(json.dumps(DOCUMENT).replace("0.5", text))) for text in ("0.1", "0.2")
     )
     made = prometheus.series_of([(2_000_500, low), (1_000_000, low), (2_000_900, high)], {"x": "y"})
-    loss = next(values for series, values in made.items() if ("__name__", "parley_loss") in series)
+    loss = next(
+        values for series, values in made.items() if ("__name__", "parley_result_loss") in series
+    )
     assert list(loss.items()) == [(1000, 0.1), (2000, 0.2)]
     assert all(("x", "y") in series for series in made)
