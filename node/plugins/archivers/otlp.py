@@ -145,7 +145,7 @@ def request_of(
             )
             for key, value in sample.labels:
                 point.attributes.add(key=key).value.string_value = value
-    return request.SerializeToString()
+    return bytes(request.SerializeToString())
 
 
 def _rejected(body: bytes) -> str | None:
