@@ -417,3 +417,18 @@ async def test_a_collector_may_reject_one_of_many(
         assert [one.fate for one in outcomes] == fates
         assert outcomes[2].reason == "rejected: not this one"
         assert {one["number"] for one in await peer.until(3)} == {0, 1, 3}
+
+
+async def test_kafka_parks_what_no_record_holds(
+    tmp_path: Path, cluster: PrivateCluster, started: Servers
+) -> None:
+    """What is around it is delivered."""
+    async with (
+        kafka(Surroundings(tmp_path, cluster, started)) as peer,
+        at("kafka", peer) as destination,
+    ):
+        first, second, third = deliveries(3)
+        long = replace(second, body=b'"' + b"x" * 1_000_000 + b'"')
+        outcomes = await destination.deliver([first, long, third])
+        assert [one.fate for one in outcomes] == [Fate.ACCEPTED, Fate.REFUSED, Fate.ACCEPTED]
+        assert [one["number"] for one in await peer.until(2)] == [0, 2]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
 _MILLISECOND = times.SECOND // 1000
+_RECORD_MAX = 1_000_000
+"""Bytes of a document; brokers take 1,048,588 with all that is around it."""
 
 
 class Broker(Document):
@@ -93,6 +95,12 @@ class KafkaDestination:
         self._producer: AIOKafkaProducer | None = None
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """What fits into a record, as brokers are set unless told otherwise; the rest is parked."""
+        fitting = [one for one in batch if len(one.body) <= _RECORD_MAX]
+        outcomes = iter(await self._produce(fitting) if fitting else ())
+        return [next(outcomes) if len(one.body) <= _RECORD_MAX else _too_long(one) for one in batch]
+
+    async def _produce(self, batch: Sequence[Delivery]) -> list[Outcome]:
         """Send all, and wait until each is acknowledged."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -176,6 +184,11 @@ class KafkaDestination:
 
 
 _ACCEPTED = Outcome(Fate.ACCEPTED)
+
+
+def _too_long(one: Delivery) -> Outcome:
+    said = f"{len(one.body)} bytes are more than a record holds; deliver less by a transform"
+    return Outcome(Fate.REFUSED, said)
 
 
 def _address(broker: Broker) -> str:

@@ -7,6 +7,7 @@ queue takes comes back and is not delivered: nothing is lost in an exchange with
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection, AbstractExchange
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]{0,200}$")]
+_CLOSED_WITHIN_S = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -159,10 +161,12 @@ class RabbitmqDestination:
         return f"{self._where} is there; nothing was published"
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; a broker that hangs is not waited for."""
         found, self._connection, self._exchange = self._connection, None, None
         if found is not None:
-            await found.close()
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CLOSED_WITHIN_S):
+                    await found.close()
 
 
 def _outcome(said: BaseException | None) -> Outcome:
