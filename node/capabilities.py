@@ -108,6 +108,10 @@ class Capabilities:
         missing = self.missing(tool)
         if missing is not None or needed is None:
             return missing
+        control = needed.congestion(spec)
+        lacks = control and privileges.lacking_control(control, self._standing())
+        if lacks:
+            return lacks
         privilege = needed.privilege(spec)
         if privilege is None:
             return None

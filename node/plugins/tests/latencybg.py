@@ -262,7 +262,7 @@ class LatencyBgTest:
             jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
             duplicates=_counts(each.duplicates for each in found),
             reordered=_counts(each.reordered for each in found),
-            unreachable=sum(each.unreachable for each in found),
+            unreachable=sum(each.unreachable or 0 for each in found),
             histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
             clocks_synchronised=all(each.clocks_synchronised for each in found),
             clock_error_ms=max((e for e in errors if e is not None), default=None)
