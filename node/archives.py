@@ -15,7 +15,7 @@ from uuid import UUID
 import orjson
 from pydantic import ValidationError
 
-from node.archivers import archivers
+from node.archivers import archivers, missing
 from node.clock import Clock
 from node.model import archiving
 from node.model.changes import merged
@@ -86,6 +86,8 @@ class Archives:
             known = ", ".join(sorted(archivers()))
             said = f"there is no archiver {choice.archiver!r}; there are: {known}"
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", said)])
+        if (lacking := missing(archiver)) is not None:
+            raise InvalidDocument([FieldFault(f"{pointer}/archiver", lacking)])
         known_spec = before.spec if before and before.archiver == choice.archiver else {}
         document = archiving.restored(archiver.spec_model, choice.spec, known_spec)
         try:

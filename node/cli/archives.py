@@ -45,11 +45,11 @@ ARCHIVE = Kind(
 ARCHIVER = Kind(
     columns=(
         Column("archiver", lambda one: one["name"], whole=True),
-        Column("does", lambda one: one["title"]),
+        Column("does", lambda one: one["missing"] or one["title"]),
         Column("ordered", lambda one: "yes" if one["ordered"] else "no", whole=True),
         Column("fields", lambda one: ", ".join(one["spec"]["properties"])),
     ),
-    fields=("name", "title", "ordered"),
+    fields=("name", "title", "ordered", "missing"),
     empty="No archivers.",
     key="name",
 )

@@ -441,6 +441,17 @@ class Archiver(Protocol):
 
 
 @runtime_checkable
+class Extra(Protocol):
+    """An archiver whose client comes with an extra of this package: ``parley[kafka]``.
+
+    ``modules`` are those that must be there; they are imported when a destination is first used.
+    """
+
+    extra: str
+    modules: tuple[str, ...]
+
+
+@runtime_checkable
 class StreamingTest(Test, Protocol):
     """A test whose runs give a result again and again while they last.
 

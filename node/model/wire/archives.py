@@ -88,6 +88,7 @@ class ArchiverKind(Document):
     name: str
     title: str
     ordered: bool = Field(description="Whether the results of a task keep their order.")
+    missing: str | None = Field(None, description="What to install before it can be used here.")
     spec: dict[str, Any]
 
 
