@@ -333,10 +333,10 @@ class Doubting(Protocol):
 
 @dataclass(frozen=True)
 class Delivery:
-    """One document to be delivered.
+    """One document to be delivered: of a run that is over, or of an interval of one.
 
     ``key`` is the same whenever the same outcome is delivered to the same archive: a destination
-    that has seen it may drop it. ``series`` is the task; ``at`` is when the run was over (µs);
+    that has seen it may drop it. ``series`` is the task; ``at`` is when it was over (µs);
     ``body`` is the document as JSON, without a line break in it.
     """
 
@@ -441,6 +441,17 @@ class Archiver(Protocol):
 
 
 @runtime_checkable
+class Extra(Protocol):
+    """An archiver whose client comes with an extra of this package: ``parley[kafka]``.
+
+    ``modules`` are those that must be there; they are imported when a destination is first used.
+    """
+
+    extra: str
+    modules: tuple[str, ...]
+
+
+@runtime_checkable
 class StreamingTest(Test, Protocol):
     """A test whose runs give a result again and again while they last.
 
@@ -460,6 +471,10 @@ class StreamingTest(Test, Protocol):
 
     def interval_summary(self, result: Result) -> str:
         """The result of an interval in one short line, units included."""
+        ...
+
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The figures of an interval, by the names and labels that those of a run have."""
         ...
 
     def total(self, spec: Any, intervals: Sequence[Interval]) -> Result:

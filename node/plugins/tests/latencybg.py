@@ -225,6 +225,12 @@ class LatencyBgTest:
             synchronised=figures.clocks_synchronised,
         )
 
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Delay, loss and jitter of each direction, and of the round trip."""
+        figures = LatencyInterval.model_validate(result)
+        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
+        return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
+
     def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether both have measured to the end."""
         return judged(parts, 2, StreamEnd)

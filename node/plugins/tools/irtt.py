@@ -142,7 +142,7 @@ class IrttTool:
         argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in _OPENING_MS)}"]
         argv += [f"--local={_own(source)}"] if _own(source) else []
         argv += [f"-{spec.ip_version}"] if spec.ip_version else []
-        argv.append(f"{_bracketed(dest.address)}:{port}")
+        argv += ["--", f"{_bracketed(dest.address)}:{port}"]
         return attended(argv, part.starts + _CLIENT_DELAY)
 
     def read(self, part: PartContext, output: Output) -> Result:

@@ -60,6 +60,17 @@ def parts(test: Test, tool: Tool, spec: Any) -> Iterator[PartContext]:
         yield dataclasses.replace(part, parties=parties, addresses={})
 
 
+def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
+    """The same of a JSON document for our own program, which may start another one."""
+    document = json.loads(word)
+    if hostile in in_words(document):
+        return None
+    plain: Any = next((json.loads(each) for each in own if each.startswith("{")), {})
+    if "argv" not in document:
+        return f"it is not a word of the document {word}"
+    return fault(document["argv"], plain.get("argv", ()), hostile)
+
+
 def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
     """What is wrong with how a spec's word got into an argv; ``own`` is one without it."""
     known = Counter(own)
@@ -72,10 +83,10 @@ def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
             if at == 0:
                 return "it is the program"
             if word.startswith("{"):
-                # The whole argument is our own program's, which reads JSON.
-                if hostile not in in_words(json.loads(word)):
-                    return f"it is not a word of the document {word}"
-            elif word != hostile and not word.startswith("--"):
+                wrong = fault_inside(word, own, hostile)
+                if wrong is not None:
+                    return wrong
+            elif word != hostile and not word.startswith("--") and not after_all_options:
                 return f"it is a part of the word {word}"
             elif word == hostile and not after_all_options and not before.startswith("-"):
                 return f"it stands free before --, after {before}"

@@ -55,7 +55,7 @@ def test_the_client_follows() -> None:
     assert " ".join(told["argv"]) == (
         "irtt client -Q -o - -i 10000000ns -d 140000000ns -l 44 --stats=both --tstamp=both"
         " --clock=wall --wait=300000000ns --timeouts=500ms,500ms,1000ms,1000ms,1000ms"
-        " --local=192.0.2.1 192.0.2.2:5301"
+        " --local=192.0.2.1 -- 192.0.2.2:5301"
     )
     assert told["at_ns"] == (STARTS + SECOND) * 1000
     assert told["until_ns"] is None
