@@ -57,6 +57,7 @@ DELIVERY = Kind(
     columns=(
         Column("number", lambda one: str(one["number"]), whole=True),
         Column("run", lambda one: short(one["run"]), whole=True),
+        Column("interval", lambda one: "" if one["interval"] is None else str(one["interval"])),
         Column("to", lambda one: printable(f"{one['archiver']} {one['label']}")),
         Column("state", lambda one: one["state"], whole=True),
         Column("since", lambda one: local(one["created_at"])),
@@ -64,7 +65,17 @@ DELIVERY = Kind(
         Column("next", lambda one: local(one["next_at"])),
         Column("said", lambda one: printable(one["last_error"] or "")),
     ),
-    fields=("number", "run", "archiver", "label", "state", "attempts", "next_at", "last_error"),
+    fields=(
+        "number",
+        "run",
+        "interval",
+        "archiver",
+        "label",
+        "state",
+        "attempts",
+        "next_at",
+        "last_error",
+    ),
     empty="No deliveries.",
     key="number",
 )
