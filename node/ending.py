@@ -218,7 +218,7 @@ class Ending:
         moved: list[LockedRun] = []
         for reason, ids in by_reason.items():
             done = await runs.move(connection, ids, RunState.DISPLACED, reason, now)
-            moved += [ahead[each.run] for each in done]
+            moved += [ahead[each.id] for each in done]
         gone = {run.id for run in moved}
         for run in locked:
             if run.id not in gone:
