@@ -37,11 +37,14 @@ from node.reseating import Edited, Reseating
 from node.store import bookings, campaigns, changes, outbox, seats, tasks
 from node.store.changes import Change
 from node.store.database import Connection, Database
-from node.store.outbox import Kind
+from node.store.outbox import Kind, Post
 from node.store.tasks import StoredTask
 
 HEAR_FIRST = 2 * times.SECOND
 """A changed task is planned once its participants have heard of it, or after so long."""
+
+_AT_ONCE = 500
+"""Most seats' tasks that one statement changes: there may be thousands."""
 
 _SAID_MAX = 900
 _PASSED_MAX = 100_000
@@ -78,23 +81,39 @@ class Changing:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it is over.
         """
-        await self._database.settle(lambda connection: self._pause(connection, task))
+        await self._database.settle(lambda connection: self._pause_whole(connection, task))
 
-    async def _pause(self, connection: Connection, task: UUID, whole: UUID | None = None) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task), whole)
+    async def _pause_whole(self, connection: Connection, task: UUID) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task))
         if found.state == "paused":
             return
         now = self._clock.now()
-        sentence = f"paused on {self._name}"
-        freed = await self._free(connection, found, changed.EVERY_SLOT, sentence, now)
-        await changes.stand(connection, task, found.revision + 1, now)
-        await tasks.stop_planning(connection, task)
-        sentence = f"{sentence}; {_runs(len(freed))} freed"
-        await changes.keep_change(connection, task, Change("paused", sentence, freed), now)
-        await self._tell(connection, task, now)
-        await bookings.notify(connection, "task", task, "paused")
-        for part in await seats.tasks_of(connection, task):
-            await self._pause(connection, part, task)
+        await self._pause(connection, [found], now)
+        for parts in await self._parts(connection, task):
+            await self._pause(connection, [p for p in parts if p.state == "active"], now)
+
+    async def _parts(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
+        """The ordinary tasks of a pool task's seats that are not over, locked; in batches."""
+        every = await seats.lock_tasks_of(connection, whole)
+        return [
+            await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
+            for first in range(0, len(every), _AT_ONCE)
+        ]
+
+    async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
+        """Pause these, which are locked and active."""
+        ids = [found.id for found in founds]
+        said = f"paused on {self._name}"
+        freed = await self._free(connection, ids, changed.EVERY_SLOT, said, now)
+        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, now)
+        await tasks.stop_planning(connection, ids)
+        told = {
+            task: Change("paused", f"{said}; {_runs(len(slots))} freed", slots)
+            for task, slots in freed.items()
+        }
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, ids, now)
+        await bookings.notify_all(connection, [("task", task, "paused") for task in ids])
 
     async def resume(self, task: UUID) -> None:
         """Plan again, from now on; what passed during the pause is not made up for.
@@ -103,48 +122,66 @@ class Changing:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it is over.
         """
-        await self._database.settle(lambda connection: self._resume(connection, task))
+        await self._database.settle(lambda connection: self._resume_whole(connection, task))
 
-    async def _resume(self, connection: Connection, task: UUID, whole: UUID | None = None) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task), whole)
+    async def _resume_whole(self, connection: Connection, task: UUID) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task))
         if found.paused_at is None:
             return
         now = self._clock.now()
-        recurrence = _recurrence(found)
-        following = changed.first_open(recurrence, found.duration, now + self._margin)
-        passed = await self._passed(connection, found, recurrence, following, now)
-        await changes.stand(connection, task, found.revision + 1, None)
-        if await seats.go_on(connection, task, following, now):
+        await self._resume(connection, [found], now)
+        for parts in await self._parts(connection, task):
+            await self._resume(connection, [p for p in parts if p.paused_at is not None], now)
+
+    async def _resume(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
+        """Resume these, which are locked and paused."""
+        ids = [found.id for found in founds]
+        following = {
+            found.id: changed.first_open(_recurrence(found), found.duration, now + self._margin)
+            for found in founds
+        }
+        passed = await self._passed(connection, founds, following, now)
+        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, None)
+        seated = await seats.go_on(connection, following, now)
+        for task in seated:
             await bookings.notify(connection, "seats", task, "wanted")
-        elif following is not None:
-            standing = Standing(following - 1, following)
-            await changes.plan_on(connection, task, standing, now + HEAR_FIRST)
+        standings = {
+            task: Standing(slot - 1, slot)
+            for task, slot in following.items()
+            if slot is not None and task not in seated
+        }
+        await changes.plan_on(connection, standings, now + HEAR_FIRST)
+        told = {task: self._resumed(passed.get(task, [])) for task in ids}
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, ids, now)
+        await bookings.notify_all(connection, [("task", task, "active") for task in ids])
+
+    def _resumed(self, passed: Sequence[int]) -> Change:
         sentence = f"resumed on {self._name}"
         if passed:
             count = f"{len(passed)} slot{'' if len(passed) == 1 else 's'}"
             sentence += f"; {count} whose time passed meanwhile will not be made up for"
-        await changes.keep_change(connection, task, Change("resumed", sentence, passed), now)
-        await self._tell(connection, task, now)
-        await bookings.notify(connection, "task", task, "active")
-        for part in await seats.tasks_of(connection, task):
-            await self._resume(connection, part, task)
+        return Change("resumed", sentence, passed)
 
     async def _passed(
         self,
         connection: Connection,
-        task: StoredTask,
-        recurrence: Recurrence,
-        following: int | None,
+        founds: Sequence[StoredTask],
+        following: Mapping[UUID, int | None],
         now: int,
-    ) -> list[int]:
-        """The slots that had no run because the task was paused."""
-        since = (task.paused_at or now) + self._margin
-        first = changed.first_open(recurrence, task.duration, since)
-        passed = changed.passed_between(recurrence, first, following, now, _PASSED_MAX)
-        if passed:
-            kept = await changes.kept_between(connection, task.id, passed[0], passed[-1] + 1)
-            passed = passed[kept:]
-        return passed
+    ) -> dict[UUID, list[int]]:
+        """By task, the slots that had no run because it was paused."""
+        passed: dict[UUID, list[int]] = {}
+        for found in founds:
+            recurrence = _recurrence(found)
+            since = (found.paused_at or now) + self._margin
+            first = changed.first_open(recurrence, found.duration, since)
+            slots = changed.passed_between(recurrence, first, following[found.id], now, _PASSED_MAX)
+            if slots:
+                passed[found.id] = slots
+        spans = {task: (slots[0], slots[-1] + 1) for task, slots in passed.items()}
+        kept = await changes.kept_between(connection, spans)
+        return {task: slots[kept.get(task, 0) :] for task, slots in passed.items()}
 
     async def edit(
         self, task: UUID, patch: TaskPatch, *, dry_run: bool = False
@@ -183,7 +220,7 @@ class Changing:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
             await self._database.settle(
-                lambda connection: self._edit(connection, found.revision, asked, archived=archived)
+                lambda connection: self._edit(connection, found.revision, asked, archived)
             )
         return None
 
@@ -207,57 +244,96 @@ class Changing:
             await self._archives.keep_of_task(connection, task, archived.choices)
         if edited.task.campaign != found.campaign:
             await campaigns.assign(connection, task, now)
-        await self._reseating.apply(connection, edited, now, self._edit_part)
+        await self._reseating.apply(connection, edited, now, self._edit_parts)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
         trace = _trace(before, after, archived)
-        await changes.keep_change(connection, task, Change("edited", sentence, [], trace), now)
+        told = {task: Change("edited", sentence, [], trace)}
+        await changes.keep_changes(connection, told, now)
         await bookings.notify(connection, "task", task, "edited")
         await bookings.notify(connection, "seats", task, "wanted")
 
-    async def _edit_part(
-        self, connection: Connection, revision: int, asked: Introduction, whole: UUID
+    async def _edit_parts(
+        self, connection: Connection, edits: Sequence[tuple[int, Introduction]]
     ) -> None:
-        """Edit the ordinary task of some seats, if that changes anything."""
-        found = await tasks.fetch(connection, asked.task)
-        new = document_of(stored(asked, self._identity))
-        if found is not None and changed.differences(document_of(found), new):
-            await self._edit(connection, revision, asked, whole)
+        """Edit the ordinary tasks of seats, which are locked; where that changes anything."""
+        for first in range(0, len(edits), _AT_ONCE):
+            batch = edits[first : first + _AT_ONCE]
+            asked = {introduction.task: introduction for _, introduction in batch}
+            revisions = {introduction.task: revision for revision, introduction in batch}
+            differing: list[tuple[StoredTask, StoredTask]] = []
+            for found in await tasks.fetch_all(connection, list(asked)):
+                new = stored(asked[found.id], self._identity)
+                if changed.differences(document_of(found), document_of(new)):
+                    _check_revision(found, revisions[found.id])
+                    differing.append((found, new))
+            await self._edit_all(connection, differing)
 
     async def _edit(
         self,
         connection: Connection,
         revision: int,
         asked: Introduction,
-        whole: UUID | None = None,
-        *,
         archived: Archived | None = None,
     ) -> None:
-        found = self._changeable(asked.task, await tasks.lock(connection, asked.task), whole)
+        found = self._changeable(asked.task, await tasks.lock(connection, asked.task))
         _check_revision(found, revision)
-        now = self._clock.now()
-        new = stored(asked, self._identity)
-        slots_from = await self._given_up_from(connection, found, new)
-        differences = _differences(document_of(found), document_of(new), archived)
-        said = "; ".join(differences)[:_SAID_MAX]
-        freed = await self._free(connection, found, slots_from, f"edited: {said}", now)
-        await keep(connection, new, found, now)
         if archived is not None:
             await self._archives.keep_of_task(connection, found.id, archived.choices)
-        if new.campaign != found.campaign:
-            await campaigns.assign(connection, found.id, now)
-        if found.state == "active":
-            standing = await changes.standing(connection, found.id)
-            anew = slots_from == changed.EVERY_SLOT
-            on = changed.go_on(_recurrence(new), standing, freed, now, anew=anew)
-            next_slot = now if on.next_slot is None else on.next_slot
-            on = Standing(on.planned_to, next_slot)
-            await changes.plan_on(connection, found.id, on, now + HEAR_FIRST)
-        sentence = f"edited on {self._name}: {said}; {_runs(len(freed))} freed"
-        trace = _trace(document_of(found), document_of(new), archived)
-        change = Change("edited", sentence, freed, trace)
-        await changes.keep_change(connection, found.id, change, now)
-        await self._tell(connection, found.id, now)
-        await bookings.notify(connection, "task", found.id, "edited")
+        await self._edit_all(connection, [(found, stored(asked, self._identity))], archived)
+
+    async def _edit_all(
+        self,
+        connection: Connection,
+        edits: Sequence[tuple[StoredTask, StoredTask]],
+        archived: Archived | None = None,
+    ) -> None:
+        """Edit tasks, each from what it is (locked) to what it is to be."""
+        now = self._clock.now()
+        said: dict[UUID, str] = {}
+        alike: dict[tuple[int, str], list[UUID]] = {}
+        for found, new in edits:
+            differences = _differences(document_of(found), document_of(new), archived)
+            said[found.id] = "; ".join(differences)[:_SAID_MAX]
+            slots_from = await self._given_up_from(connection, found, new)
+            alike.setdefault((slots_from, said[found.id]), []).append(found.id)
+        freed: dict[UUID, list[int]] = {}
+        given_up: dict[UUID, int] = {}
+        for (slots_from, words), ids in alike.items():
+            freed |= await self._free(connection, ids, slots_from, f"edited: {words}", now)
+            given_up |= dict.fromkeys(ids, slots_from)
+        for found, new in edits:
+            await keep(connection, new, found, now)
+            if new.campaign != found.campaign:
+                await campaigns.assign(connection, found.id, now)
+        await self._plan_on(connection, edits, given_up, freed, now)
+        told = {}
+        for found, new in edits:
+            sentence = f"edited on {self._name}: {said[found.id]}; {_runs(len(freed[found.id]))}"
+            trace = _trace(document_of(found), document_of(new), archived)
+            told[found.id] = Change("edited", f"{sentence} freed", freed[found.id], trace)
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, list(told), now)
+        await bookings.notify_all(connection, [("task", task, "edited") for task in told])
+
+    async def _plan_on(
+        self,
+        connection: Connection,
+        edits: Sequence[tuple[StoredTask, StoredTask]],
+        given_up: Mapping[UUID, int],
+        freed: Mapping[UUID, list[int]],
+        now: int,
+    ) -> None:
+        """Where planning goes on for those of the edited tasks that are not paused."""
+        active = {found.id: new for found, new in edits if found.state == "active"}
+        standings = await changes.standings(connection, list(active))
+        on: dict[UUID, Standing] = {}
+        for task, new in active.items():
+            standing = standings.get(task, Standing(None, None))
+            anew = given_up[task] == changed.EVERY_SLOT
+            then = changed.go_on(_recurrence(new), standing, freed[task], now, anew=anew)
+            next_slot = now if then.next_slot is None else then.next_slot
+            on[task] = Standing(then.planned_to, next_slot)
+        await changes.plan_on(connection, on, now + HEAR_FIRST)
 
     async def _given_up_from(self, connection: Connection, old: StoredTask, new: StoredTask) -> int:
         max_runs = new.schedule.get("max_runs")
@@ -267,44 +343,45 @@ class Changing:
         return changed.given_up_from(_terms(old), _terms(new), surplus)
 
     async def _free(
-        self, connection: Connection, task: StoredTask, slots_from: int, why: str, now: int
-    ) -> list[int]:
-        """Give up the runs to come of these slots, and all planning under way; their slots."""
+        self, connection: Connection, ids: Sequence[UUID], slots_from: int, why: str, now: int
+    ) -> dict[UUID, list[int]]:
+        """Give up the runs to come of these slots, and all planning under way; slots by task."""
+        epochs = await changes.fence(connection, ids, now)
         freeing = Freeing(
-            before_epoch=await changes.fence(connection, task.id, now),
+            before_epoch=0,
             starting=now + self._margin,
             slots_from=slots_from,
             reason=f"the task was {why}",
         )
-        freed = await changes.free_led(connection, task.id, freeing, now)
-        lost = await bookings.restore(connection, list(freed), now)
+        freed = await changes.free_led(connection, freeing, epochs, now)
+        lost = await bookings.restore(connection, [each.run for each in freed], now)
         await bookings.tell_leads(connection, lost, now)
-        return sorted(freed.values())
+        slots: dict[UUID, list[int]] = {task: [] for task in ids}
+        for each in freed:
+            slots[each.task].append(each.slot)
+        return {task: sorted(each) for task, each in slots.items()}
 
-    async def _tell(self, connection: Connection, task: UUID, now: int) -> None:
-        """One letter to each other participant: the task as it is from now on."""
-        found = await tasks.fetch(connection, task)
-        if found is None:
-            return
-        for place, participant in enumerate(found.participants):
-            node = str(participant["node"])
-            if node != self._identity:
-                body = introduced(found, place).model_dump(mode="json")
-                await outbox.post(connection, [node], Kind.TASK_CHANGE, body, now)
+    async def _tell(self, connection: Connection, ids: Sequence[UUID], now: int) -> None:
+        """One letter to each other participant of these: the task as it is from now on."""
+        posts = [
+            Post(node, Kind.TASK_CHANGE, introduced(found, place).model_dump(mode="json"))
+            for found in await tasks.fetch_all(connection, ids)
+            for place, participant in enumerate(found.participants)
+            if (node := str(participant["node"])) != self._identity
+        ]
+        await outbox.post_all(connection, posts, now)
 
     async def acknowledged(self, letter: int, task: UUID) -> None:
         """A participant has heard of a change; once all have, the task is planned."""
         async with self._database.transaction() as connection:
             if not await changes.others_to_hear(connection, task, letter):
-                standing = await changes.standing(connection, task)
-                if standing.next_slot is not None:
+                standing = (await changes.standings(connection, [task])).get(task)
+                if standing is not None and standing.next_slot is not None:
                     now = self._clock.now()
                     await tasks.wake_planning(connection, task, now, standing.next_slot)
                     await bookings.notify(connection, "task", task, "plan")
 
-    def _changeable(
-        self, task: UUID, found: StoredTask | None, whole: UUID | None = None
-    ) -> StoredTask:
+    def _changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
         if found is None:
             msg = f"there is no task {task} on this node"
             raise NotFound(msg)
@@ -314,7 +391,7 @@ class Changing:
                 "it can only be cancelled, which withdraws this host from it"
             )
             raise NotAllowed(msg)
-        if found.parent != whole:
+        if found.parent is not None:
             msg = (
                 f"task {task} has seats of pool task {found.parent}; change that one. Cancelled, "
                 "its seats are given to others"

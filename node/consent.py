@@ -74,7 +74,7 @@ class Consent:
             await keep(connection, stored(introduction, lead), known, now)
         # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
         revision = introduction.revision if kept or known is None else known.revision
-        stands = await changes.stand(connection, task, revision, introduction.paused_at)
+        stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
             await bookings.notify(connection, "task", task, _word(introduction))
         return known
@@ -82,7 +82,7 @@ class Consent:
     async def _free(
         self, connection: Connection, known: StoredTask, freeing: Freeing, now: int
     ) -> None:
-        await changes.raise_epoch(connection, known.id, freeing.before_epoch)
+        await changes.raise_epochs(connection, {known.id: freeing.before_epoch})
         freed = await changes.free_part(connection, known.id, freeing, now)
         lost = await bookings.restore(connection, list(freed), now)
         await bookings.tell_leads(connection, lost, now)

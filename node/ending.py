@@ -20,7 +20,8 @@ from node.model.runstate import OVER, RunState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.store import bookings, outbox, runs, seats, tasks
 from node.store.database import Connection, Database
-from node.store.runs import LockedRun
+from node.store.outbox import Post
+from node.store.runs import Again, LockedRun
 from node.store.tasks import StoredTask
 
 _ON_ITS_WAY = 30 * times.SECOND
@@ -114,7 +115,7 @@ class Ending:
         if run.lead != self._identity:
             return
         if state is RunState.DISPLACED and now < run.starts_at:
-            await self._place_again(connection, run, end.reason, now)
+            await self._place_again(connection, [(run, end.reason)], now)
         else:
             if state is RunState.DISPLACED:
                 # Somebody may have begun to measure it: rather a slot missed than one run twice.
@@ -124,14 +125,24 @@ class Ending:
             await bookings.notify(connection, "task", run.task, "plan")
 
     async def _place_again(
-        self, connection: Connection, run: LockedRun, reason: str, now: int
+        self, connection: Connection, lost: Sequence[tuple[LockedRun, str]], now: int
     ) -> None:
-        attempt = run.attempt + 1
-        following = run_id(TaskId(run.task), run.slot, attempt)
-        why = f"{reason}; is being placed again"
-        if await runs.wait_again(connection, run.id, following, attempt, why, now):
-            await tasks.wake_planning(connection, run.task, now, run.slot)
-            await bookings.notify(connection, "task", run.task, "plan")
+        """Place these again, which were lost for these reasons."""
+        again = [
+            Again(
+                run.id,
+                run_id(TaskId(run.task), run.slot, run.attempt + 1),
+                run.attempt + 1,
+                f"{reason}; is being placed again",
+            )
+            for run, reason in lost
+        ]
+        first: dict[UUID, int] = {}
+        for task, slot in await runs.wait_again(connection, again, now):
+            first[task] = min(slot, first.get(task, slot))
+        for task, slot in sorted(first.items()):
+            await tasks.wake_planning(connection, task, now, slot)
+            await bookings.notify(connection, "task", task, "plan")
 
     async def cancel_task(self, task: UUID) -> None:
         """End a task and all its runs to come; running ones are stopped. Again is harmless.
@@ -186,7 +197,7 @@ class Ending:
 
     async def lose_run(self, run: UUID, reason: str) -> None:
         """A run led here has lost its time somewhere: free it everywhere, place it again."""
-        await self._database.settle(lambda connection: self._lose_run(connection, run, reason))
+        await self.lose_runs({run: reason})
 
     async def lose_runs(self, reasons: Mapping[UUID, str]) -> None:
         """The same of many, each for its reason; again is harmless: those that are over stay so."""
@@ -195,13 +206,42 @@ class Ending:
             await self._database.settle(partial(self._lose_runs, every[first : first + _AT_ONCE]))
 
     async def _lose_runs(self, reasons: Sequence[tuple[UUID, str]], connection: Connection) -> None:
-        for run, reason in reasons:
-            await self._lose_run(connection, run, reason)
+        why = dict(reasons)
+        now = self._clock.now()
+        locked = [
+            run for run in await runs.lock_all(connection, list(why)) if run.state not in OVER
+        ]
+        ahead = {run.id: run for run in locked if now < run.starts_at}
+        by_reason: dict[str, list[UUID]] = {}
+        for run in ahead:
+            by_reason.setdefault(why[run], []).append(run)
+        moved: list[LockedRun] = []
+        for reason, ids in by_reason.items():
+            done = await runs.move(connection, ids, RunState.DISPLACED, reason, now)
+            moved += [ahead[each.id] for each in done]
+        gone = {run.id for run in moved}
+        for run in locked:
+            if run.id not in gone:
+                # It has begun, or begins at this moment: that is a case of its own.
+                end = RunEnd(run=run.id, state="displaced", reason=why[run.id])
+                await self._end(connection, run, end)
+        lost = await bookings.restore(connection, [run.id for run in moved], now)
+        await bookings.tell_leads(connection, lost, now)
+        notices = [("run", run.id, run.task, "displaced") for run in moved]
+        await bookings.notify_all(connection, notices)
+        await outbox.post_all(connection, self._displaced(moved, why), now)
+        led = [(run, why[run.id]) for run in moved if run.lead == self._identity]
+        await self._place_again(connection, led, now)
 
-    async def _lose_run(self, connection: Connection, run: UUID, reason: str) -> None:
-        locked = await runs.lock(connection, run)
-        if locked is not None and locked.state not in OVER:
-            await self._end(connection, locked, RunEnd(run=run, state="displaced", reason=reason))
+    def _displaced(self, moved: Sequence[LockedRun], why: Mapping[UUID, str]) -> list[Post]:
+        """The letters that tell of runs displaced here: to the lead, or from it to all others."""
+        posts = []
+        for run in moved:
+            end = RunEnd(run=run.id, state="displaced", reason=why[run.id]).model_dump(mode="json")
+            led = run.lead == self._identity
+            told = (_identities(run.participants) if led else {run.lead}) - {self._identity}
+            posts += [Post(node, outbox.Kind.RUN_END, end) for node in sorted(told)]
+        return posts
 
     async def drop_run(self, node: str, run: UUID, reason: str) -> None:
         """Have one participant end a run that this lead does not know."""
@@ -241,7 +281,7 @@ class Ending:
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)
-        leased_until = await tasks.stop_planning(connection, task.id)
+        leased_until = (await tasks.stop_planning(connection, [task.id])).get(task.id)
         await bookings.notify(connection, "task", task.id, state)
         if task.parent is not None:
             await bookings.notify(connection, "seats", task.parent, "lost")

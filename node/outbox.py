@@ -7,6 +7,7 @@ Messages to this node itself take the same road without HTTP. Whoever refuses a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from node.store.outbox import Kind, Message
 _TAKEN_FOR = 30 * times.SECOND
 POLL_S = 5.0
 """A look into the table now and then is the safety net of lost notifications."""
+FAREWELL_S = 2.0
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
 
@@ -84,6 +86,14 @@ class Outbox:
         """Deliver what is due and wait until that is done."""
         await self.start_due()
         await asyncio.gather(*self._busy.values())
+
+    async def farewell(self) -> None:
+        """Deliver what is due while this node stops, as far as that goes in a moment.
+
+        Others may be stopping, too, and would be waited for in vain. What is left comes again.
+        """
+        with contextlib.suppress(ParleyError, TimeoutError):
+            await asyncio.wait_for(self.run_once(), FAREWELL_S)
 
     async def start_due(self) -> float:
         """Start to deliver what is due, to all nodes at once, in order for each.

@@ -7,7 +7,8 @@ that refuses it loses its seat.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -28,8 +29,10 @@ from node.store.database import Connection, Database
 from node.store.seats import GoingOn
 from node.store.tasks import StoredTask
 
-EditPart = Callable[[Connection, int, Introduction, UUID], Awaitable[None]]
-"""``edit(connection, revision, asked, whole)`` edits the ordinary task of some seats."""
+EditParts = Callable[[Connection, Sequence[tuple[int, Introduction]]], Awaitable[None]]
+"""``edit(connection, edits)``: ordinary tasks of seats, each of its revision to what was asked."""
+
+_ASKED_AT_ONCE = 20
 
 _CHOSEN_BY = {"pool", "together", "field"}
 
@@ -78,14 +81,16 @@ class Reseating:
         new = replace(stored(introduction, found.lead), participant=None)
         anew = _grid(found) != _grid(new) or _chosen_by(before) != _chosen_by(request)
         async with self._database.connection() as connection:
-            parts = [
-                await tasks.fetch(connection, i) for i in await seats.tasks_of(connection, new.id)
-            ]
+            parts = await tasks.fetch_all(connection, await seats.tasks_of(connection, new.id))
             sitting = await seats.nodes_of(connection, new.id)
         asked: dict[UUID, tuple[int, Introduction] | str] = {}
-        for part in parts:
-            if part is not None and not anew:
-                asked[part.id] = await self._ask(new, request, part, sitting[part.id])
+        # Who ends meanwhile has no seats any more.
+        there = [] if anew else [part for part in parts if part.id in sitting]
+        for first in range(0, len(there), _ASKED_AT_ONCE):
+            batch = there[first : first + _ASKED_AT_ONCE]
+            answers = (self._ask(new, request, part, sitting[part.id]) for part in batch)
+            for part, answer in zip(batch, await asyncio.gather(*answers), strict=True):
+                asked[part.id] = answer
         return Edited(new, sought, anew, asked)
 
     async def _ask(
@@ -109,18 +114,21 @@ class Reseating:
             return error.detail
 
     async def apply(
-        self, connection: Connection, edited: Edited, now: int, edit_part: EditPart
+        self, connection: Connection, edited: Edited, now: int, edit_parts: EditParts
     ) -> None:
         """Make it so; in the transaction that keeps the task itself."""
         task, request = edited.task, edited.sought.request
         await self._seating.change(connection, task.id, request, _going_on(edited, now))
         await seats.look_again(connection, task.id, request.k, now, over=edited.anew)
-        for part in await seats.tasks_of(connection, task.id):
+        edits = []
+        # Some may have ended since they were asked.
+        for part in await seats.lock_tasks_of(connection, task.id):
             answer = edited.parts.get(part, "its pool task was edited: nodes are chosen anew")
             if isinstance(answer, str):
                 await self._ending.take_back_in(connection, part, answer)
             else:
-                await edit_part(connection, *answer, task.id)
+                edits.append(answer)
+        await edit_parts(connection, edits)
         await seats.lose_ended(connection, task.id, now)
 
 

@@ -21,6 +21,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from node.campaigns import no_such
+from node.capabilities import Capabilities
 from node.clock import Clock
 from node.ending import Ending
 from node.model import times
@@ -62,13 +63,14 @@ _SPANS_MAX = 20_000
 class Reservations:
     """Makes, changes and shows the reservations of this node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a reservation touches
         self,
         database: Database,
         clock: Clock,
         settings: Settings,
         directory: Directory,
         ending: Ending,
+        capabilities: Capabilities,
         new_id: Callable[[], UUID],
     ) -> None:
         """``new_id`` makes the ids of new ones."""
@@ -77,6 +79,7 @@ class Reservations:
         self._settings = settings
         self._directory = directory
         self._ending = ending
+        self._capabilities = capabilities
         self._new_id = new_id
 
     async def create(self, document: ReservationDocument, key: str | None) -> Reservation:
@@ -121,7 +124,7 @@ class Reservations:
         now = self._clock.now()
         edited = self._edited(known, patch)
         terms = self._terms(edited, now)
-        await self._check(edited, self._access(known["access"]).campaigns)
+        await self._check(edited, self._access(known["access"]))
 
         async def change(connection: Connection) -> None:
             await self._stop_seating(connection, known["pool"])
@@ -146,9 +149,13 @@ class Reservations:
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, ReservationDocument)) from None
 
-    async def _check(self, document: ReservationDocument, admitted: Collection[str] = ()) -> None:
-        """``admitted`` are the campaigns that it admits already, whether there still are any."""
-        await self._check_campaigns(document.access.campaigns, admitted)
+    async def _check(
+        self, document: ReservationDocument, before: AccessDocument | None = None
+    ) -> None:
+        """``before``: whom it admits already, whether there still are any such."""
+        known = before or AccessDocument()
+        self._check_tests(document.access.tests, known.tests)
+        await self._check_campaigns(document.access.campaigns, known.campaigns)
         if document.pool is None:
             await self._check_tasks(document.access.tasks)
             return
@@ -159,6 +166,18 @@ class Reservations:
             there = await pools.listed(connection)
         if document.pool not in [pool.name for pool in there]:
             raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+
+    def _check_tests(self, named: Sequence[str], admitted: Collection[str]) -> None:
+        """A name that is mistyped would admit nothing, and be noticed in that time only."""
+        faults = []
+        for index, name in enumerate(named):
+            if name not in admitted:
+                try:
+                    self._capabilities.test(name, f"/access/tests/{index}")
+                except InvalidDocument as error:
+                    faults += error.faults
+        if faults:
+            raise InvalidDocument(faults)
 
     async def _check_campaigns(self, named: Sequence[str], admitted: Collection[str]) -> None:
         """A name that is mistyped would admit nobody, and be noticed in that time only."""
@@ -287,7 +306,12 @@ class Reservations:
         displaced = {run: reason for run, reason in reasons if reason is not None}
         await self._ending.lose_runs(displaced)
         inside = (_inside(run, run.run in displaced) for run in runs[:INSIDE_MAX])
-        return self._shown(row).model_copy(update={"inside": tuple(inside)})
+        found = {
+            "inside": tuple(inside),
+            "inside_count": len(runs),
+            "displaced_count": len(displaced),
+        }
+        return self._shown(row).model_copy(update=found)
 
     async def _reserved(
         self, connection: Connection, pool: str | None, since: int, until: int

@@ -113,7 +113,7 @@ class Seating:
 
         :raises Conflict: the pool was removed meanwhile.
         """
-        await tasks.stop_planning(connection, task.id)
+        await tasks.stop_planning(connection, [task.id])
         on = GoingOn(slot, now, task.schedule.get("max_runs"))
         await self.change(connection, task.id, sought.request, on)
 

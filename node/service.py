@@ -150,7 +150,7 @@ class Node:
         self.collector = Collector(database, clock, self.capabilities, key.identity)
         self.ending = Ending(database, clock, key.identity, settings.name)
         self.reservations = Reservations(
-            database, clock, settings, self.directory, self.ending, means.new_id
+            database, clock, settings, self.directory, self.ending, self.capabilities, means.new_id
         )
         self.archives, self.archiving = self._archives(means.new_id)
         self.admission = self._admission(means.new_id)
@@ -390,8 +390,7 @@ class Node:
         for loop in ending:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        with contextlib.suppress(ParleyError):
-            await self.outbox.run_once()
+        await self.outbox.farewell()
 
     async def check(self) -> None:
         """Whether it can work now.

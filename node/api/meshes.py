@@ -28,10 +28,15 @@ from node.store.meshes import Counted, Outcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of meshes, by name."""
-    reading.only(request, "limit", "cursor")
+    """GET: a page of meshes, by name; of which all tasks were cancelled only if asked for."""
+    reading.only(request, "removed", "limit", "cursor")
+    removed = reading.choices(request, "removed", frozenset({"true", "false"})) == ["true"]
     async with request.app[NODE].database.connection() as connection:
-        every = [_document(found) for found in await meshes.listed(connection)]
+        every = [
+            _document(found)
+            for found in await meshes.listed(connection)
+            if removed or set(found.tasks) != {"cancelled"}
+        ]
     return replies.many(*reading.page_of_names(request, every))
 
 
@@ -182,6 +187,12 @@ _SPAN = (
     ),
 )
 
+_REMOVED = Query(
+    "removed",
+    "true: also those whose tasks were all cancelled.",
+    {"type": "string", "enum": ["true", "false"]},
+)
+
 ROUTES = (
     Route(
         "GET",
@@ -190,7 +201,7 @@ ROUTES = (
         "List meshes, by name: how many tasks each has",
         answer=Mesh,
         listed=True,
-        query=(LIMIT, CURSOR),
+        query=(_REMOVED, LIMIT, CURSOR),
     ),
     Route(
         "GET",

@@ -35,5 +35,6 @@ async def insist(progress: Progress, clock: Clock, ask: Callable[[], Awaitable[T
 
 async def before_again(progress: Progress, clock: Clock, error: ParleyError, pause_s: int) -> None:
     """Say that it will be asked again, and wait."""
-    progress.status(f"{error.detail}; asking again in {pause_s} s", f"again {pause_s}")
+    cause = error.detail.partition("; ")[0]
+    progress.status(f"{cause}; asking again in {pause_s} s", f"again {pause_s}")
     await clock.sleep(pause_s)

@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 
 _EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
 
+
+def _tasks(counts: Record) -> str:
+    said = ", ".join(f"{number} {state}" for state, number in counts.items())
+    return f"removed ({said})" if set(counts) == {"cancelled"} else said
+
+
 MESH = Kind(
     columns=(
         Column("mesh", lambda mesh: mesh["name"], whole=True),
-        Column("tasks", lambda mesh: ", ".join(f"{n} {s}" for s, n in mesh["tasks"].items())),
+        Column("tasks", lambda mesh: _tasks(mesh["tasks"])),
         Column("campaigns", lambda mesh: " ".join(mesh["campaigns"])),
         Column("made", lambda mesh: local(mesh["created_at"]), whole=True),
         Column("changed", lambda mesh: local(mesh["changed_at"]), whole=True),
@@ -146,13 +152,14 @@ def done_view(done: Record) -> str:
 
 
 @mesh_group.command("list")
+@click.option("--all", "removed", is_flag=True, help="Also those that were removed.")
 @limit_option
 @asks_node
-async def list_meshes(session: Session, limit: int) -> None:
-    """List the meshes that this node leads."""
+async def list_meshes(session: Session, removed: bool, limit: int) -> None:
+    """List the meshes that this node leads; not those whose tasks were all cancelled."""
 
     async def page(size: int, cursor: str | None) -> Page[Mesh]:
-        return await session.client.meshes(limit=size, cursor=cursor)
+        return await session.client.meshes(removed=removed, limit=size, cursor=cursor)
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), MESH)

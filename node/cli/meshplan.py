@@ -118,6 +118,7 @@ def _plan(answer: Answer) -> dict[str, Any]:
         **{name: plan[name] for name in ("outcome", "sentence", "asked", "placed", "duration")},
         "scheduling_class": plan["scheduling_class"],
         "starts_at": starts[0]["starts_at"] if starts else None,
+        "reason": next((run["reason"] for run in plan["unplaced"]), None),
         "displaced": plan["displaced_count"],
         "added_s": {full["name"]: full["added_s"] for full in plan["occupancy"]},
     }
@@ -182,19 +183,40 @@ def _answers(plan: Record) -> list[str]:
     ]
     lines = [head, *aligned([list(map(printable, row)) for row in rows], indent="  ").splitlines()]
     more = len(plan["plans"]) - _LISTED
-    return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
+    lines += [f"  and {more} more; -o json lists them"] if more > 0 else []
+    return lines + _why_partly(plan["plans"])
+
+
+def _share(node: Record, name: str) -> str:
+    """What others have is not known of nodes that were not asked, or found no time."""
+    if node[name] is None:
+        return "unknown"
+    more = "+" if name == "booked" and node["others"] is None else ""
+    return f"{node[name]:.1%}{more}"
+
+
+def _why_partly(plans: Sequence[Record]) -> list[str]:
+    """For what some runs of those that are not refused would wait; the findings say of others."""
+    waiting: dict[str, list[str]] = {}
+    for answer in plans:
+        if answer["outcome"] == "partly" and answer["reason"]:
+            waiting.setdefault(answer["reason"], []).append(answer["key"])
+    lines = []
+    for reason, keys in list(waiting.items())[:_LISTED]:
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        lines.append("  " + printable(f"partly: {keys[0]}{more}: {reason}"))
+    return lines
 
 
 def _nodes(plan: Record) -> list[str]:
     if not plan["nodes"]:
         return []
     names = ("booked", "exclusive", "normal", "background", "others")
-    rows = [
-        [printable(node["name"]), *(f"{node[name]:.1%}" for name in names)]
-        for node in plan["nodes"][:_LISTED]
-    ]
+    shown = plan["nodes"][:_LISTED]
+    rows = [[printable(node["name"]), *(_share(node, name) for name in names)] for node in shown]
     lines = [
-        "Share of the nodes' time, the fullest first (background runs stand in nobody's way)",
+        "Share of the nodes' time, the fullest first (background runs stand in nobody's way"
+        + ("; +: and what others have)" if any(n["others"] is None for n in shown) else ")"),
         *aligned([["node", *names], *rows], indent="  ").splitlines(),
     ]
     more = len(plan["nodes"]) - _LISTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import click
 
@@ -15,6 +16,7 @@ from node.cli.references import find_reservation, short
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, MOMENT, local
 from node.model import times
+from node.model.errors import AnswerLost, PeerUnreachable
 
 if TYPE_CHECKING:
     from node.client.users import Page
@@ -191,10 +193,28 @@ async def add(session: Session, /, name: str | None, pool: str | None, **given: 
         msg = f"say also {', '.join(missing)}; see: parley reservation add --help"
         raise click.UsageError(msg)
     document.setdefault("owner", _user())
-    made = await session.client.add_reservation(document)
+    made = await _made(session, document)
     _say_inside(session, made)
     session.output.one(made.model_dump(mode="json"), RESERVATION, reservation_view)
 
+
+async def _made(session: Session, document: Document) -> Reservation:
+    """The reservation, asked for twice under one key if the first answer does not come."""
+    key = str(uuid4())
+    try:
+        return await session.client.add_reservation(document, key)
+    except AnswerLost:
+        session.progress.status("no answer yet; asking what became of it", "again")
+    try:
+        return await session.client.add_reservation(document, key)
+    except PeerUnreachable as error:
+        cause = error.detail.partition("; ")[0]
+        msg = f"{cause}; it may have been made all the same: see parley reservation list"
+        raise AnswerLost(msg) from error
+
+
+_LINES_MAX = 10
+"""Most lines about runs that were booked in its time before."""
 
 _NEEDED = {"name": "NAME", "kind": "--kind", "duration": "--for"}
 
@@ -276,8 +296,8 @@ async def remove(session: Session, reservations: tuple[str, ...]) -> None:
 
 def _say_inside(session: Session, made: Reservation) -> None:
     """What became of the runs that were there before."""
-    gone = sum(run.displaced for run in made.inside or ())
-    kept = len(made.inside or ()) - gone
+    gone = made.displaced_count or 0
+    kept = (made.inside_count or 0) - gone
     if gone:
         session.progress.note(f"{_runs(gone)} gave way, to be planned again by their leads.")
     if kept:
@@ -303,11 +323,23 @@ def reservation_view(reservation: Record) -> str:
         ("made", local(reservation["created_at"])),
     )
     lines = [head, pairs(particulars, indent="  ")]
+    return "\n".join([*lines, *_inside(reservation)])
+
+
+def _inside(reservation: Record) -> list[str]:
+    """The runs booked in its time before: a line for those of a task that became the same."""
+    alike: dict[tuple[str, bool], list[Record]] = {}
     for run in reservation["inside"] or ():
-        became = "displaced" if run["displaced"] else "kept"
-        span = f"{local(run['starts_at'])} to {local(run['ends_at'])}"
+        alike.setdefault((run["task"], run["displaced"]), []).append(run)
+    lines = []
+    for (task, displaced), found in list(alike.items())[:_LINES_MAX]:
+        one = found[0]
+        span = f"{local(one['starts_at'])} to {local(max(run['ends_at'] for run in found))}"
         lines.append(
-            f"  {became}: run {short(run['run'])} ({run['test']}, {run['scheduling_class']}, "
-            f"priority {run['priority']}) {span}"
+            f"  {'displaced' if displaced else 'kept'}: {_runs(len(found))} of task {short(task)} "
+            f"({one['test']}, {one['scheduling_class']}, priority {one['priority']}) {span}"
         )
-    return "\n".join(lines)
+    told = sum(len(found) for found in list(alike.values())[:_LINES_MAX])
+    if more := max(0, (reservation.get("inside_count") or told) - told):
+        lines.append(f"  and {more} more")
+    return lines

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from node.model.errors import PeerAnswered
+from node.model.errors import FieldFault, PeerAnswered
 from node.model.wire.validation import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -42,3 +44,21 @@ def page(model: type[Model], document: object) -> Page[Model]:
         raise PeerAnswered(msg)
     items = tuple(read(model, item) for item in document["items"])
     return Page(items, document.get("next"))
+
+
+def not_finite(document: Any, pointer: str = "") -> list[FieldFault]:
+    """The numbers in a document to be sent that JSON cannot say: nan, and what is too large."""
+    if isinstance(document, float) and not math.isfinite(document):
+        return [FieldFault(pointer, f"is {document}; give a finite number")]
+    steps: Iterable[tuple[object, Any]] = ()
+    if isinstance(document, Mapping):
+        steps = document.items()
+    elif isinstance(document, list | tuple):
+        steps = enumerate(document)
+    return [
+        fault
+        for step, value in steps
+        for fault in not_finite(
+            value, f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
+        )
+    ]

@@ -15,9 +15,11 @@ _PAGE = 500
 class Meshing(Sharing):
     """A part of the client of a node's API: meshes and what they deliver."""
 
-    async def meshes(self, *, limit: int = 50, cursor: str | None = None) -> Page[Mesh]:
-        """Meshes, by name."""
-        query = {"limit": limit, "cursor": cursor}
+    async def meshes(
+        self, *, removed: bool = False, limit: int = 50, cursor: str | None = None
+    ) -> Page[Mesh]:
+        """Meshes, by name; with ``removed`` also those whose tasks were all cancelled."""
+        query = {"removed": "true" if removed else None, "limit": limit, "cursor": cursor}
         return page(Mesh, await self._ask("GET", "/meshes", query=query))
 
     async def mesh(self, name: str, since: int, until: int) -> MeshDelivery:

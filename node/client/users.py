@@ -20,11 +20,17 @@ from pydantic import ValidationError
 from yarl import URL
 
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
-from node.client.answers import page, read
+from node.client.answers import not_finite, page, read
 from node.client.archives import Archives
 from node.client.meshing import Meshing
 from node.model import times
-from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
+from node.model.errors import (
+    AnswerLost,
+    InvalidDocument,
+    ParleyError,
+    PeerAnswered,
+    PeerUnreachable,
+)
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -242,9 +248,14 @@ class UserClient(Meshing, Archives):
 
     # Reservations
 
-    async def add_reservation(self, document: Mapping[str, Any]) -> Reservation:
-        """Set time of the node apart; the answer has the runs that were booked in it before."""
-        return read(Reservation, await self._ask("POST", "/reservations", body=document))
+    async def add_reservation(
+        self, document: Mapping[str, Any], key: str | None = None
+    ) -> Reservation:
+        """Set time of the node apart; the answer has the runs that were booked in it before.
+
+        The same ``key`` (an Idempotency-Key) gives the reservation made before.
+        """
+        return read(Reservation, await self._ask("POST", "/reservations", body=document, key=key))
 
     async def reservations(
         self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
@@ -339,6 +350,8 @@ class UserClient(Meshing, Archives):
         key: str | None = None,
     ) -> Any:
         """One request and what came of it, sent again once if the connection was lost."""
+        if faults := not_finite(body):
+            raise InvalidDocument(faults)
         given = {**(query or {}), "wait": wait_s or None}
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
             {key: str(value) for key, value in given.items() if value is not None}
@@ -357,7 +370,13 @@ class UserClient(Meshing, Archives):
             return await _twice(send)
         except TimeoutError as error:
             cause = f"no answer within {timeout.total:g} s"
-            raise self._unreachable(cause) from error
+            if method == "GET" or isinstance(error, aiohttp.ClientError):
+                raise self._unreachable(cause) from error
+            msg = (
+                f"the node at {self.server} gave {cause}; it may have done what was asked all the "
+                "same: look before you ask again"
+            )
+            raise AnswerLost(msg) from error
         except aiohttp.ClientError as error:
             raise self._unreachable(_cause(error)) from error
 

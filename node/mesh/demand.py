@@ -57,14 +57,15 @@ class Load:
     normal: float = 0.0
     """Already divided by the node's lanes."""
     background: float = 0.0
-    others: float = 0.0
+    others: float | None = None
+    """None where nobody has said how full it is."""
     by_measure: Mapping[int, float] = field(default_factory=dict)
     """What each entry has of the exclusive and normal share."""
 
     @property
     def booked(self) -> float:
-        """Of the time in which an exclusive run could be; more than 1 cannot be kept."""
-        return self.exclusive + self.normal + self.others
+        """What is known of the time in which an exclusive run could be; 1 at most can be kept."""
+        return self.exclusive + self.normal + (self.others or 0.0)
 
 
 def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
@@ -114,7 +115,7 @@ def loads(
             shares[SchedulingClass.EXCLUSIVE],
             shares[SchedulingClass.NORMAL],
             shares[SchedulingClass.BACKGROUND] + shares[SchedulingClass.BACKGROUND_MULTI],
-            others.get(node, 0.0),
+            others.get(node),
             by_measure,
         )
     return found
@@ -178,7 +179,7 @@ def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) ->
     if rest < _COMFORTABLE:
         fitting = nice((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
         return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
-    free = _COMFORTABLE - load.others
+    free = _COMFORTABLE - (load.others or 0.0)
     if free <= 0:
         return "others have booked all its time; leave it out, or ask them"
     return f"all its entries {load.booked / free:.1f} times less often would fit, or fewer pairs"

@@ -15,6 +15,7 @@
     │   └── RefusedByParticipant  422  a participant will not take part
     ├── PeerError                 another node is at fault
     │   ├── PeerUnreachable       502
+    │   │   └── AnswerLost        502  it was asked, and may have done it
     │   └── PeerAnswered          502  an answer that makes no sense, or a 5xx
     └── HostError                 this host cannot do it
         ├── DatabaseUnavailable   503
@@ -161,6 +162,13 @@ class PeerUnreachable(PeerError):
 
     code = "peer-unreachable"
     title = "A node cannot be reached"
+
+
+class AnswerLost(PeerUnreachable):
+    """The other node was asked, and may have done it; its answer did not come."""
+
+    code = "answer-lost"
+    title = "An answer did not come"
 
 
 class PeerAnswered(PeerError):

@@ -1,11 +1,12 @@
-"""A task that is paused, resumed or edited: its runs to come are freed, its planning goes on anew.
+"""Tasks that are paused, resumed or edited: runs to come are freed, the planning goes on anew.
 
-Every function takes part in the transaction of the change, which has locked the task.
+Every function takes part in the transaction of the change, which has locked the tasks: a pool task
+changes with the ordinary tasks of its seats, of which there may be thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -29,28 +30,40 @@ class Change:
     trace: dict[str, Any] = field(default_factory=dict)
 
 
-async def fence(connection: Connection, task: UUID, now: int) -> int:
-    """At the lead: take the task from whoever plans it; the epoch whose messages count now."""
-    epoch = int(await connection.fetchval(_SQL["fence"], task))
-    await raise_epoch(connection, task, epoch)
-    await connection.execute(_SQL["abort_open"], task, now)
-    return epoch
+async def fence(connection: Connection, tasks: Sequence[UUID], now: int) -> dict[UUID, int]:
+    """At the lead: take tasks from whoever plans them; by task, the epoch that counts now."""
+    rows = await connection.fetch(_SQL["fence"], list(tasks))
+    epochs = {row[0]: int(row[1]) for row in rows}
+    await raise_epochs(connection, epochs)
+    await connection.execute(_SQL["abort_open"], list(tasks), now)
+    return epochs
 
 
-async def raise_epoch(connection: Connection, task: UUID, epoch: int) -> None:
-    """Holds under an older epoch are refused from now on."""
-    await connection.execute(_SQL["raise_epoch"], task, epoch)
+async def raise_epochs(connection: Connection, epochs: Mapping[UUID, int]) -> None:
+    """By task: holds under an older epoch are refused from now on."""
+    await connection.execute(_SQL["raise_epoch"], list(epochs), list(epochs.values()))
+
+
+@dataclass(frozen=True)
+class Freed:
+    """A run that was given up."""
+
+    run: UUID
+    task: UUID
+    slot: int
 
 
 async def free_led(
-    connection: Connection, task: UUID, freeing: Freeing, now: int
-) -> dict[UUID, int]:
-    """At the lead: give these runs up; their ids and slots."""
+    connection: Connection, freeing: Freeing, epochs: Mapping[UUID, int], now: int
+) -> list[Freed]:
+    """At the lead: give up these runs of the tasks that have ``epochs``; each is told its own."""
     rows = await connection.fetch(
-        _SQL["free_led"], task, freeing.slots_from, freeing.starting, freeing.reason, now
+        _SQL["free_led"], list(epochs), freeing.slots_from, freeing.starting, freeing.reason, now
     )
-    await connection.execute(_SQL["keep_freeing"], task, freeing.model_dump(mode="json"))
-    return {row[0]: row[1] for row in rows}
+    said = freeing.model_dump(mode="json")
+    told = [{**said, "before_epoch": epoch} for epoch in epochs.values()]
+    await connection.execute(_SQL["keep_freeing"], list(epochs), told)
+    return [Freed(*row) for row in rows]
 
 
 async def free_part(
@@ -79,21 +92,28 @@ async def reprioritise(connection: Connection, task: UUID, priority: int, now: i
     await connection.execute(_SQL["reprioritise"], task, priority, now)
 
 
-async def stand(connection: Connection, task: UUID, revision: int, paused_at: int | None) -> bool:
-    """Active, or paused since then; False if the task is over or its revision newer."""
-    return await connection.fetchval(_SQL["stand"], task, revision, paused_at) is not None
+async def stand(
+    connection: Connection, revisions: Mapping[UUID, int], paused_at: int | None
+) -> bool:
+    """Tasks are active, or paused since then; False if all are over or their revisions newer."""
+    given = list(revisions), list(revisions.values())
+    return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
 
 
-async def standing(connection: Connection, task: UUID) -> Standing:
-    """How far the task has been planned."""
-    row = await connection.fetchrow(_SQL["standing"], task)
-    return Standing(None, None) if row is None else Standing(row[0], row[1])
+async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, Standing]:
+    """By task, how far it has been planned."""
+    rows = await connection.fetch(_SQL["standing"], list(tasks))
+    return {row[0]: Standing(row[1], row[2]) for row in rows}
 
 
-async def plan_on(connection: Connection, task: UUID, standing: Standing, plan_at: int) -> None:
-    """Where planning goes on, and when."""
+async def plan_on(connection: Connection, standings: Mapping[UUID, Standing], plan_at: int) -> None:
+    """By task, where planning goes on; and when."""
     await connection.execute(
-        _SQL["plan_on"], task, standing.planned_to, standing.next_slot, plan_at
+        _SQL["plan_on"],
+        list(standings),
+        [each.planned_to for each in standings.values()],
+        [each.next_slot for each in standings.values()],
+        plan_at,
     )
 
 
@@ -104,22 +124,28 @@ async def surplus(connection: Connection, task: UUID, max_runs: int) -> int | No
     return found
 
 
-async def kept_between(connection: Connection, task: UUID, since: int, until: int) -> int:
-    """How many slots in [since, until) have a run that was not given up."""
-    return int(await connection.fetchval(_SQL["kept_between"], task, since, until))
+async def kept_between(
+    connection: Connection, spans: Mapping[UUID, tuple[int, int]]
+) -> dict[UUID, int]:
+    """By task, how many slots in [since, until) have a run that was not given up; none without."""
+    since = [span[0] for span in spans.values()]
+    until = [span[1] for span in spans.values()]
+    rows = await connection.fetch(_SQL["kept_between"], list(spans), since, until)
+    return {row[0]: int(row[1]) for row in rows}
 
 
-async def keep_change(connection: Connection, task: UUID, change: Change, now: int) -> None:
-    """Say in the task's trace what was changed, and which slots it touched."""
+async def keep_changes(connection: Connection, changes: Mapping[UUID, Change], now: int) -> None:
+    """Say in the traces of tasks what was changed, and which slots it touched."""
+    every = list(changes.values())
     await connection.execute(
         _SQL["keep_change"],
-        task,
+        list(changes),
         now,
-        change.outcome,
-        change.sentence,
-        min(change.slots, default=None),
-        max(change.slots, default=None),
-        change.trace,
+        [change.outcome for change in every],
+        [change.sentence for change in every],
+        [min(change.slots, default=None) for change in every],
+        [max(change.slots, default=None) for change in every],
+        [change.trace for change in every],
     )
 
 

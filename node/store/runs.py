@@ -140,11 +140,18 @@ async def keep_process(
 
 async def lock(connection: Connection, run: UUID) -> LockedRun | None:
     """Lock a run, and its task against being ended meanwhile; None if it is unknown here."""
-    await connection.execute(_SQL["lock_task_of"], run)
-    row = await connection.fetchrow(_SQL["lock"], run)
-    if row is None:
-        return None
-    values = dict(row)
+    found = await lock_all(connection, [run])
+    return found[0] if found else None
+
+
+async def lock_all(connection: Connection, runs: Sequence[UUID]) -> list[LockedRun]:
+    """The same of several; those that are known here, in the order of their ids."""
+    await connection.execute(_SQL["lock_task_of"], list(runs))
+    rows = await connection.fetch(_SQL["lock"], list(runs))
+    return [_locked(dict(row)) for row in rows]
+
+
+def _locked(values: dict[str, Any]) -> LockedRun:
     return LockedRun(
         id=values.pop("id"),
         task=values.pop("task_id"),
@@ -269,12 +276,29 @@ async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list
     return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_task"], task, now)]
 
 
+@dataclass(frozen=True)
+class Again:
+    """The next attempt of a run's slot."""
+
+    run: UUID
+    following: UUID
+    attempt: int
+    reason: str
+
+
 async def wait_again(
-    connection: Connection, run: UUID, following: UUID, attempt: int, reason: str, now: int
-) -> bool:
-    """Make the next attempt of a run's slot; False if there is one, or the task has ended."""
-    made = await connection.fetchval(_SQL["wait_again"], run, following, attempt, reason, now)
-    return made is not None
+    connection: Connection, attempts: Sequence[Again], now: int
+) -> list[tuple[UUID, int]]:
+    """Make these attempts; task and slot of each, but where there is one or the task has ended."""
+    rows = await connection.fetch(
+        _SQL["wait_again"],
+        [each.run for each in attempts],
+        [each.following for each in attempts],
+        [each.attempt for each in attempts],
+        [each.reason for each in attempts],
+        now,
+    )
+    return [(row[0], row[1]) for row in rows]
 
 
 async def shown(connection: Connection, run: UUID) -> Record | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -55,9 +55,12 @@ async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | Non
     return found
 
 
-async def go_on(connection: Connection, task: UUID, following: int | None, now: int) -> bool:
-    """Resumed: no term begins before this slot, and what is due is due now; False: no pool task."""
-    return await connection.fetchval(_SQL["goes_on"], task, following, now) is not None
+async def go_on(
+    connection: Connection, following: Mapping[UUID, int | None], now: int
+) -> set[UUID]:
+    """Resumed: no term begins before this slot, what is due is due now; which are pool tasks."""
+    given = list(following), list(following.values())
+    return {row[0] for row in await connection.fetch(_SQL["goes_on"], *given, now)}
 
 
 async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
@@ -82,6 +85,11 @@ async def finish(connection: Connection, now: int) -> list[tuple[UUID, str]]:
 async def tasks_of(connection: Connection, task: UUID) -> list[UUID]:
     """The ordinary tasks that have its seats and are not over."""
     return [row[0] for row in await connection.fetch(_SQL["seat_tasks"], task)]
+
+
+async def lock_tasks_of(connection: Connection, task: UUID) -> list[UUID]:
+    """The same; none of them ends, or is changed by others, until the transaction ends."""
+    return [row[0] for row in await connection.fetch(_SQL["lock_seat_tasks"], task)]
 
 
 async def listed(connection: Connection, task: UUID, since: int) -> list[Record]:

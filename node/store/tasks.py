@@ -112,8 +112,13 @@ async def lock(connection: Connection, task: UUID) -> StoredTask | None:
 
 async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
     """A task; None if it is unknown here."""
-    row = await connection.fetchrow(_SQL["task"], task)
-    return None if row is None else StoredTask(*row)
+    found = await fetch_all(connection, [task])
+    return found[0] if found else None
+
+
+async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[StoredTask]:
+    """Those of these tasks that are known here, in the order of their ids."""
+    return [StoredTask(*row) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
 async def listed(connection: Connection, wanted: Filter, now: int) -> list[Record]:
@@ -139,10 +144,10 @@ async def end(connection: Connection, task: UUID, state: str, reason: str, now: 
     return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
 
 
-async def stop_planning(connection: Connection, task: UUID) -> int | None:
-    """Nothing more to plan for this task; until when a worker may still be planning it."""
-    until: int | None = await connection.fetchval(_SQL["stop_planning"], task)
-    return until
+async def stop_planning(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int | None]:
+    """Nothing more to plan for these tasks; until when a worker may still be planning each."""
+    rows = await connection.fetch(_SQL["stop_planning"], list(tasks))
+    return {row[0]: row[1] for row in rows}
 
 
 async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:

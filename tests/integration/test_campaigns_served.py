@@ -225,6 +225,7 @@ async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
         ({"name": "Ops"}, "/name"),
         ({"name": "ops", "level": 10}, "/level"),
         ({"name": "ops", "weight": 1e-9}, "/weight"),
+        ({"name": "ops", "weight": "3"}, "/weight"),
         ({"name": "ops", "limits": {"engines": {"hard": 1}}}, "/limits/engines"),
         ({"name": "ops", "limits": {"runs": {"soft": 3, "hard": 2}}}, "/limits/runs"),
         ({"name": "ops", "fairshare": {"part": 2}}, "/fairshare/part"),

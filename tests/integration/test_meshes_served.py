@@ -123,6 +123,24 @@ async def test_what_there_is_to_compare_with(a: Asker, clock: ManualClock) -> No
     assert (await a.ask("GET", "/v1/meshes/none/tasks"))[1]["items"] == []
 
 
+async def test_a_removed_mesh_is_listed_only_if_asked_for(a: Asker) -> None:
+    """It is there again with its first new task; a page has what is shown of it."""
+    gone = [await _task(a, key, "gone") for key in ("x", "y")]
+    await _task(a, "x", "stays")
+    removed = "/v1/meshes?removed=true&limit=1"
+    listed = [("gone", {"active": 2}), ("stays", {"active": 1})]
+    for number in (0, 1):
+        await a.ask("DELETE", f"/v1/tasks/{gone[number]}")
+        listed[0] = ("gone", [{"active": 1, "cancelled": 1}, {"cancelled": 2}][number])
+        shown = await _every(a, "/v1/meshes", 1)
+        assert [(mesh["name"], mesh["tasks"]) for mesh in shown] == listed[number:]
+    first = (await a.ask("GET", removed))[1]["items"]
+    assert [(mesh["name"], mesh["tasks"]) for mesh in first] == listed[:1]
+    assert (await a.ask("GET", "/v1/meshes/gone"))[0] == 200
+    await _task(a, "x", "gone")
+    assert [mesh["name"] for mesh in await _every(a, "/v1/meshes", 1)] == ["gone", "stays"]
+
+
 async def test_an_edit_that_is_done_would_change_nothing(a: Asker) -> None:
     """So who lost the answer to an edit learns from a dry run that it was taken."""
     task = await _task(a, "x/a/b")

@@ -127,6 +127,7 @@ async def test_a_key_makes_one(node: Served) -> None:
         ({"access": {"everybody": True}}, "/access/everybody"),
         ({"access": {"classes": ["loud"]}}, "/access/classes/0"),
         ({"access": {"tasks": ["7"]}}, "/access/tasks/0"),
+        ({"access": {"tests": ["rtt", "foo"]}}, "/access/tests/1"),
         ({"access": {"priority": "high"}}, "/access/priority"),
         ({"schedule": {"slip": "PT1M"}}, "/schedule/slip"),
         ({"schedule": {"start": format_instant(START - HALF)}}, "/schedule"),

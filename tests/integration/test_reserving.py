@@ -27,6 +27,7 @@ from tests.bookers import HOUR
 from tests.clocks import START
 from tests.prospects import idle, plan
 from tests.reserving import WORDS, edit, reserve
+from tests.statements import asked_of_database
 from tests.worlds import (
     DURATION,
     ON_ONE_LOOP,
@@ -130,25 +131,43 @@ async def test_many_are_displaced_together(world: World, monkeypatch: pytest.Mon
     booked = await book_everywhere(introduction([b]), b, [b], starts)
     made = await reserve(b)
     settle, settled = b.database.settle, 0
-    lose, unlucky = b.node.ending._lose_run, [booked[-1]]
+    lose, unlucky = b.node.ending._lose_runs, [booked[-1]]
 
     async def counted(action: Any) -> Any:
         nonlocal settled
         settled += 1
         return await settle(action)
 
-    async def lose_but_once(connection: Any, run: UUID, reason: str) -> None:
-        await lose(connection, run, reason)
-        if run in unlucky:
-            unlucky.remove(run)
+    async def lose_but_once(reasons: Any, connection: Any) -> None:
+        await lose(reasons, connection)
+        if set(unlucky) & set(dict(reasons)):
+            unlucky.clear()
             raise asyncpg.DeadlockDetectedError
 
     monkeypatch.setattr(b.database, "settle", counted)
-    monkeypatch.setattr(b.node.ending, "_lose_run", lose_but_once)
+    monkeypatch.setattr(b.node.ending, "_lose_runs", lose_but_once)
     changed = await edit(b, made, displace=True)
     assert _inside(changed) == [(run, True) for run in booked]
+    assert (changed.inside_count, changed.displaced_count) == (5, 5)
     assert {await b.state(run) for run in booked} == {"displaced"}
     assert (settled, unlucky) == (1 + 3, [])
+
+
+async def test_the_database_is_asked_as_often_for_many_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of runs give way in the time in which a client waits for the answer."""
+    b = await world.site("b")
+    counts = []
+    for first, number in ((HOUR, 2), (3 * HOUR - 2 * START, 10)):
+        starts = [first + each * DURATION for each in range(number)]
+        booked = await book_everywhere(introduction([b]), b, [b], starts)
+        with monkeypatch.context() as patch:
+            asked = asked_of_database(patch)
+            made = await reserve(b, first, displace=True)
+            counts.append(len(asked))
+        assert _inside(made) == [(run, True) for run in booked]
+    assert counts[0] == counts[1]
 
 
 async def test_what_is_changed_meanwhile_displaces_nobody(

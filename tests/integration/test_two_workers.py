@@ -54,7 +54,7 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
         )
     async with a.database.transaction() as edit:
         await tasks.lock(edit, task.task)
-        await changes.fence(edit, task.task, now)
+        await changes.fence(edit, [task.task], now)
         async with a.database.transaction() as connection:
             [(process,)] = await connection.fetch("SELECT pg_backend_pid()")
             learned = asyncio.create_task(

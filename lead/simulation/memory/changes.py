@@ -13,48 +13,55 @@ from lead.simulation.memory.tables import Tables
 TWINS = Twins("node.store", "changes")
 
 
-@TWINS.of("lease_epoch")
-def fence(tables: Tables, task: UUID) -> Answer:
-    """Whoever plans the task at this moment has lost its lease."""
-    row = tables.plannings.rows.get(task)
-    if row is None:
-        return ()
-    tables.plannings.change(
-        row,
-        lease_epoch=row.lease_epoch + 1,
-        lease_owner=None,
-        lease_until=None,
-        waits_for=None,
-        waits_until=None,
-    )
-    return [(row.lease_epoch,)]
+@TWINS.of("task_id", "lease_epoch")
+def fence(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Whoever plans these tasks at this moment has lost its lease."""
+    rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
+    for row in rows:
+        tables.plannings.change(
+            row,
+            lease_epoch=row.lease_epoch + 1,
+            lease_owner=None,
+            lease_until=None,
+            waits_for=None,
+            waits_until=None,
+        )
+    return [(row.task_id, row.lease_epoch) for row in rows]
 
 
 @TWINS.of()
-def raise_epoch(tables: Tables, task: UUID, epoch: int) -> Answer:
+def raise_epoch(tables: Tables, tasks: Sequence[UUID], epochs: Sequence[int]) -> Answer:
     """Holds under an older epoch are refused from now on."""
-    row = tables.tasks.rows.get(task)
-    if row is not None:
-        tables.tasks.change(row, lease_epoch=max(row.lease_epoch, epoch))
+    for task, epoch in zip(tasks, epochs, strict=True):
+        row = tables.tasks.rows.get(task)
+        if row is not None:
+            tables.tasks.change(row, lease_epoch=max(row.lease_epoch, epoch))
     return ()
 
 
 @TWINS.of()
-def abort_open(tables: Tables, task: UUID, now: int) -> Answer:
+def abort_open(tables: Tables, tasks: Sequence[UUID], now: int) -> Answer:
     """What is being negotiated is aborted."""
-    for row in tables.negotiations.by_task.of(task):
-        if row.state == "open":
-            tables.negotiations.change(row, state="aborted", decided_at=now)
+    for task in tasks:
+        for row in tables.negotiations.by_task.of(task):
+            if row.state == "open":
+                tables.negotiations.change(row, state="aborted", decided_at=now)
     return ()
 
 
-@TWINS.of("id", "slot")
+@TWINS.of("id", "task_id", "slot")
 def free_led(
-    tables: Tables, task: UUID, slots_from: int, starting: int, reason: str, now: int
+    tables: Tables,
+    tasks: Sequence[UUID],
+    slots_from: int,
+    starting: int,
+    reason: str,
+    now: int,
 ) -> Answer:
     """At the lead: the runs to come of these slots, waiting ones too, and what is not decided."""
     freed = [
         run
+        for task in tasks
         for run in tables.runs.open.of(task)
         if (run.state == "waiting" and run.slot >= slots_from)
         or (
@@ -66,7 +73,7 @@ def free_led(
         tables.runs.change(
             run, state="cancelled", freed=True, reason=reason, changed_at=now, finished_at=now
         )
-    return [(run.id, run.slot) for run in freed]
+    return [(run.id, run.task_id, run.slot) for run in freed]
 
 
 def _undecided(tables: Tables, run: Run) -> bool:
@@ -111,11 +118,14 @@ def free_part(
 
 
 @TWINS.of()
-def keep_freeing(tables: Tables, task: UUID, freeing: dict[str, Any]) -> Answer:
+def keep_freeing(
+    tables: Tables, tasks: Sequence[UUID], freeings: Sequence[dict[str, Any]]
+) -> Answer:
     """Which runs the last change gave up."""
-    row = tables.tasks.rows.get(task)
-    if row is not None:
-        tables.tasks.change(row, freeing=pack(freeing))
+    for task, freeing in zip(tasks, freeings, strict=True):
+        row = tables.tasks.rows.get(task)
+        if row is not None:
+            tables.tasks.change(row, freeing=pack(freeing))
     return ()
 
 
@@ -139,33 +149,43 @@ def reprioritise(tables: Tables, task: UUID, priority: int, now: int) -> Answer:
 
 
 @TWINS.of("id")
-def stand(tables: Tables, task: UUID, revision: int, paused_at: int | None) -> Answer:
+def stand(
+    tables: Tables, tasks: Sequence[UUID], revisions: Sequence[int], paused_at: int | None
+) -> Answer:
     """Active or paused, by the newest word of the lead."""
-    row = tables.tasks.rows.get(task)
-    if row is None or row.state not in {"active", "paused"} or row.revision > revision:
-        return ()
-    state = "active" if paused_at is None else "paused"
-    tables.tasks.change(row, revision=revision, paused_at=paused_at, state=state)
-    return [(task,)]
+    stood = []
+    for task, revision in zip(tasks, revisions, strict=True):
+        row = tables.tasks.rows.get(task)
+        if row is None or row.state not in {"active", "paused"} or row.revision > revision:
+            continue
+        state = "active" if paused_at is None else "paused"
+        tables.tasks.change(row, revision=revision, paused_at=paused_at, state=state)
+        stood.append((task,))
+    return stood
 
 
-@TWINS.of("planned_to", "next_run_at")
-def standing(tables: Tables, task: UUID) -> Answer:
-    """How far a task has been planned."""
-    row = tables.plannings.rows.get(task)
-    return () if row is None else [(row.planned_to, row.next_run_at)]
+@TWINS.of("task_id", "planned_to", "next_run_at")
+def standing(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """How far tasks have been planned."""
+    rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
+    return [(row.task_id, row.planned_to, row.next_run_at) for row in rows]
 
 
 @TWINS.of()
 def plan_on(
-    tables: Tables, task: UUID, planned_to: int | None, next_run_at: int | None, plan_at: int
+    tables: Tables,
+    tasks: Sequence[UUID],
+    planned_to: Sequence[int | None],
+    next_run_at: Sequence[int | None],
+    plan_at: int,
 ) -> Answer:
     """Where planning goes on, and when."""
-    row = tables.plannings.rows.get(task)
-    if row is not None:
-        tables.plannings.change(
-            row, planned_to=planned_to, next_run_at=next_run_at, plan_at=plan_at, failures=0
-        )
+    for task, reached, following in zip(tasks, planned_to, next_run_at, strict=True):
+        row = tables.plannings.rows.get(task)
+        if row is not None:
+            tables.plannings.change(
+                row, planned_to=reached, next_run_at=following, plan_at=plan_at, failures=0
+            )
     return ()
 
 
@@ -176,31 +196,39 @@ def surplus(tables: Tables, task: UUID, not_counted: Sequence[str], max_runs: in
     return [(slot,) for slot in slots[max_runs : max_runs + 1]]
 
 
-@TWINS.of("count")
-def kept_between(tables: Tables, task: UUID, since: int, until: int) -> Answer:
+@TWINS.of("task", "count")
+def kept_between(
+    tables: Tables, tasks: Sequence[UUID], since: Sequence[int], until: Sequence[int]
+) -> Answer:
     """How many slots have a run that was not given up."""
-    later = tables.runs.by_task.after(task, since - 1)
-    return [(len({run.slot for run in later if run.slot < until and not run.freed}),)]
+    counted = []
+    for task, first, end in zip(tasks, since, until, strict=True):
+        later = tables.runs.by_task.after(task, first - 1)
+        if kept := {run.slot for run in later if run.slot < end and not run.freed}:
+            counted.append((task, len(kept)))
+    return counted
 
 
 @TWINS.of()
 def keep_change(
     tables: Tables,
-    task: UUID,
+    tasks: Sequence[UUID],
     now: int,
-    outcome: str,
-    sentence: str,
-    first_slot: int | None,
-    last_slot: int | None,
-    trace: dict[str, Any],
+    outcomes: Sequence[str],
+    sentences: Sequence[str],
+    first_slots: Sequence[int | None],
+    last_slots: Sequence[int | None],
+    traces: Sequence[dict[str, Any]],
 ) -> Answer:
-    """Say in the task's trace what was changed."""
-    number = next(tables.decisions.ids)
-    slots = (first_slot, last_slot)
-    made = Decision(
-        number, task, None, now, now, outcome, sentence, 0, 0, *slots, trace=pack(trace)
-    )
-    tables.decisions.insert(made)
+    """Say in the traces of tasks what was changed."""
+    every = zip(tasks, outcomes, sentences, first_slots, last_slots, traces, strict=True)
+    for task, outcome, sentence, first, last, trace in every:
+        number = next(tables.decisions.ids)
+        slots = (first, last)
+        made = Decision(
+            number, task, None, now, now, outcome, sentence, 0, 0, *slots, trace=pack(trace)
+        )
+        tables.decisions.insert(made)
     return ()
 
 

@@ -100,10 +100,10 @@ def process(tables: Tables, run: UUID, started_at: int, process_id: int, ticks: 
 
 
 @TWINS.of("id")
-def lock_task_of(tables: Tables, run: UUID) -> Answer:
-    """Whoever ends the task waits."""
-    row = tables.runs.rows.get(run)
-    return () if row is None else [(row.task_id,)]
+def lock_task_of(tables: Tables, runs: Sequence[UUID]) -> Answer:
+    """Whoever ends the tasks waits."""
+    rows = (tables.runs.rows.get(run) for run in runs)
+    return [(task,) for task in sorted({row.task_id for row in rows if row is not None})]
 
 
 @TWINS.of(
@@ -121,12 +121,8 @@ def lock_task_of(tables: Tables, run: UUID) -> Answer:
     "participants",
     "duration",
 )
-def lock(tables: Tables, run: UUID) -> Answer:
-    """A run nobody else can change until the transaction ends."""
-    row = tables.runs.rows.get(run)
-    if row is None:
-        return ()
-    task = tables.tasks.rows[row.task_id]
+def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
+    """Runs nobody else can change until the transaction ends."""
     return [
         (
             row.id,
@@ -143,6 +139,9 @@ def lock(tables: Tables, run: UUID) -> Answer:
             unpack(task.participants),
             task.duration,
         )
+        for run in sorted(runs)
+        if (row := tables.runs.rows.get(run)) is not None
+        and (task := tables.tasks.rows[row.task_id])
     ]
 
 
@@ -336,15 +335,28 @@ def cut_runs_of_task(tables: Tables, task: UUID, now: int) -> Answer:
     return [(run,) for run in sorted(cut)]
 
 
-@TWINS.of("id")
+@TWINS.of("task_id", "slot")
 def wait_again(
-    tables: Tables, run: UUID, following: UUID, attempt: int, reason: str, now: int
+    tables: Tables,
+    runs: Sequence[UUID],
+    following: Sequence[UUID],
+    tries: Sequence[int],
+    reasons: Sequence[str],
+    now: int,
 ) -> Answer:
-    """The slot of a run that lost its time is placed again inside its window."""
-    row = tables.runs.rows.get(run)
-    if row is None or tables.tasks.rows[row.task_id].state != "active":
-        return ()
-    made = Run(
+    """The slots of runs that lost their time are placed again inside their windows."""
+    offered = []
+    for run, *given in zip(runs, following, tries, reasons, strict=True):
+        row = tables.runs.rows.get(run)
+        if row is None or tables.tasks.rows[row.task_id].state != "active":
+            continue
+        if tables.runs.offer(made := _again(row, *given, now)):
+            offered.append((made.task_id, made.slot))
+    return offered
+
+
+def _again(row: Run, following: UUID, attempt: int, reason: str, now: int) -> Run:
+    return Run(
         following,
         row.task_id,
         None,
@@ -360,7 +372,6 @@ def wait_again(
         now,
         reason=reason,
     )
-    return [(following,)] if tables.runs.offer(made) else ()
 
 
 @TWINS.of()

@@ -127,16 +127,21 @@ def pool_tasks_among(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 
 @TWINS.of("task_id")
-def goes_on(tables: Tables, task: UUID, following: int | None, now: int) -> Answer:
-    """Resumed: no term begins before this slot."""
-    row = tables.pool_tasks.rows.get(task)
-    if row is None:
-        return ()
-    if row.next_slot is None or following is None:
-        tables.pool_tasks.change(row, next_slot=None, due_at=None)
-    else:
-        tables.pool_tasks.change(row, next_slot=max(row.next_slot, following), due_at=now)
-    return [(task,)]
+def goes_on(
+    tables: Tables, tasks: Sequence[UUID], following: Sequence[int | None], now: int
+) -> Answer:
+    """Resumed: no term begins before these slots."""
+    gone_on = []
+    for task, slot in zip(tasks, following, strict=True):
+        row = tables.pool_tasks.rows.get(task)
+        if row is None:
+            continue
+        if row.next_slot is None or slot is None:
+            tables.pool_tasks.change(row, next_slot=None, due_at=None)
+        else:
+            tables.pool_tasks.change(row, next_slot=max(row.next_slot, slot), due_at=now)
+        gone_on.append((task,))
+    return gone_on
 
 
 @TWINS.of("pool_task")
@@ -199,6 +204,12 @@ def finish_pool_tasks(tables: Tables, now: int) -> Answer:
 def seat_tasks(tables: Tables, task: UUID) -> Answer:
     """The ordinary tasks that have its seats and are not over."""
     return sorted((part.id,) for part in tables.tasks.parts.of(task) if part.state in _OPEN)
+
+
+@TWINS.of("id")
+def lock_seat_tasks(tables: Tables, task: UUID) -> Answer:
+    """The same, for whoever changes them."""
+    return seat_tasks(tables, task)
 
 
 @TWINS.of("task_id", "place", "node")

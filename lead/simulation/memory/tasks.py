@@ -136,11 +136,8 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "ended_at",
     "parent",
 )
-def task(tables: Tables, task: UUID) -> Answer:
-    """A task as kept."""
-    row = tables.tasks.rows.get(task)
-    if row is None:
-        return ()
+def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """Tasks as kept."""
     return [
         (
             row.id,
@@ -167,6 +164,8 @@ def task(tables: Tables, task: UUID) -> Answer:
             row.ended_at,
             row.parent,
         )
+        for each in sorted(tasks)
+        if (row := tables.tasks.rows.get(each)) is not None
     ]
 
 
@@ -180,14 +179,13 @@ def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> A
     return [(task,)]
 
 
-@TWINS.of("lease_until")
-def stop_planning(tables: Tables, task: UUID) -> Answer:
+@TWINS.of("task_id", "lease_until")
+def stop_planning(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Nothing more to plan."""
-    row = tables.plannings.rows.get(task)
-    if row is None:
-        return ()
-    tables.plannings.change(row, plan_at=None, next_run_at=None)
-    return [(row.lease_until,)]
+    rows = [row for task in tasks if (row := tables.plannings.rows.get(task)) is not None]
+    for row in rows:
+        tables.plannings.change(row, plan_at=None, next_run_at=None)
+    return [(row.task_id, row.lease_until) for row in rows]
 
 
 @TWINS.of()

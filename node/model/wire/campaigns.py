@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
+    BeforeValidator,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -31,8 +32,16 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral() else float(value)
 
 
+def _no_text(value: object) -> object:
+    if isinstance(value, str):
+        msg = "is text; give a number, without quotes"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic tells of these
+    return value
+
+
 Exact = Annotated[
     Decimal,
+    BeforeValidator(_no_text),
     Field(ge=0, max_digits=12, decimal_places=6, allow_inf_nan=False),
     PlainSerializer(_number, return_type=float, when_used="json"),
 ]
@@ -40,6 +49,7 @@ Exact = Annotated[
 
 Share = Annotated[
     Decimal,
+    BeforeValidator(_no_text),
     Field(gt=0, le=1, decimal_places=6, allow_inf_nan=False),
     PlainSerializer(_number, return_type=float, when_used="json"),
 ]

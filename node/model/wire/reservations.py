@@ -176,6 +176,12 @@ class Reservation(Document):
         description="Runs to come that were booked in its time before, at most 1000; only where "
         "one reservation is asked for, made or changed.",
     )
+    inside_count: int | None = Field(
+        None, description="How many these are in all; inside names 1000 of them at most."
+    )
+    displaced_count: int | None = Field(
+        None, description="How many of these have just given way; all others stay."
+    )
     created_at: Instant
     changed_at: Instant
 

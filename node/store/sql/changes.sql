@@ -1,23 +1,26 @@
 -- fence --
--- At the lead: whoever plans the task at this moment has lost its lease; the epoch makes its late messages harmless.
+-- At the lead: whoever plans these tasks at this moment has lost its lease; the epoch makes its late messages harmless.
 UPDATE planning
 SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL, waits_for = NULL, waits_until = NULL
-WHERE task_id = $1
-RETURNING lease_epoch;
+WHERE task_id = ANY($1::uuid [])
+RETURNING task_id, lease_epoch;
 
 -- raise_epoch --
-UPDATE task SET lease_epoch = greatest(lease_epoch, $2) WHERE id = $1;
+UPDATE task
+SET lease_epoch = greatest(task.lease_epoch, given.epoch)
+FROM unnest($1::uuid [], $2::bigint []) AS given (id, epoch)
+WHERE task.id = given.id;
 
 -- abort_open --
-UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE task_id = $1 AND state = 'open';
+UPDATE negotiation SET state = 'aborted', decided_at = $2 WHERE task_id = ANY($1::uuid []) AND state = 'open';
 
 -- free_led --
--- At the lead: the runs to come of these slots, waiting ones too; and whatever is held without being decided, since
+-- At the lead: the runs to come of these slots of these tasks, waiting ones too; and whatever is held without being decided, since
 -- its exchange has just been aborted.
 UPDATE run
 SET state = 'cancelled', freed = true, reason = $4, changed_at = $5, finished_at = $5
 WHERE
-    task_id = $1
+    task_id = ANY($1::uuid [])
     AND (
         (state = 'waiting' AND slot >= $2)
         OR (state IN ('booked', 'set-aside') AND slot >= $2 AND starts_at >= $3)
@@ -29,7 +32,7 @@ WHERE
             )
         )
     )
-RETURNING id, slot;
+RETURNING id, task_id, slot;
 
 -- free_part --
 -- At a participant, by its lead's word: runs booked before the change. What was never committed is forgotten; what has
@@ -67,7 +70,10 @@ UNION ALL
 SELECT id, state = 'running' AS stopped FROM freed;
 
 -- keep_freeing --
-UPDATE task SET freeing = $2 WHERE id = $1;
+UPDATE task
+SET freeing = given.freeing
+FROM unnest($1::uuid [], $2::jsonb []) AS given (id, freeing)
+WHERE task.id = given.id;
 
 -- keep_measured --
 -- Runs that stay are what they were booked as, whatever the task says from now on.
@@ -84,17 +90,21 @@ WHERE task_id = $1 AND priority <> $2 AND state IN ('waiting', 'booked', 'set-as
 -- Active or paused, by the newest word of the lead.
 UPDATE task
 SET
-    revision = $2,
+    revision = given.revision,
     paused_at = $3::timestamptz,
     state = CASE WHEN $3::timestamptz IS NULL THEN 'active' ELSE 'paused' END::task_state
-WHERE id = $1 AND state IN ('active', 'paused') AND revision <= $2
-RETURNING id;
+FROM unnest($1::uuid [], $2::integer []) AS given (id, revision)
+WHERE task.id = given.id AND task.state IN ('active', 'paused') AND task.revision <= given.revision
+RETURNING task.id;
 
 -- standing --
-SELECT planned_to, next_run_at FROM planning WHERE task_id = $1;
+SELECT task_id, planned_to, next_run_at FROM planning WHERE task_id = ANY($1::uuid []);
 
 -- plan_on --
-UPDATE planning SET planned_to = $2, next_run_at = $3, plan_at = $4, failures = 0 WHERE task_id = $1;
+UPDATE planning
+SET planned_to = given.planned_to, next_run_at = given.next_run_at, plan_at = $4, failures = 0
+FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS given (task, planned_to, next_run_at)
+WHERE planning.task_id = given.task;
 
 -- surplus --
 -- The first slot in excess of so many runs.
@@ -105,11 +115,19 @@ OFFSET $3
 LIMIT 1;
 
 -- kept_between --
-SELECT count(DISTINCT slot) FROM run WHERE task_id = $1 AND slot >= $2 AND slot < $3 AND NOT freed;
+SELECT given.task, count(DISTINCT run.slot)
+FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS given (task, since, until)
+INNER JOIN run
+    ON given.task = run.task_id AND run.slot >= given.since AND run.slot < given.until AND NOT run.freed
+GROUP BY given.task;
 
 -- keep_change --
 INSERT INTO decision (task_id, first_at, decided_at, outcome, sentence, asked, placed, first_slot, last_slot, trace)
-VALUES ($1, $2, $2, $3, $4, 0, 0, $5, $6, $7);
+SELECT given.task, $2, $2, given.outcome, given.sentence, 0, 0, given.first_slot, given.last_slot, given.trace
+FROM
+    unnest($1::uuid [], $3::text [], $4::text [], $5::timestamptz [], $6::timestamptz [], $7::jsonb [])
+        WITH ORDINALITY AS given (task, outcome, sentence, first_slot, last_slot, trace, number)
+ORDER BY given.number;
 
 -- letters_left --
 -- Whether other participants have not heard of the task's change yet.

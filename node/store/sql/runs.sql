@@ -42,7 +42,7 @@ UPDATE run SET started_at = $2, process_id = $3, process_ticks = $4 WHERE id = $
 
 -- lock_task_of --
 -- Whoever ends a task locks the task before its runs; whoever ends a run does the same.
-SELECT id FROM task WHERE id = (SELECT task_id FROM run WHERE run.id = $1) FOR SHARE;
+SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::uuid [])) ORDER BY id FOR SHARE;
 
 -- lock --
 SELECT
@@ -50,7 +50,8 @@ SELECT
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration
 FROM run
 INNER JOIN task ON run.task_id = task.id
-WHERE run.id = $1
+WHERE run.id = ANY($1::uuid [])
+ORDER BY run.id
 FOR UPDATE OF run;
 
 -- keep_part --
@@ -133,16 +134,22 @@ ORDER BY id
 FOR UPDATE;
 
 -- wait_again --
--- The slot of a run that lost its time is placed again inside its window.
+-- The slots of runs that lost their time are placed again inside their windows.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
 )
-SELECT $2, task_id, slot, $3, participant, scheduling_class, priority, slot, slot + (ends_at - starts_at), 'waiting', $4, $5, $5
-FROM run
-WHERE id = $1 AND EXISTS (SELECT FROM task WHERE task.id = run.task_id AND task.state = 'active')
+SELECT
+    given.following, run.task_id, run.slot, given.attempt, run.participant, run.scheduling_class, run.priority, run.slot,
+    run.slot + (run.ends_at - run.starts_at), 'waiting', given.reason, $5, $5
+FROM
+    unnest($1::uuid [], $2::uuid [], $3::integer [], $4::text [])
+        WITH ORDINALITY AS given (run, following, attempt, reason, number)
+INNER JOIN run ON given.run = run.id
+WHERE EXISTS (SELECT FROM task WHERE task.id = run.task_id AND task.state = 'active')
+ORDER BY given.number
 ON CONFLICT DO NOTHING
-RETURNING id;
+RETURNING task_id, slot;
 
 -- run --
 SELECT

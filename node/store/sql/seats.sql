@@ -66,10 +66,11 @@ SELECT task_id FROM fenced WHERE plan_at = $2;
 -- Resumed: its next term begins with the first slot to come that is in no term.
 UPDATE pool_task
 SET
-    next_slot = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN greatest(next_slot, $2) END,
-    due_at = CASE WHEN next_slot IS NOT NULL AND $2::timestamptz IS NOT NULL THEN $3::timestamptz END
-WHERE task_id = $1
-RETURNING task_id;
+    next_slot = CASE WHEN next_slot IS NOT NULL AND given.slot IS NOT NULL THEN greatest(next_slot, given.slot) END,
+    due_at = CASE WHEN next_slot IS NOT NULL AND given.slot IS NOT NULL THEN $3::timestamptz END
+FROM unnest($1::uuid [], $2::timestamptz []) AS given (task, slot)
+WHERE pool_task.task_id = given.task
+RETURNING pool_task.task_id;
 
 -- wake_refused_seats --
 -- Time that a node refused has become free: it may have some for a seat.
@@ -122,6 +123,10 @@ RETURNING task.id, task.state::text;
 -- seat_tasks --
 -- The ordinary tasks that have its seats and are not over.
 SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id;
+
+-- lock_seat_tasks --
+-- The same; none of them ends or is changed by others until the transaction ends.
+SELECT id FROM task WHERE parent = $1 AND state IN ('active', 'paused') ORDER BY id FOR UPDATE;
 
 -- nodes_of --
 SELECT seat.task_id, seat.place, seat.node

@@ -49,7 +49,8 @@ SELECT
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
     task.freeing, task.paused_at, task.ended_at, task.parent
 FROM task
-WHERE id = $1;
+WHERE id = ANY($1::uuid [])
+ORDER BY id;
 
 -- tasks --
 -- For people: newest first, each with the counts of its runs and the start of the next one. Those of a pool task are
@@ -112,7 +113,7 @@ WHERE id = $1 AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
-UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = $1 RETURNING lease_until;
+UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = ANY($1::uuid []) RETURNING task_id, lease_until;
 
 -- wake_planning --
 -- Something changed for this task: plan it now, from this slot on.

@@ -10,10 +10,22 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
+from node.cli.output import Output
+from node.cli.progress import Progress
+from node.cli.reservations import _made
+from node.cli.session import Session
 from node.client.users import UserClient
 from node.clock import SystemClock
-from node.model.errors import Conflict, NotFound, ParleyError, PeerAnswered, PeerUnreachable
+from node.model.errors import (
+    AnswerLost,
+    Conflict,
+    NotFound,
+    ParleyError,
+    PeerAnswered,
+    PeerUnreachable,
+)
 from node.model.wire.nodes import NodeAddition
+from node.model.wire.problems import problem_of
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[str]]
@@ -106,6 +118,29 @@ async def test_a_silent_server(serve: Serve) -> None:
     async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
         with pytest.raises(PeerUnreachable, match=r"no answer within 0\.2 s"):
             await client.tools()
+        with pytest.raises(AnswerLost, match=r"gave no answer within 0\.2 s; it may have done"):
+            await client.remove_reservation(UUID(TASK))
+
+
+async def test_a_lost_answer_is_asked_for_under_the_same_key(serve: Serve) -> None:
+    """What became of a reservation is told; or that it may have been made."""
+    keys: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) != 2:
+            await asyncio.Event().wait()
+        problem = problem_of(Conflict("told by the second answer")).model_dump(mode="json")
+        return web.json_response(problem, status=409)
+
+    progress = Progress(quiet=True)
+    async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
+        session = Session(client, SystemClock(), Output("table", ()), progress)
+        with pytest.raises(Conflict, match="told by the second answer"):
+            await _made(session, {})
+        with pytest.raises(AnswerLost, match="it may have been made all the same: see parley res"):
+            await _made(session, {})
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 async def test_waiting_asks_again(client: UserClient, node: Any) -> None:

@@ -1,0 +1,97 @@
+"""Views of what there may be thousands of, and of what is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.cli.meshes import MESH
+from node.cli.meshplan import plan_view
+from node.cli.reservations import reservation_view
+from node.client.answers import not_finite
+
+AT = "2026-12-01T01:00:00Z"
+
+
+def _reservation(tasks: int, runs: int, inside_count: int) -> dict[str, Any]:
+    access = dict.fromkeys(("campaigns", "tasks", "leads", "tests", "classes"), ())
+    inside = [
+        {
+            "run": f"{number:08x}-0000",
+            "task": f"{number % tasks:08x}-1111",
+            "displaced": False,
+            "test": "rtt",
+            "scheduling_class": "normal",
+            "priority": 0,
+            "starts_at": AT,
+            "ends_at": AT,
+        }
+        for number in range(runs)
+    ]
+    return {
+        "id": "7c1e", "kind": "demo", "name": "SC26", "pool": None, "owner": "alice",
+        "description": None, "state": "upcoming", "next_starts_at": AT, "next_ends_at": AT,
+        "duration": "PT1H", "revision": 1, "created_at": AT, "access": {**access, "priority": None},
+        "schedule": {"start": AT, "repeat": None, "cron": None, "timezone": None, "until": None},
+        "inside": inside, "inside_count": inside_count, "displaced_count": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tasks", "runs", "count", "more"),
+    [(1, 3, 3, None), (10, 40, 40, None), (20, 1000, 1000, 500), (20, 1000, 1700, 1200)],
+)
+def test_runs_inside_are_summed_up(tasks: int, runs: int, count: int, more: int | None) -> None:
+    """A line for each of ten tasks, and how many runs there are more."""
+    lines = reservation_view(_reservation(tasks, runs, count)).splitlines()
+    kept = [line for line in lines if line.startswith("  kept: ")]
+    assert len(kept) == min(tasks, 10)
+    assert kept[0].startswith(f"  kept: {runs // tasks} runs of task 00000000 (rtt, normal,")
+    said = [line for line in lines if line.startswith("  and ")]
+    assert said == ([] if more is None else [f"  and {more} more"])
+
+
+def _plan(others: float | None, outcome: str) -> dict[str, Any]:
+    shares = {"booked": 0.5, "exclusive": 0.5, "normal": 0.0, "background": 0.0, "others": others}
+    answer = {"outcome": outcome, "placed": 3, "asked": 4, "starts_at": AT, "displaced": 0}
+    return {
+        "mesh": "lab", "file": "lab.toml", "sentence": "2 to create", "findings": [],
+        "create": ["k1", "k2"], "edit": [], "end": [], "asked": 2, "sampled": False,
+        "plans": [{**answer, "key": key, "reason": "reserved for demo 'SC26'"}
+                  for key in ("k1", "k2")],
+        "nodes": [{"name": "b", **shares}],
+    }  # fmt: skip
+
+
+def test_what_is_partly_placed_says_why() -> None:
+    """The same reason is said once; what is placed as a whole has none."""
+    shown = plan_view(_plan(0.0, "partly"))
+    assert "  partly: k1 and 1 more: reserved for demo 'SC26'\n" in shown
+    assert "reserved" not in plan_view(_plan(0.0, "found"))
+
+
+def test_what_others_have_booked_may_not_be_known() -> None:
+    """A node that nobody asked, or that found no time, is not taken for empty."""
+    known, unknown = (plan_view(_plan(others, "found")) for others in (0.0, None))
+    assert ("unknown" in known, "50.0%+" in known) == (False, False)
+    assert unknown.splitlines()[-1].split() == ["b", "50.0%+", "50.0%", "0.0%", "0.0%", "unknown"]
+    assert "+: and what others have" in unknown
+
+
+def test_a_removed_mesh_is_told_as_one() -> None:
+    """Whose tasks were all cancelled; one that ended by itself was not removed."""
+    [column] = [column for column in MESH.columns if column.heading == "tasks"]
+    assert column.cell({"tasks": {"cancelled": 21}}) == "removed (21 cancelled)"
+    assert column.cell({"tasks": {"cancelled": 1, "finished": 2}}) == "1 cancelled, 2 finished"
+
+
+def test_numbers_that_json_cannot_say_are_pointed_at() -> None:
+    """Wherever they are; the places are those of the document."""
+    document = {"weight": float("nan"), "a/b": [1.5, {"x": float("-inf")}], "n": 10**400}
+    faults = [(fault.pointer, fault.detail) for fault in not_finite(document)]
+    assert faults == [
+        ("/weight", "is nan; give a finite number"),
+        ("/a~1b/1/x", "is -inf; give a finite number"),
+    ]
+    assert not_finite({"weight": 1.5, "name": "inf"}) == []
