@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from node.model.policysets import PROMISING, SETS, Kind
+from node.model.policysets import DEFAULT, PROMISING, SETS, Kind
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,16 @@ def of_campaign(
 
 
 def of_pool(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
-    """What a pool cannot keep as it stands; nothing at all if nobody belongs to it."""
+    """What a pool cannot keep as it stands, or that it serves nobody; or that it has no nodes."""
     if not pool.nodes:
         said = f"no node known here belongs to {pool.name} now: its tasks wait"
         return (f"{said}; parley pool edit {pool.name} --match …, or parley node set there",)
     if not pool.keeps_promises:
         return ()
+    if not promised:
+        said = "its policies serve campaigns with a target only, and none has one: its tasks wait"
+        other = f"or parley pool set-policy {pool.name} {DEFAULT}"
+        return (f"{said}; parley campaign edit NAME --target 20, {other}",)
     told = [said for each in promised for said in _alone(each, pool)]
     return tuple(told or _together(promised, pool))
 

@@ -101,6 +101,6 @@ class Pool(PoolDocument):
     others: tuple[Outside, ...] = Field(description="Who does not, and why.")
     warnings: tuple[str, ...] = Field(
         (),
-        description="What is allowed as it stands and hardly meant: nobody belongs to it, or "
-        "more of its seats are promised than there are.",
+        description="What is allowed as it stands and hardly meant: nobody belongs to it, "
+        "it serves promises and there are none, or more of its seats are promised than there are.",
     )
