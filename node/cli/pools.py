@@ -13,7 +13,7 @@ from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printabl
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
 from node.model import times
-from node.model.policysets import AXES, SETS
+from node.model.policysets import AXES
 
 if TYPE_CHECKING:
     from node.client.answers import Page
@@ -24,6 +24,10 @@ def _match(pool: Record) -> str:
     from node.model.predicates import parse
 
     return printable(parse(pool["match"]).in_words())
+
+
+def _set_name(each: Record) -> str:
+    return f"{each['name']} (recommended)" if each["recommended"] else str(each["name"])
 
 
 def _policy(pool: Record) -> str:
@@ -47,6 +51,16 @@ POOL = Kind(
     ),
     fields=("name", "match", "nodes", "policy.set", "choice", "lead", "revision"),
     empty="No pools. Add one: parley pool add NAME --match country=DE",
+    key="name",
+)
+
+POLICY_SET = Kind(
+    columns=(
+        Column("set", _set_name, whole=True),
+        Column("good for", lambda each: each["good_for"]),
+    ),
+    fields=("name", "good_for", "recommended"),
+    empty="This node knows no sets.",
     key="name",
 )
 
@@ -169,9 +183,10 @@ async def remove(session: Session, name: str) -> None:
 
 
 @pool_group.command("sets")
-def sets() -> None:
-    """List the sets of policies that a pool may be given."""
-    click.echo("\n".join(SETS))
+@asks_node
+async def sets(session: Session) -> None:
+    """List the sets of policies that a pool may be given, and what each is good for."""
+    session.output.many(records_of((await session.client.policy_sets()).items), POLICY_SET)
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,14 @@ class PoolPatch(Patch):
     description: Text | None = None
 
 
+class PolicySet(Document):
+    """A named set of policies that a pool may be given."""
+
+    name: str
+    good_for: str = Field(description="When to choose it.")
+    recommended: bool
+
+
 class Outside(Document):
     """A node that does not belong to a pool, and why."""
 
