@@ -181,6 +181,7 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         verdicts=[_verdict(no, case) for no in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
         note=ruling.note,
+        held=case.held,
     )
 
 
