@@ -74,9 +74,17 @@ _OVERRIDE = click.option(
     help="Answer one question otherwise: order=next-run, share.window=PT30M; repeat for others.",
 )
 _CHOICE = click.option(
-    "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures a target again."
+    "--choice",
+    type=click.Choice(("sticky", "rotating")),
+    help="Who measures a target again: the same, or each in turn. "
+    "rotating makes a term, and a task for each seat, for every run.",
 )
-_TERM = click.option("--term", type=DURATION, help="Nodes are chosen for so long at a time [6h].")
+_TERM = click.option(
+    "--term",
+    type=DURATION,
+    help="Nodes are chosen for so long at a time, with a task for each seat [6h]; of rotating "
+    "pools it is one run.",
+)
 _PATIENCE = click.option(
     "--patience", type=DURATION, help="A node that has not answered so long loses its seats [10m]."
 )

@@ -10,8 +10,9 @@ from lead.policy.axes.share import Promised as PromisedRule
 from lead.policy.sets import SETS
 from lead.policy.settings import RULES
 from lead.policy.share.promised import admit
+from node.model import times
 from node.model.policysets import PROMISING
-from node.model.promises import Promised, Sized, keeps_promises, of_campaign, of_pool
+from node.model.promises import Promised, Sized, keeps_promises, of_campaign, of_pool, short_term
 
 
 def seats(campaign: str, count: int) -> Promised:
@@ -93,6 +94,15 @@ def test_who_has_no_promise_is_told_the_remedy(promises: dict[str, int], begins:
     assert no.rule.name == "no-group"
     assert no.sentence.startswith(begins)
     assert "parley campaign edit ops --target" in no.sentence
+
+
+def test_a_term_that_is_hardly_meant() -> None:
+    """Below a minute it is warned of; where nodes take turns the term has no effect."""
+    assert short_term("rotating", times.SECOND) is short_term("sticky", times.MINUTE) is None
+    assert short_term("sticky", times.SECOND) == "PT1S"
+    [said] = of_pool(Sized("fast", 3, keeps_promises=False, short_term="PT1S"), [])
+    assert said.startswith("its nodes are chosen anew every PT1S")
+    assert said.endswith("parley pool edit fast --term 6h")
 
 
 def test_a_pool_of_nobody() -> None:

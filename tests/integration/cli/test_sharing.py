@@ -83,6 +83,8 @@ async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> No
     assert (await ask("node", "set", "tier=edge")).code == 0
     assert (await ask("pool", "add", "solo", "--match", "tier=edge")).code == 0
     assert (await ask("node", "unset", "tier")).code == 0
+    ended = await ask("node", "unset", "tier")
+    assert (ended.code, "tier was not set: " in ended.err) == (0, True)
     refused = await ask("task", "create", "idle", "--pool", "solo", "-k", "1")
     assert "is more than pool solo has: 0 nodes\n  widen the pool" in refused.err
 
@@ -129,4 +131,5 @@ async def test_what_is_no_pool(ask: Command) -> None:
     unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")
     assert (unknown.code, "near: maui-fifo" in unknown.err) == (2, True)
     assert (await ask("pool", "add", "x")).code == 2
-    assert "gridserver-usage" in (await ask("pool", "sets")).out.split()
+    assert "gridserver-usage" in (await ask("pool", "sets", "-o", "ids")).out.split()
+    assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out
