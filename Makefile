@@ -59,7 +59,7 @@ lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minut
 	$(PYTHON) -m venv $(LOCKER)
 	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip pip-tools
 	$(COMPILE) --extra embedded --output-file deploy/requirements.txt pyproject.toml
-	$(COMPILE) --extra embedded --extra dev --constraint deploy/requirements.txt \
+	$(COMPILE) --all-extras --constraint deploy/requirements.txt \
 		--output-file deploy/requirements-dev.txt pyproject.toml
 
 clean: ## remove the environment and everything else that was made here

@@ -867,6 +867,7 @@ CREATE TABLE archiving (
     archive_id uuid NOT NULL REFERENCES archive ON DELETE CASCADE,
     destination_id integer NOT NULL REFERENCES destination,
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
+    interval_number integer,
     edition smallint NOT NULL,
     outcome run_state NOT NULL,
     series uuid,
@@ -878,12 +879,16 @@ CREATE TABLE archiving (
     first_tried_at timestamptz,
     tried_at timestamptz,
     last_error text,
-    UNIQUE (run_id, archive_id, edition),
+    UNIQUE NULLS NOT DISTINCT (run_id, archive_id, interval_number, edition),
     CHECK ((state = 'waiting') = (next_at IS NOT NULL))
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE archiving IS 'The outbox of results: each outcome of a run once for each archive it goes to, written with the outcome.';
-COMMENT ON COLUMN archiving.edition IS 'Counts the outcomes of the run: one that failed is finished after all when a late part comes.';
-COMMENT ON COLUMN archiving.outcome IS 'The state of the run that it tells of.';
+COMMENT ON TABLE archiving IS
+'The outbox of results: each outcome of a run, and each interval that was merged, once for each archive it goes to; written
+with it.';
+COMMENT ON COLUMN archiving.interval_number IS 'Which interval of the run it tells of; null if of the run.';
+COMMENT ON COLUMN archiving.edition IS
+'Counts the outcomes of the run or interval: one that failed is finished after all when a late part comes.';
+COMMENT ON COLUMN archiving.outcome IS 'The state of the run that it tells of; an interval is finished, or failed if it is a gap.';
 COMMENT ON COLUMN archiving.series IS 'Where the destination is ordered: the task, whose results keep their order.';
 COMMENT ON COLUMN archiving.taken IS 'Is being delivered; comes again at next_at if nobody says what came of it.';
 COMMENT ON COLUMN archiving.attempts IS 'How often it was tried in vain.';
@@ -909,7 +914,8 @@ CREATE FUNCTION deliver_outcome(ended run) RETURNS SETOF integer LANGUAGE sql AS
         archive.id, destination.id, ended.id,
         1 + (
             SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
-            WHERE earlier.run_id = ended.id AND earlier.archive_id = archive.id
+            WHERE
+                earlier.run_id = ended.id AND earlier.archive_id = archive.id AND earlier.interval_number IS NULL
         ),
         ended.state, CASE WHEN destination.ordered THEN ended.task_id END, ended.changed_at, ended.changed_at
     FROM task
@@ -926,6 +932,113 @@ COMMENT ON FUNCTION deliver_outcome(run) IS 'One row for each archive that wants
 CREATE TRIGGER run_archived AFTER INSERT OR UPDATE OF state ON run FOR EACH ROW
 WHEN (new.state IN ('finished', 'failed', 'missed', 'displaced', 'unplaced'))
 EXECUTE FUNCTION archive_outcome();
+
+CREATE FUNCTION archive_intervals() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    destination integer;
+BEGIN
+    FOR destination IN
+        INSERT INTO archiving (
+            archive_id, destination_id, run_id, interval_number, edition, outcome, series, created_at, next_at
+        )
+        SELECT
+            archive.id, destination.id, made.run_id, made.number,
+            1 + (
+                SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
+                WHERE
+                    earlier.run_id = made.run_id AND earlier.archive_id = archive.id
+                    AND earlier.interval_number = made.number
+            ),
+            made.outcome, CASE WHEN destination.ordered THEN task.id END, made.merged_at, made.merged_at
+        FROM (
+            SELECT
+                after.run_id, after.number, after.merged_at,
+                CASE WHEN after.result IS NULL THEN 'failed' ELSE 'finished' END::run_state AS outcome
+            FROM after
+            INNER JOIN before ON after.run_id = before.run_id AND after.number = before.number
+            WHERE
+                after.merged_at IS NOT NULL
+                AND (
+                    before.merged_at IS NULL OR after.result IS DISTINCT FROM before.result
+                    OR after.reason IS DISTINCT FROM before.reason
+                )
+        ) AS made
+        INNER JOIN run ON made.run_id = run.id
+        INNER JOIN task ON run.task_id = task.id
+        INNER JOIN node ON task.lead = node.identity AND node.is_self
+        INNER JOIN archive ON archive.task_id IS NULL OR archive.task_id = coalesce(task.parent, task.id)
+        INNER JOIN destination ON archive.destination_id = destination.id
+        WHERE
+            archive.removed_at IS NULL
+            AND archive.runs IN ('all', CASE made.outcome WHEN 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
+        ORDER BY made.run_id, made.number, archive.id
+        RETURNING destination_id
+    LOOP
+        PERFORM pg_notify('parley', 'result ' || destination);
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION archive_intervals() IS
+'What came of an interval is to be delivered as soon as it is merged, and again where a late share changed it.';
+CREATE TRIGGER interval_archived AFTER UPDATE ON run_interval
+REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION archive_intervals();
+
+CREATE TABLE parked_count (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    destination_id integer NOT NULL REFERENCES destination ON DELETE CASCADE,
+    change integer NOT NULL
+);
+COMMENT ON TABLE parked_count IS
+'How many deliveries are parked: the sum for each destination. Whoever changes it adds a line and sums up those that nobody
+else is summing up, so that nobody waits for anybody.';
+CREATE INDEX parked_count_destination ON parked_count (destination_id);
+
+CREATE FUNCTION count_parked() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF EXISTS (SELECT FROM before WHERE state = 'parked') OR EXISTS (SELECT FROM after WHERE state = 'parked') THEN
+            PERFORM add_parked(array_agg(change.destination_id), array_agg(change.sum)) FROM (
+                SELECT every.destination_id, sum(every.change)::integer AS sum FROM (
+                    SELECT before.destination_id, -1 AS change FROM before WHERE before.state = 'parked'
+                    UNION ALL
+                    SELECT after.destination_id, 1 FROM after WHERE after.state = 'parked'
+                ) AS every
+                GROUP BY every.destination_id
+            ) AS change;
+        END IF;
+    ELSIF EXISTS (SELECT FROM before WHERE state = 'parked') THEN
+        PERFORM add_parked(array_agg(change.destination_id), array_agg(change.sum)) FROM (
+            SELECT before.destination_id, -count(*)::integer AS sum FROM before
+            WHERE before.state = 'parked'
+            GROUP BY before.destination_id
+        ) AS change;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION add_parked(destinations integer [], changes integer []) RETURNS void LANGUAGE sql AS $$
+    WITH added AS (
+        SELECT given.destination_id, given.change FROM unnest(destinations, changes) AS given (destination_id, change)
+    ),
+    known AS (
+        DELETE FROM parked_count WHERE number IN (
+            SELECT number FROM parked_count WHERE destination_id = ANY(destinations) FOR UPDATE SKIP LOCKED
+        )
+        RETURNING destination_id, change
+    )
+    INSERT INTO parked_count (destination_id, change)
+    SELECT every.destination_id, sum(every.change)
+    FROM (SELECT * FROM added UNION ALL SELECT * FROM known) AS every
+    GROUP BY every.destination_id
+    HAVING sum(every.change) <> 0
+$$;
+COMMENT ON FUNCTION count_parked() IS 'Keeps parked_count; of what is not parked it costs a look at the rows that were changed.';
+COMMENT ON FUNCTION add_parked(integer [], integer []) IS 'Adds to the sums of some destinations, and makes one line of many.';
+CREATE TRIGGER parked_counted AFTER UPDATE ON archiving
+REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION count_parked();
+CREATE TRIGGER parked_uncounted AFTER DELETE ON archiving
+REFERENCING OLD TABLE AS before FOR EACH STATEMENT EXECUTE FUNCTION count_parked();
 
 ---------------------------------------------------------------------------------------------------
 -- Views for people and for dashboards, readable by the role parley_reader

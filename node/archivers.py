@@ -1,24 +1,68 @@
-"""Which archivers there are. A new one is one module in ``plugins/archivers`` and one line here."""
+"""Which archivers there are.
+
+A new one of Parley's own is one module in ``plugins/archivers`` and one line here; those of other
+distributions are found by their entry points (:mod:`node.plugins.discovery`).
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from types import MappingProxyType
+from importlib.util import find_spec
 
-from node.plugins.archivers import file, http, sockets, syslog
-from node.plugins.contracts import Archiver
+from node.plugins.archivers import (
+    file,
+    http,
+    kafka,
+    otlp,
+    postgresql,
+    prometheus,
+    rabbitmq,
+    s3,
+    sockets,
+    syslog,
+)
+from node.plugins.contracts import Archiver, Extra
+from node.plugins.discovery import Found, by_name, judged
 
 _ARCHIVERS: tuple[Archiver, ...] = (
     file.ARCHIVER,
     http.ARCHIVER,
+    kafka.ARCHIVER,
+    otlp.ARCHIVER,
+    postgresql.ARCHIVER,
+    prometheus.ARCHIVER,
+    rabbitmq.ARCHIVER,
+    s3.ARCHIVER,
     sockets.TCP,
     sockets.UDP,
     syslog.ARCHIVER,
 )
 
-_BY_NAME = MappingProxyType({archiver.name: archiver for archiver in _ARCHIVERS})
 
-
+@functools.cache
 def archivers() -> Mapping[str, Archiver]:
     """All archivers by name."""
-    return _BY_NAME
+    return by_name("parley.archivers", _ARCHIVERS)
+
+
+def foreign() -> tuple[Found, ...]:
+    """What other distributions bring, also what cannot be used and why; by name."""
+    return tuple(judged("parley.archivers", _ARCHIVERS))
+
+
+def missing(archiver: Archiver) -> str | None:
+    """What to install before it can be used; None if all is there."""
+    if not isinstance(archiver, Extra) or all(map(_is_there, archiver.modules)):
+        return None
+    return (
+        f"the archiver {archiver.name} needs a client that is not installed on this host; "
+        f"install it: pip install 'parley[{archiver.extra}]'"
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package it is in
+        return False

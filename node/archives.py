@@ -15,11 +15,18 @@ from uuid import UUID
 import orjson
 from pydantic import ValidationError
 
-from node.archivers import archivers
+from node.archivers import archivers, missing
 from node.clock import Clock
 from node.model import archiving
 from node.model.changes import merged
-from node.model.errors import Conflict, FieldFault, HostError, InvalidDocument, NotFound
+from node.model.errors import (
+    ArchiverFailed,
+    Conflict,
+    FieldFault,
+    HostError,
+    InvalidDocument,
+    NotFound,
+)
 from node.model.wire.archives import (
     Archive,
     ArchiveChoice,
@@ -79,6 +86,8 @@ class Archives:
             known = ", ".join(sorted(archivers()))
             said = f"there is no archiver {choice.archiver!r}; there are: {known}"
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", said)])
+        if (lacking := missing(archiver)) is not None:
+            raise InvalidDocument([FieldFault(f"{pointer}/archiver", lacking)])
         known_spec = before.spec if before and before.archiver == choice.archiver else {}
         document = archiving.restored(archiver.spec_model, choice.spec, known_spec)
         try:
@@ -275,7 +284,10 @@ class Archives:
         :raises ArchiverFailed: results cannot be delivered there.
         """
         found = await self._own(name)
-        archiver = archivers()[found.archiver]
+        archiver = archivers().get(found.archiver)
+        if archiver is None:
+            msg = f"there is no archiver {found.archiver!r} on this host any more"
+            raise ArchiverFailed(msg)
         destination = archiver.open(archiver.spec_model.model_validate(found.spec), self.host)
         try:
             detail = await destination.test()
@@ -314,7 +326,7 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
     """The fields of the choice that made it, without what is secret."""
     return {
         "archiver": kept.archiver,
-        "spec": archiving.redacted(archivers()[kept.archiver].spec_model, kept.spec),
+        "spec": _readable(kept.archiver, kept.spec),
         "runs": kept.runs,
         "transform": kept.transform,
     }
@@ -322,20 +334,26 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
 
 def _shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
     """Without what is secret."""
-    models = [archivers()[choice.archiver].spec_model for choice in choices]
     return tuple(
-        choice.model_copy(update={"spec": archiving.redacted(model, choice.spec)})
-        for choice, model in zip(choices, models, strict=True)
+        choice.model_copy(update={"spec": _readable(choice.archiver, choice.spec)})
+        for choice in choices
     )
+
+
+def _readable(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec without what is secret; if the archiver is gone nobody knows what that is: all."""
+    archiver = archivers().get(name)
+    if archiver is None:
+        return dict.fromkeys(spec, archiving.REDACTED)
+    return archiving.redacted(archiver.spec_model, spec)
 
 
 def _hiding(patch: dict[str, Any], known: KeptArchive) -> dict[str, Any]:
     """The patch without what it leaves hidden: that stays as it is."""
-    spec = patch.get("spec")
-    if not isinstance(spec, Mapping):
+    spec, archiver = patch.get("spec"), archivers().get(known.archiver)
+    if not isinstance(spec, Mapping) or archiver is None:
         return patch
-    model = archivers()[known.archiver].spec_model
-    return {**patch, "spec": archiving.restored(model, spec, known.spec)}
+    return {**patch, "spec": archiving.restored(archiver.spec_model, spec, known.spec)}
 
 
 def _content(one: KeptArchive) -> tuple[Any, ...]:

@@ -238,7 +238,9 @@ class TimeLine:
         if not needing:
             return {}
         used = await bookings.ports_in_use(connection)
-        every = range(self._settings.port_first, self._settings.port_last + 1)
+        # Every other one: nuttcp's data goes to the port after the one that was given out.
+        first, last = self._settings.port_first, self._settings.port_last
+        every = range(first, last, 2) or range(first, last + 1)
         free = [port for port in every if port not in used]
         if len(free) < len(needing):
             free = list(every)

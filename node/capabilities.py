@@ -16,7 +16,7 @@ from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins import registry
-from node.plugins.contracts import Bindable, Metric, Result, Test, Tool
+from node.plugins.contracts import Bindable, Metric, Result, StreamingTest, Test, Tool
 from node.privileges import Standing
 
 
@@ -74,13 +74,18 @@ class Capabilities:
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, test.spec_model, pointer)) from None
 
-    def metrics(self, name: str, result: Result) -> tuple[Metric, ...]:
-        """The figures of a stored result; none of one that this version cannot read."""
+    def metrics(self, name: str, result: Result, *, interval: bool = False) -> tuple[Metric, ...]:
+        """The figures of a stored result, or of an interval's.
+
+        None of one that this version cannot read.
+        """
         test = self.tests.get(name)
         if test is None:
             return ()
         try:
-            return test.metrics(result)
+            if not interval:
+                return test.metrics(result)
+            return test.interval_metrics(result) if isinstance(test, StreamingTest) else ()
         except ValidationError:
             return ()
 
@@ -108,6 +113,10 @@ class Capabilities:
         missing = self.missing(tool)
         if missing is not None or needed is None:
             return missing
+        control = needed.congestion(spec)
+        lacks = control and privileges.lacking_control(control, self._standing())
+        if lacks:
+            return lacks
         privilege = needed.privilege(spec)
         if privilege is None:
             return None

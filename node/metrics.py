@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from node.model import times
 from node.service import Node
@@ -43,6 +47,7 @@ async def registry_of(node: Node) -> CollectorRegistry:
     for access, count in node.served.items():
         served.labels(access).inc(count)
     _add_archives(registry, node, archived)
+    registry.register(_Results(node))
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
     return registry
@@ -77,3 +82,28 @@ def _add_archives(registry: CollectorRegistry, node: Node, backlog: list[Record]
     )
     for (archiver, fate), count in node.archiving.counted.items():
         tried.labels(archiver, fate).inc(count)
+
+
+class _Results(Collector):
+    """The last figures of each task led here, under the names that remote write gives them."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each name; a figure is as old as its run."""
+        families: dict[str, GaugeMetricFamily] = {}
+        ended: dict[str, int] = {}
+        for at, sample in self._node.collector.latest.samples(self._node.clock.now()):
+            if sample.name not in families:
+                said = "A figure of each task's last result"
+                families[sample.name] = GaugeMetricFamily(sample.name, said)
+            families[sample.name].add_sample(sample.name, dict(sample.labels), sample.value)
+            ended[dict(sample.labels).get("task", "")] = at
+        yield from families.values()
+        over = GaugeMetricFamily(
+            "parley_result_time_seconds", "When each task's last run was over", labels=["task"]
+        )
+        for task, at in ended.items():
+            over.add_metric([task], at / times.SECOND)
+        yield over

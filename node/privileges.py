@@ -16,11 +16,14 @@ from pathlib import Path
 from node.plugins.contracts import Privilege
 
 _NET_RAW = 1 << 13  # linux/capability.h
+_NET_ADMIN = 1 << 12
 _SETUID = 1 << 7
 _SYS_CHROOT = 1 << 18
 _TO_BE_ROOT = _SETUID | _SYS_CHROOT
 _STATUS = Path("/proc/self/status")
 _ECHO_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
+_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_OPEN_CONTROLS = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _FILE_CAPABILITIES = "security.capability"
 _VFS_CAPABILITIES = struct.Struct("<II")  # magic with flags, the lower 32 permitted capabilities
 _EFFECTIVE = 1
@@ -33,7 +36,9 @@ _ECHO_ADVICE = f"{_RAW_ADVICE}, or sysctl net.ipv4.ping_group_range='0 214748364
 class Standing:
     """What this process is: capabilities are the kernel's bit sets.
 
-    ``echo``: the kernel lets its group send echo requests without any capability.
+    ``echo``: the kernel lets its group send echo requests without any capability. ``controls``:
+    the congestion controls that the kernel has for TCP; ``open_controls``: those that anybody may
+    set; None where the kernel does not tell.
     """
 
     root: bool
@@ -42,6 +47,8 @@ class Standing:
     ambient: int
     no_new: bool
     echo: bool
+    controls: frozenset[str] | None = None
+    open_controls: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,28 @@ def lacking(program: str, needed: Privilege, standing: Standing, grant: Grant) -
         return None
     advice = _ECHO_ADVICE if needed is Privilege.ECHO else _RAW_ADVICE
     return f"{program} needs CAP_NET_RAW for this, which this service has not; {advice}"
+
+
+def lacking_control(wanted: str, standing: Standing) -> str | None:
+    """Why programs started here cannot set this congestion control, and what would help.
+
+    >>> poor = Standing(False, 0, 0, 0, True, True, frozenset({"reno"}), frozenset({"reno"}))
+    >>> lacking_control("bbr", poor)
+    'TCP here has no congestion control bbr, only reno; modprobe tcp_bbr as root may bring it'
+    """
+    controls, open_controls = standing.controls, standing.open_controls
+    if controls is not None and wanted not in controls:
+        return (
+            f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
+            f" modprobe tcp_{wanted} as root may bring it"
+        )
+    if open_controls is None or wanted in open_controls or standing.effective & _NET_ADMIN:
+        return None
+    every = " ".join(sorted(open_controls | {wanted}))
+    return (
+        f"only root may use TCP's congestion control {wanted} here;"
+        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' lets all"
+    )
 
 
 def _raw(standing: Standing, grant: Grant) -> bool:
@@ -104,7 +133,16 @@ def standing() -> Standing:
         ambient=int(status.get("CapAmb", "0"), 16),
         no_new=status.get("NoNewPrivs") == "1",
         echo=_may_echo(),
+        controls=_words(_CONTROLS),
+        open_controls=_words(_OPEN_CONTROLS),
     )
+
+
+def _words(path: Path) -> frozenset[str] | None:
+    try:
+        return frozenset(path.read_text().split())
+    except OSError:
+        return None
 
 
 def grant_of(path: str) -> Grant:

@@ -92,7 +92,9 @@ class Settings(BaseSettings):
         "namespace:wa interface:eth1 address:192.0.2.7, each with =ADDRESS where others reach it "
         "by another one than its own.",
     )
-    port_first: int = Field(8760, ge=1024, le=65000, description="First port given out to tools.")
+    port_first: int = Field(
+        8760, ge=1024, le=65000, description="First port given out to tools; every other one is."
+    )
     port_last: int = Field(9959, ge=1024, le=65535, description="Last port given out to tools.")
 
     @field_validator("archive_directories")

@@ -252,6 +252,6 @@ ROWS: dict[str, type[Row]] = {
     "task": rows.Task,
     "term": rows.Term,
 }
-NOT_SIMULATED = {"run_interval"}
-"""Tables of which there is nothing in a simulation: its runs are over at once."""
+NOT_SIMULATED = {"run_interval", "archive", "archiving", "destination", "parked_count"}
+"""Tables of which there is nothing in a simulation: its runs are over at once, and kept nowhere."""
 TABLES = tuple(ROWS)

@@ -34,6 +34,7 @@ from node.model.wire.participants import (
     DigestRequest,
     ExchangeHold,
     Freed,
+    IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
@@ -324,6 +325,11 @@ class Wire(Peer):
         """As over HTTP."""
         sender = self._sender.identity
         await self._over("part", lambda s: s.collector.receive(sender, part))
+
+    async def send_intervals(self, intervals: IntervalsMessage) -> None:
+        """As over HTTP."""
+        sender = self._sender.identity
+        await self._over("intervals", lambda s: s.collector.receive_intervals(sender, intervals))
 
     async def compare(self, request: DigestRequest) -> Differences:
         """As over HTTP."""

@@ -7,7 +7,7 @@ from aiohttp import web
 from node.api import reading, replies
 from node.api.routing import NODE, Access, Query, Route
 from node.api.tasks import CURSOR, LIMIT
-from node.archivers import archivers
+from node.archivers import archivers, missing
 from node.model.errors import NotFound
 from node.model.wire.archives import (
     Archive,
@@ -32,6 +32,7 @@ def _kind(archiver: Archiver) -> ArchiverKind:
         name=archiver.name,
         title=archiver.title,
         ordered=archiver.ordered,
+        missing=missing(archiver),
         spec=archiver.spec_model.model_json_schema(by_alias=True),
     )
 

@@ -9,7 +9,8 @@ from node.api.routing import NODE, Query, Route
 from node.api.runs import fetch
 from node.api.waiting import until
 from node.model.runstate import OVER
-from node.model.wire.runs import RunInterval
+from node.model.wire.runs import MetricView, RunInterval
+from node.service import Node
 from node.store import intervals
 from node.store.database import Record
 
@@ -27,6 +28,8 @@ async def list_(request: web.Request) -> web.StreamResponse:
     limit = reading.limit(request)
     descending = reading.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
 
+    test = (await fetch(node, run)).test
+
     async def some() -> tuple[list[Record], bool]:
         over = (await fetch(node, run)).state in OVER
         async with node.database.connection() as connection:
@@ -42,7 +45,13 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
     rows = await until(node, some, reading.seconds(request))
     following = reading.cursor_after(rows[-1]["number"], run) if len(rows) == limit else None
-    return replies.many([RunInterval(**row) for row in rows], following)
+    return replies.many([_view(node, test, row) for row in rows], following)
+
+
+def _view(node: Node, test: str, row: Record) -> RunInterval:
+    result = row["result"]
+    found = () if result is None else node.capabilities.metrics(test, result, interval=True)
+    return RunInterval(**row, metrics=tuple(MetricView(**vars(metric)) for metric in found))
 
 
 FILTERS = (

@@ -154,7 +154,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     run = await fetch(node, reading.identifier(request))
     async with node.database.connection() as connection:
         made = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
-        went = await archives.deliveries(connection, archives.Filter(run=run.id))
+        went = await archives.deliveries(connection, archives.Filter(run=run.id, whole=True))
     archivings = tuple(Archiving.model_validate(dict(row)) for row in went)
     return replies.one(
         Explanation(

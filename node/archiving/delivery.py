@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
@@ -24,9 +24,8 @@ from node.archiving import transforms
 from node.clock import Bell, Clock
 from node.execution.jq import Transformed
 from node.model import archiving, times
-from node.model.errors import ParleyError
+from node.model.errors import ArchiverFailed, ParleyError
 from node.plugins.contracts import (
-    Archiver,
     ArchivingHost,
     Batches,
     Delivery,
@@ -45,9 +44,17 @@ WORKERS_MAX = 32
 _SETTLED_WITHIN = 30 * times.SECOND
 _KEPT_OPEN = times.MINUTE
 _REASON_MAX = 500
+_NOTHING = Batches(100, 10_000_000, times.MINUTE)
+"""Of a destination that takes nothing."""
 
-MetricsOf = Callable[[str, dict[str, Any]], Sequence[Metric]]
-"""The figures of a test's result; none of one that this version cannot read."""
+
+class MetricsOf(Protocol):
+    """The figures of a test's result, or of an interval's; none of one that cannot be read."""
+
+    def __call__(self, name: str, result: dict[str, Any], *, interval: bool) -> Sequence[Metric]:
+        """By the name of the test."""
+        ...
+
 
 log = structlog.get_logger()
 
@@ -56,7 +63,7 @@ log = structlog.get_logger()
 class _Open:
     """A destination that was opened, and how it fares."""
 
-    archiver: Archiver
+    archiver: str
     limits: Batches
     destination: Destination
     label: str
@@ -83,12 +90,31 @@ class _Item:
         assert isinstance(self.made, bytes)  # noqa: S101 - what is not, is not delivered
         row = self.row
         return Delivery(
-            archiving.key_of(row["run_id"], row["archive_id"], row["edition"]),
+            archiving.key_of(row["run_id"], row["archive_id"], row["edition"], row["interval"]),
             str(row["task_id"]),
             row["finished_at"] or row["changed_at"],
             row["state"] == "finished",
             self.made,
         )
+
+
+class _Unreachable:
+    """What a destination is whose archiver is of no use: it takes nothing and says why."""
+
+    def __init__(self, reason: str) -> None:
+        """In a sentence, without anything of the spec in it."""
+        self._reason = reason
+
+    async def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        """All of it is to be tried again: the archiver may come back."""
+        return [Outcome(Fate.AGAIN, self._reason)] * len(batch)
+
+    async def test(self) -> str:
+        """Say why not."""
+        raise ArchiverFailed(self._reason)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class Archiving:
@@ -203,14 +229,27 @@ class Archiving:
         if known is None:
             async with self._database.connection() as connection:
                 name, document, label, ordered = await archives.where(connection, destination)
-            archiver = archivers()[name]
-            spec = archiver.spec_model.model_validate(document)
-            opened = archiver.open(spec, self._host)
-            limits = archiver.batches(spec)
-            known = _Open(archiver, limits, opened, label, ordered, self._clock.now())
+            limits, opened = self._reached(name, document)
+            known = _Open(name, limits, opened, label, ordered, self._clock.now())
             self._open[destination] = known
         known.used_at = self._clock.now()
         return known
+
+    def _reached(self, name: str, document: dict[str, Any]) -> tuple[Batches, Destination]:
+        """The destination; one that takes nothing and says why, where the archiver is of no use.
+
+        One that others brought may be gone since, or another version that reads other fields.
+        """
+        archiver = archivers().get(name)
+        if archiver is None:
+            return _NOTHING, _Unreachable(f"there is no archiver {name!r} on this host any more")
+        try:
+            spec = archiver.spec_model.model_validate(document)
+            return archiver.batches(spec), archiver.open(spec, self._host)
+        except Exception as error:
+            log.exception("an archiver failed", archiver=name)
+            reason = f"the archiver {name} cannot be opened: {type(error).__name__}"
+            return _NOTHING, _Unreachable(reason)
 
     async def _batch(self, destination: int, opened: _Open) -> bool:
         """One batch; whether there may be more."""
@@ -241,8 +280,8 @@ class Archiving:
         by_run: dict[Any, list[Record]] = defaultdict(list)
         for part in parts:
             by_run[part["run_id"]].append(part)
-        current = [row for row in rows if row["state"] == row["outcome"]]
-        gone = [row["number"] for row in rows if row["state"] != row["outcome"]]
+        current = [row for row in rows if row["current"]]
+        gone = [row["number"] for row in rows if not row["current"]]
         if gone:
             async with self._database.connection() as connection:
                 await archives.supersede(connection, gone)
@@ -267,17 +306,20 @@ class Archiving:
             groups[orjson.dumps(row["transform"])].append(row)
         made: dict[int, bytes | Transformed] = {}
         for group in groups.values():
-            documents = [self._document(row, parts[row["run_id"]]) for row in group]
+            documents = [self._document(row, parts) for row in group]
             answers = await transforms.applied(group[0]["transform"], documents)
             made |= {row["number"]: one for row, one in zip(group, answers, strict=True)}
         return [_Item(row, made[row["number"]]) for row in rows]
 
-    def _document(self, row: Record, parts: Sequence[Record]) -> bytes:
+    def _document(self, row: Record, parts: Mapping[Any, Sequence[Record]]) -> bytes:
+        """Of an interval without the parts: they come when the run is over."""
         figures: Sequence[Metric] = ()
+        of_interval = row["interval"] is not None
         if row["state"] == "finished" and row["result"] is not None:
-            figures = self._metrics_of(row["test"], row["result"])
+            figures = self._metrics_of(row["test"], row["result"], interval=of_interval)
         metrics = [vars(figure) for figure in figures]
-        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in parts]))
+        told = () if of_interval else parts[row["run_id"]]
+        return orjson.dumps(archiving.document_of(dict(row), metrics, [dict(p) for p in told]))
 
     async def _delivered(self, opened: _Open, items: Sequence[_Item]) -> dict[int, Outcome]:
         """What the archiver says of each, by number."""
@@ -287,13 +329,13 @@ class Archiving:
         batch = [item.delivery() for item in there]
         try:
             async with asyncio.timeout(opened.limits.timeout / times.SECOND):
-                said = await opened.destination.deliver(batch)
+                said = _of_each(await opened.destination.deliver(batch), batch)
         except TimeoutError:
             limit = times.format_duration(opened.limits.timeout)
             said = [Outcome(Fate.AGAIN, f"did not take it within {limit}")] * len(batch)
         except Exception as error:
             # A fault of an archiver's: the other destinations go on, and this one is tried again.
-            log.exception("an archiver failed", archiver=opened.archiver.name, label=opened.label)
+            log.exception("an archiver failed", archiver=opened.archiver, label=opened.label)
             said = [Outcome(Fate.AGAIN, f"the archiver failed: {error!r}")] * len(batch)
         return {item.number: outcome for item, outcome in zip(there, said, strict=True)}
 
@@ -319,7 +361,7 @@ class Archiving:
                 await bookings.notify(connection, "archive", destination, "parked")
         opened.used_at = now
         for one in outcomes.values():
-            self.counted[opened.archiver.name, one.fate] += 1
+            self.counted[opened.archiver, one.fate] += 1
         self._tell(opened, accepted=accepted, parked=parked, errors=errors)
         if outcomes and all(one.fate is Fate.AGAIN for one in outcomes.values()):
             opened.failing = True
@@ -330,7 +372,7 @@ class Archiving:
 
     def _tell(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
         """Say it once when a destination fails, once when it is well again, and what is parked."""
-        said = {"archiver": opened.archiver.name, "label": opened.label}
+        said = {"archiver": opened.archiver, "label": opened.label}
         if parked:
             log.warning("results parked", **said, count=parked, error=errors[-1])
         elif errors and not opened.failing:
@@ -369,6 +411,13 @@ def _settled(item: _Item, outcome: Outcome | None, now: int) -> Settled:
     if next_at is None:
         return Settled(item.number, "parked", None, f"given up after a day: {reason}")
     return Settled(item.number, "waiting", next_at, reason)
+
+
+def _of_each(said: Sequence[Outcome], batch: Sequence[Delivery]) -> Sequence[Outcome]:
+    if len(said) != len(batch):
+        msg = f"it told of {len(said)} documents and was given {len(batch)}"
+        raise ValueError(msg)
+    return said
 
 
 def _clean(reason: str) -> str:

@@ -45,11 +45,11 @@ ARCHIVE = Kind(
 ARCHIVER = Kind(
     columns=(
         Column("archiver", lambda one: one["name"], whole=True),
-        Column("does", lambda one: one["title"]),
+        Column("does", lambda one: one["missing"] or one["title"]),
         Column("ordered", lambda one: "yes" if one["ordered"] else "no", whole=True),
         Column("fields", lambda one: ", ".join(one["spec"]["properties"])),
     ),
-    fields=("name", "title", "ordered"),
+    fields=("name", "title", "ordered", "missing"),
     empty="No archivers.",
     key="name",
 )
@@ -57,6 +57,7 @@ DELIVERY = Kind(
     columns=(
         Column("number", lambda one: str(one["number"]), whole=True),
         Column("run", lambda one: short(one["run"]), whole=True),
+        Column("interval", lambda one: "" if one["interval"] is None else str(one["interval"])),
         Column("to", lambda one: printable(f"{one['archiver']} {one['label']}")),
         Column("state", lambda one: one["state"], whole=True),
         Column("since", lambda one: local(one["created_at"])),
@@ -64,7 +65,17 @@ DELIVERY = Kind(
         Column("next", lambda one: local(one["next_at"])),
         Column("said", lambda one: printable(one["last_error"] or "")),
     ),
-    fields=("number", "run", "archiver", "label", "state", "attempts", "next_at", "last_error"),
+    fields=(
+        "number",
+        "run",
+        "interval",
+        "archiver",
+        "label",
+        "state",
+        "attempts",
+        "next_at",
+        "last_error",
+    ),
     empty="No deliveries.",
     key="number",
 )

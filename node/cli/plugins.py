@@ -16,6 +16,8 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from node.archivers import archivers
+from node.archivers import foreign as foreign_archivers
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, Kind, Output, aligned, flat
@@ -24,8 +26,8 @@ from node.execution.trial import Trial, attempt
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
 from node.model.wire.validation import faults_of
 from node.plugins import conformity, registry
-from node.plugins.contracts import Test, Tool
-from node.plugins.discovery import NAME
+from node.plugins.contracts import ArchivingHost, Test, Tool
+from node.plugins.discovery import NAME, Found
 
 PLUGIN = Kind(
     columns=(
@@ -52,7 +54,7 @@ _FILES = {
 
 @click.group("plugin")
 def plugin_group() -> None:
-    """List, make and check tests and tools that come from elsewhere."""
+    """List, make and check tests, tools and archivers that come from elsewhere."""
 
 
 @plugin_group.command("list")
@@ -60,8 +62,8 @@ def plugin_group() -> None:
 @click.pass_context
 def list_plugins(context: click.Context) -> None:
     """List Parley's own plugins and others', also those that cannot be used and why."""
-    own = {"tests": registry.tests(), "tools": registry.tools()}
-    foreign = registry.foreign()
+    own = {"tests": registry.tests(), "tools": registry.tools(), "archivers": archivers()}
+    foreign = _foreign()
     known = {(each.group, each.name) for each in foreign}
     rows = [
         {"name": name, "kind": kind[:-1], "from": "parley", "fault": None}
@@ -82,38 +84,51 @@ def list_plugins(context: click.Context) -> None:
     Output(invocation.output, invocation.picked).many(rows, PLUGIN)
 
 
+def _foreign() -> tuple[Found, ...]:
+    return (*registry.foreign(), *foreign_archivers())
+
+
 @plugin_group.command("test")
 @click.argument("name")
-@click.option("--run", "running", is_flag=True, help="Also measure once, on this host alone.")
+@click.option(
+    "--run",
+    "running",
+    is_flag=True,
+    help="Also measure once, on this host alone; or try the archiver, without a result.",
+)
 @click.option(
     "--spec",
     "given",
     metavar="JSON",
-    help="With --run: the spec to measure; left out, the test's own example.",
+    help="With --run: the spec to measure, left out the test's own example; or the archiver's.",
 )
 @global_options
 @click.pass_context
 def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:
-    """Check whether the test or tool NAME keeps the contract; exit code 1 if it does not."""
+    """Check whether the plugin NAME keeps its contract; exit code 1 if it does not."""
     try:
-        kept = _check(name)
-        if running:
+        kept = _check(name, given)
+        if running and name in archivers():
+            click.echo(f"✓ {asyncio.run(_tried(name, given))}")
+        elif running:
             kept = _run(name, given) and kept
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
     context.exit(0 if kept else 1)
 
 
-def _check(name: str) -> bool:
+def _check(name: str, given: str | None) -> bool:
     tests, tools = registry.tests(), registry.tools()
-    for each in registry.foreign():
+    for each in _foreign():
         if each.name == name and each.fault is not None:
             raise HostError(f"{name} of {each.distribution} cannot be used: {each.fault}")
-    if name not in tests and name not in tools:
-        known = ", ".join(sorted({*tests, *tools}))
-        raise NotFound(f"there is no test or tool {name!r} on this host; there are: {known}")
+    if name not in {*tests, *tools, *archivers()}:
+        known = ", ".join(sorted({*tests, *tools, *archivers()}))
+        raise NotFound(f"there is no plugin {name!r} on this host; there are: {known}")
     checks = conformity.checks_of_test(tests[name]) if name in tests else []
     checks += conformity.checks_of_tool(tools[name], tests) if name in tools else []
+    if (archiver := archivers().get(name)) is not None:
+        checks += conformity.checks_of_archiver(archiver, None if given is None else _json(given))
     for check in checks:
         click.echo(f"{'✗' if check.fault else '✓'} {check.sentence}")
         if check.fault:
@@ -121,6 +136,26 @@ def _check(name: str) -> bool:
     faults = sum(check.fault is not None for check in checks)
     click.echo(f"{name}: {faults or 'nothing'} to mend" if faults else f"{name} keeps the contract")
     return not faults
+
+
+async def _tried(name: str, given: str | None) -> str:
+    """What an archiver says of its destination.
+
+    :raises ArchiverFailed: results cannot be delivered there.
+    """
+    archiver = archivers()[name]
+    try:
+        spec = archiver.spec_model.model_validate({} if given is None else _json(given))
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, archiver.spec_model, "--spec")) from None
+    host = ArchivingHost("this-host", (Path.cwd(),), SystemClock().now)
+    if (refused := archiver.refusal(spec, host)) is not None:
+        raise InvalidDocument([FieldFault(f"--spec/{refused[0]}", refused[1])])
+    destination = archiver.open(spec, host)
+    try:
+        return await destination.test()
+    finally:
+        await destination.close()
 
 
 def _run(name: str, given: str | None) -> bool:
@@ -136,11 +171,18 @@ def _run(name: str, given: str | None) -> bool:
     return trial.merged.succeeded
 
 
-def _spec(test: Test, given: str | None) -> Any:
+def _json(given: str) -> Any:
     try:
-        document = dict(test.example) if given is None else json.loads(given)
+        document = json.loads(given)
     except ValueError as error:
         raise InvalidDocument([FieldFault("--spec", f"is no JSON: {error}")]) from None
+    if not isinstance(document, dict):
+        raise InvalidDocument([FieldFault("--spec", "is no JSON object")])
+    return document
+
+
+def _spec(test: Test, given: str | None) -> Any:
+    document = dict(test.example) if given is None else _json(given)
     try:
         return test.spec_model.model_validate(document)
     except ValidationError as error:

@@ -111,7 +111,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @click.option("--udp", "protocol", flag_value="udp", help="UDP instead of TCP.")
 @click.option("--streams", type=click.IntRange(1, 64), help="Parallel streams [1].")
 @click.option("--rate", "rate_bps", type=_Rate(), help="Per stream, such as 50M [all; UDP 1M].")
-@click.option("--congestion", help="TCP's congestion control [cubic].")
+@click.option("--congestion", help="TCP's congestion control, or host [cubic].")
 @click.option("--reverse", is_flag=True, default=None, help="B sends to A.")
 @click.option("--window-bytes", type=int, help="Socket buffers [the kernel's choice].")
 @_address_options

@@ -38,6 +38,7 @@ from node.plugins.contracts import (
     StreamingTool,
     Tool,
 )
+from node.plugins.reading import BYTES_MAX
 from node.store import bookings, runs
 from node.store.database import Database, Notice
 from node.store.runs import DueRun, KeptPart
@@ -54,7 +55,9 @@ LOST_AFTER = 30 * times.SECOND
 """A run that is still running so long after its end, and that nobody here executes, was lost."""
 LOOK_AHEAD = 50 * times.MILLISECOND
 """How long before it begins a part's host is looked at: fifty that begin together take 2 ms."""
-OUTPUT_READ_MAX = 10_000_000
+OUTPUT_READ_MAX = BYTES_MAX + 1
+"""Of a flood just enough is read for it to be told from the longest output that is a result."""
+OUTPUT_READ_AT_ONCE = 50_000
 OUTPUT_END_KEPT = 5_000
 """Of long output, so much of the end is kept: a program's reason and sums come last."""
 REASON_KEPT = 1000
@@ -302,7 +305,7 @@ class Launcher:
         if ended_by == "cancel":
             return self._stopped(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
-        outcome = _read(tool, context, command, output, started_at)
+        outcome = await _read_aside(tool, context, command, output, started_at)
         test, versions = self._capabilities.tests[run.test], self._witness.versions
         told = await scene.told(test, tool, outcome.result, versions, finished.worked_ticks)
         return replace(outcome, circumstances=told)
@@ -314,6 +317,7 @@ class Launcher:
             stdin=command.stdin,
             output_bytes_max=OUTPUT_READ_MAX,
             streams=command.streams,
+            chased=True,
             namespace=None if context.context is None else context.context.namespace,
         )
 
@@ -440,6 +444,15 @@ def _missed(run: DueRun, now: int) -> Outcome:
     return Outcome(
         None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED
     )
+
+
+async def _read_aside(
+    tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
+) -> Outcome:
+    """Read long output in a thread: it takes seconds in which others must be started and served."""
+    if len(output.stdout) + len(output.stderr) <= OUTPUT_READ_AT_ONCE:
+        return _read(tool, context, command, output, started_at)
+    return await asyncio.to_thread(_read, tool, context, command, output, started_at)
 
 
 def _read(

@@ -11,13 +11,15 @@ import structlog
 from node.capabilities import Capabilities
 from node.clock import Clock
 from node.execution.intervals import Intervals, over_all
+from node.execution.latest import Latest
 from node.model import times
 from node.model.errors import InvalidDocument, NotAllowed
 from node.model.runstate import OVER, RunState
+from node.model.samples import samples_of
 from node.model.verdict import Level, Measured, Verdict, Witness, judge
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage
-from node.plugins.contracts import Doubting, Interval, Part, Result, Test
+from node.plugins.contracts import Doubting, Interval, Metric, Part, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
 from node.store.runs import Conclusion, KeptPart, LockedRun
@@ -37,6 +39,7 @@ class Collector:
         self._capabilities = capabilities
         self._identity = identity
         self._intervals = Intervals(database, clock, capabilities, identity)
+        self.latest = Latest()
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
         """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
@@ -156,7 +159,25 @@ class Collector:
             reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
             outcome = Conclusion(RunState.FAILED, reason[:1000], None, None)
         await runs.conclude(connection, run.id, outcome, now)
+        self._keep_latest(run, outcome, now)
         await self._notify(connection, run, outcome.state)
+
+    def _keep_latest(self, run: LockedRun, outcome: Conclusion, now: int) -> None:
+        succeeded = outcome.state is RunState.FINISHED
+        figures: Sequence[Metric] = ()
+        if succeeded and outcome.result is not None:
+            try:
+                figures = self._capabilities.metrics(run.test, outcome.result)
+            except Exception:
+                log.exception("a plugin failed", run=str(run.id))
+        document = {
+            "task": str(run.task),
+            "test": {"type": run.test, "spec": run.spec},
+            "participants": run.participants,
+            "succeeded": succeeded,
+            "metrics": [vars(figure) for figure in figures],
+        }
+        self.latest.keep(run.task, now, samples_of(document))
 
     def _merged(
         self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]

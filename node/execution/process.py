@@ -2,7 +2,8 @@
 
 A program gets an argv (never a shell), a small environment, and a session of its own. The session
 makes it the leader of a process group, and the group is what is ended: everything the program
-forked, unless it left the group on purpose (then only a cgroup helps; the systemd unit has one).
+forked, unless it left the group on purpose. A program started with ``chased`` has its environment
+marked, and whoever has inherited the mark is killed when it has ended (:mod:`.strays`).
 
 Three things keep a signal from hitting a stranger who was given a freed number:
 
@@ -40,7 +41,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from node.execution import proctable
+from node.execution import proctable, strays
 from node.execution.streams import CHUNK, Records, Stream
 from node.model.errors import HostError
 
@@ -87,12 +88,14 @@ class Running:
         output_bytes_max: int,
         *,
         streams: bool,
+        mark: str | None,
     ) -> None:
         """Take over a program that has just been started; called by :func:`start` only."""
         self.pid = popen.pid
         self.started_at = started_at
         self._name = name
         self._popen = popen
+        self._mark = mark
         made = Records if streams else Stream
         self._stdout = made(popen.stdout, output_bytes_max) if popen.stdout else None
         self._stderr = Stream(popen.stderr, output_bytes_max) if popen.stderr else None
@@ -117,7 +120,7 @@ class Running:
         """The outcome, once the program has exited; giving up the wait does not end the program.
 
         Whoever of its group outlives the leader is killed: at once, or up to ``DRAIN_S`` later
-        while it holds an output stream open.
+        while it holds an output stream open. So is whoever left the group, if it is ``chased``.
 
         :raises HostError: the group did not go away although it was killed.
         """
@@ -216,15 +219,19 @@ class Running:
         )
 
     async def _group_gone(self) -> None:
-        """Return when no living process is left in the group, which has been killed."""
+        """Return when no living process is left of the group, which has been killed, or strayed."""
         try:
             async with asyncio.timeout(GONE_S):
                 while members := proctable.living_members(self.pid):
                     await proctable.exits(members)
+                if self._mark is not None:
+                    await strays.chase(self._mark)
         except TimeoutError:
+            left = proctable.living_members(self.pid)
+            left += strays.marked(self._mark) if self._mark is not None else []
             raise HostError(
                 f"{self._name} left processes behind that do not go away although they were "
-                f"killed: {proctable.living_members(self.pid)}. Look at them with ps"
+                f"killed: {left}. Look at them with ps"
             ) from None
 
 
@@ -241,6 +248,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     owner_death: signal.Signals = signal.SIGKILL,
     namespace: str | None = None,
     streams: bool = False,
+    chased: bool = False,
 ) -> Running:
     """Start a program in its own session and return while it runs.
 
@@ -249,30 +257,39 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
     ``streams``: lines that begin with RS are no output but :meth:`Running.records`.
+    ``chased``: when it has ended, also those it forked that left its group are killed.
 
     :raises HostError: the program is not there, or cannot be started.
     """
+    mark = strays.new_mark() if chased else None
+    marked = {} if mark is None else {strays.VARIABLE: mark}
     with contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if log is not None:
             output = stack.enter_context(_open_log(log))
-        options = _options(argv, env, cwd, user)
+        options = _options(argv, {**(env or {}), **marked}, cwd, user)
         popen = _spawn(
             [*_setpriv(user, owner_death), *_nsenter(namespace), *argv],
             options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
         )
         started_at = now() if now else 0
-    return Running(popen, Path(argv[0]).name, started_at, output_bytes_max, streams=streams)
+    name = Path(argv[0]).name
+    return Running(popen, name, started_at, output_bytes_max, streams=streams, mark=mark)
 
 
 async def finish(
-    argv: Sequence[str], *, timeout_s: float, cwd: Path | None = None, user: str | None = None
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    user: str | None = None,
+    chased: bool = False,
 ) -> Finished:
     """Run a short program to its end and return its output, whatever its exit code.
 
     :raises HostError: the program is not there, or was killed because it took too long.
     """
-    running = await start(argv, cwd=cwd, user=user)
+    running = await start(argv, cwd=cwd, user=user, chased=chased)
     try:
         return await asyncio.wait_for(running.wait(), timeout_s)
     except TimeoutError:

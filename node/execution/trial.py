@@ -78,7 +78,11 @@ async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
     if not command.waits_itself:
         await clock.sleep_until(context.starts + command.delay)
     running = await process.start(
-        command.argv, now=clock.now, stdin=command.stdin, streams=command.streams
+        command.argv,
+        now=clock.now,
+        stdin=command.stdin,
+        streams=command.streams,
+        chased=True,
     )
     left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"

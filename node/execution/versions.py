@@ -54,7 +54,7 @@ def _file(program: str) -> _File | None:
 
 async def _asked(requirement: Requirement) -> str | None:
     try:
-        said = await process.finish(requirement.version_argv, timeout_s=_ANSWER_S)
+        said = await process.finish(requirement.version_argv, timeout_s=_ANSWER_S, chased=True)
     except HostError:
         return None
     text = (said.stdout + b"\n" + said.stderr).decode(errors="replace")

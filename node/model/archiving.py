@@ -6,10 +6,15 @@ Instants and durations are microseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from node.model import times
+from node.model.clocks import combined_bound_ms
+from node.model.wire.circumstances import ClockCondition
 from node.model.wire.fields import Document
 
 SCHEMA = "parley-result"
@@ -39,9 +44,10 @@ def next_try(attempts: int, first_tried_at: int, now: int, asked: int = 0) -> in
     return now + max(pause, min(asked, HOURLY))
 
 
-def key_of(run: UUID, archive: UUID, edition: int) -> str:
+def key_of(run: UUID, archive: UUID, edition: int, interval: int | None = None) -> str:
     """The idempotency key: the same however often this outcome is delivered to this archive."""
-    return f"{run}/{archive}" + (f"/{edition}" if edition > 1 else "")
+    which = "" if interval is None else f"/i{interval}"
+    return f"{run}/{archive}{which}" + (f"/{edition}" if edition > 1 else "")
 
 
 def document_of(
@@ -49,14 +55,19 @@ def document_of(
 ) -> dict[str, Any]:
     """The archived document: all that is known of a run that is over, at its lead.
 
-    ``row`` has the columns of the query ``documents``; ``parts`` are those of its participants.
+    ``row`` has the columns of the query ``documents``; ``parts`` are those of its participants. Of
+    an interval (``row["interval"]`` is its number) the document has the same fields: its own times,
+    state, result and figures, and no verdict, which only the whole run has.
     """
     by_place = {part["participant"]: part for part in parts}
+    told = [part["circumstances"] for part in parts if part["circumstances"] is not None]
+    number, finished = row["interval"], row["state"] == "finished"
     return {
         "schema": SCHEMA,
         "version": VERSION,
-        "key": key_of(row["run_id"], row["archive_id"], row["edition"]),
+        "key": key_of(row["run_id"], row["archive_id"], row["edition"], number),
         "run": str(row["run_id"]),
+        "interval": number,
         "task": str(row["task_id"]),
         "pool_task": None if row["parent"] is None else str(row["parent"]),
         "attempt": row["attempt"],
@@ -65,6 +76,7 @@ def document_of(
         "reference": row["reference"],
         "test": {"type": row["test"], "spec": row["spec"]},
         "tool": row["tool"],
+        "tool_version": _only({one.get("tool_version") for one in told}),
         "scheduling_class": row["scheduling_class"],
         "priority": row["priority"],
         "participants": [
@@ -76,16 +88,45 @@ def document_of(
         "started_at": _instant(row["started_at"]),
         "finished_at": _instant(row["finished_at"]),
         "state": row["state"],
-        "succeeded": row["state"] == "finished",
+        "succeeded": finished,
         "reason": row["reason"],
         "summary": row["summary"],
         "result": row["result"],
         "metrics": list(metrics),
+        "verdict": row["verdict"],
+        "verdict_reasons": row["verdict_reasons"],
+        "clock_error_ms": _clock_error_ms(told, len(row["participants"])),
     }
+
+
+def _only(values: set[Any]) -> Any:
+    """The one value that there is; None if there are several, or none."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _clock_error_ms(told: Sequence[Mapping[str, Any]], participants: int) -> float | None:
+    """The combined bound of the participants' clocks, of the two that are worst; None if unknown.
+
+    With one participant there are no two clocks, and nothing to bound.
+    """
+    clocks = [clock for one in told if (clock := _clock(one)) is not None]
+    if participants < 2 or len(clocks) < participants:  # noqa: PLR2004 - it takes two
+        return None
+    bounds = [combined_bound_ms(one, other) for one, other in combinations(clocks, 2)]
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if len(known) == len(bounds) else None
+
+
+def _clock(circumstances: Mapping[str, Any]) -> ClockCondition | None:
+    try:
+        return ClockCondition.model_validate(circumstances.get("clock"))
+    except ValidationError:
+        return None  # another version's
 
 
 def _participant(listed: Mapping[str, Any], part: Mapping[str, Any] | None) -> dict[str, Any]:
     found = part or {}
+    circumstances = found.get("circumstances")
     return {
         "name": listed["name"],
         "node": listed["node"],
@@ -94,6 +135,8 @@ def _participant(listed: Mapping[str, Any], part: Mapping[str, Any] | None) -> d
         "finished_at": _instant(found.get("finished_at")),
         "command": found.get("command"),
         "reason": found.get("reason"),
+        "tool_version": (circumstances or {}).get("tool_version"),
+        "circumstances": circumstances,
     }
 
 

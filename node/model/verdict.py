@@ -165,8 +165,8 @@ def _processors(name: str, told: Circumstances) -> Iterator[Finding]:
 
 def _traffic(name: str, told: Circumstances, of_class: SchedulingClass) -> Iterator[Finding]:
     load = told.interface
-    if load is None or told.observed_ms < 1:
-        return  # no rate can be told
+    if load is None or told.own_traffic is None or told.observed_ms < 1:
+        return  # no rate can be told, or not whose
     own_sent, own_received = _own(told.own_traffic, load)
     ways = [("sent", load.sent_bytes, load.sent_packets, own_sent)]
     if not load.loopback:  # where what is sent is what is received
@@ -184,9 +184,7 @@ def _traffic(name: str, told: Circumstances, of_class: SchedulingClass) -> Itera
             yield level, f"{name} {verb} {_rate(bps)} over {load.name} that were not this test's"
 
 
-def _own(own: Traffic | None, load: InterfaceLoad) -> tuple[int, int]:
-    if own is None:
-        return 0, 0
+def _own(own: Traffic, load: InterfaceLoad) -> tuple[int, int]:
     if load.loopback:
         both = own.sent_bytes + own.received_bytes
         return both, both

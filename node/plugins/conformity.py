@@ -1,4 +1,4 @@
-"""Whether a test or a tool keeps its contract: what ``parley plugin test`` and our own tests ask.
+"""Whether a plugin keeps its contract: what ``parley plugin test`` and our own tests ask.
 
 Pure: nothing is started. Each check is a sentence and, where it does not hold, what was found.
 """
@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node.model.archiving import REDACTED, redacted, secret_fields
 from node.model.classes import SchedulingClass
 from node.model.errors import ToolOutputError
 from node.model.times import DAY
+from node.model.wire.fields import Document
 from node.plugins.contracts import (
+    Archiver,
     Output,
     Part,
     PartContext,
@@ -41,6 +44,8 @@ _NONSENSE: tuple[Output, ...] = (
     *(Output(0, text, b"") for text in (b"{}", b"null", b"[NaN]", b'{"error": "x"}', b"-1\n")),
 )
 """What programs print when something is wrong."""
+
+_SECRET_NAME = re.compile(r"(^|_)(password|passphrase|secret|token|api_?key)$")
 
 _PARTS: tuple[tuple[Part, ...], ...] = (
     (),
@@ -98,6 +103,21 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[Check]:
     return checks
 
 
+def checks_of_archiver(archiver: Archiver, given: Mapping[str, Any] | None = None) -> list[Check]:
+    """All that can be known of an archiver without connecting; more of it with a spec document."""
+    looks: list[tuple[str, Look]] = [
+        ("it has a title, and says whether order matters", lambda: _titled(archiver)),
+        ("every field says what it is", lambda: _fields(archiver.spec_model)),
+        ("unknown fields are refused", lambda: _closed(archiver)),
+        ("fields that look secret are marked so", lambda: _hushed(archiver)),
+    ]
+    if given is not None:
+        looks.append(
+            ("label, limits and what is stored follow from the spec", _kept(archiver, given))
+        )
+    return [_looked(sentence, look) for sentence, look in looks]
+
+
 def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None) -> PartContext:
     """One part of a run of the test's example, or of another spec, between documentation hosts."""
     given = test.spec_model.model_validate(dict(test.example)) if spec is None else spec
@@ -133,13 +153,17 @@ def _example(test: Test) -> Iterator[str]:
 def _described(test: Test) -> Iterator[str]:
     streamed = (test.interval_model,) if isinstance(test, StreamingTest) else ()
     for model in (test.spec_model, test.result_model, *streamed):
-        schema = model.model_json_schema()
-        kinds = schema.get("$defs", {})
-        for part in (schema, *kinds.values()):
-            for field, described in part.get("properties", {}).items():
-                kind = kinds.get(described.get("$ref", "").rpartition("/")[2], {})
-                if not (described | kind).get("description"):
-                    yield f"{part.get('title', model.__name__)}.{field} has no description"
+        yield from _fields(model)
+
+
+def _fields(model: type[Document]) -> Iterator[str]:
+    schema = model.model_json_schema()
+    kinds = schema.get("$defs", {})
+    for part in (schema, *kinds.values()):
+        for field, described in part.get("properties", {}).items():
+            kind = kinds.get(described.get("$ref", "").rpartition("/")[2], {})
+            if not (described | kind).get("description"):
+                yield f"{part.get('title', model.__name__)}.{field} has no description"
 
 
 def _stored(test: Test) -> Iterator[str]:
@@ -175,6 +199,50 @@ def _merged(test: Test) -> Iterator[str]:
             yield f"{parts!r} made a run that succeeded"
     if "the disk is full" not in str(test.merge(spec, _PARTS[1]).reason):
         yield "the reason of a part is not in the reason of the run"
+
+
+def _titled(archiver: Archiver) -> Iterator[str]:
+    if not archiver.title.strip():
+        yield "its title is empty"
+    if not isinstance(archiver.ordered, bool):
+        yield f"ordered is {archiver.ordered!r}, neither True nor False"
+
+
+def _closed(archiver: Archiver) -> Iterator[str]:
+    if archiver.spec_model.model_json_schema().get("additionalProperties") is not False:
+        yield "a field that it does not know is taken; let the model be a child of Document"
+
+
+def _hushed(archiver: Archiver) -> Iterator[str]:
+    marked = secret_fields(archiver.spec_model)
+    for name in archiver.spec_model.model_fields:
+        if name not in marked and _SECRET_NAME.search(name):
+            yield f"{name} is shown to everybody; mark it with SECRET of node.plugins.fields"
+
+
+def _kept(archiver: Archiver, given: Mapping[str, Any]) -> Look:
+    def look() -> Iterator[str]:
+        spec = archiver.spec_model.model_validate(dict(given))
+        document = json.loads(json.dumps(spec.model_dump(mode="json")))
+        if archiver.spec_model.model_validate(document) != spec:
+            yield f"{redacted(archiver.spec_model, document)} is read as another spec"
+        limits = archiver.batches(spec)
+        if min(limits.items, limits.size, limits.timeout) < 1:
+            yield f"its limits are {limits!r}: one document, byte and µs is the least"
+        label = archiver.label(spec)
+        if not label.strip() or "\n" in label:
+            yield f"its label is {label!r}, not a few words in one line"
+        shown = redacted(archiver.spec_model, document)
+        for name in secret_fields(archiver.spec_model):
+            values = (
+                document[name].values() if isinstance(document[name], dict) else [document[name]]
+            )
+            if any(isinstance(one, str) and one and one in label for one in values):
+                yield f"its label has the secret {name} in it"
+            if document[name] and REDACTED not in str(shown[name]):
+                yield f"{name} is secret, but neither a text nor a map"
+
+    return look
 
 
 def _told(tool: Tool) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Privilege(StrEnum):
     """To be root, if only to give it up: started by root, or with the set-user-ID bit."""
 
 
-def _none(spec: Any) -> Privilege | None:  # noqa: ARG001 - whatever is asked
+def _none(spec: Any) -> None:  # noqa: ARG001 - whatever is asked
     return None
 
 
@@ -61,7 +61,8 @@ class Requirement:
     ``version_argv`` makes it print its version, of which the first group of ``version_pattern`` is
     what we call it; both streams are searched, for some print it as an error. ``privilege(spec)``
     is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
-    along (a set-user-ID bit, a file capability), where that is another one.
+    along (a set-user-ID bit, a file capability), where that is another one. ``congestion(spec)`` is
+    the congestion control that it sets for its TCP connections; hosts that lack it are not asked.
     """
 
     program: str
@@ -70,6 +71,7 @@ class Requirement:
     version_pattern: str = r"(\d+(?:\.\d+)+)"
     privilege: Callable[[Any], Privilege | None] = field(default=_none)
     privileged: str | None = None
+    congestion: Callable[[Any], str | None] = field(default=_none)
 
 
 @dataclass(frozen=True)
@@ -315,8 +317,8 @@ class Moving(Protocol):
     Of one that does not tell, what it ``needs`` is taken for what it moves.
     """
 
-    def moved(self, spec: Any, participant: int, result: Result) -> Traffic:
-        """The payload that a participant sent and received, by its part's result."""
+    def moved(self, spec: Any, participant: int, result: Result) -> Traffic | None:
+        """The payload that a participant sent and received; None if its part does not know."""
         ...
 
 
@@ -331,10 +333,10 @@ class Doubting(Protocol):
 
 @dataclass(frozen=True)
 class Delivery:
-    """One document to be delivered.
+    """One document to be delivered: of a run that is over, or of an interval of one.
 
     ``key`` is the same whenever the same outcome is delivered to the same archive: a destination
-    that has seen it may drop it. ``series`` is the task; ``at`` is when the run was over (µs);
+    that has seen it may drop it. ``series`` is the task; ``at`` is when it was over (µs);
     ``body`` is the document as JSON, without a line break in it.
     """
 
@@ -439,6 +441,17 @@ class Archiver(Protocol):
 
 
 @runtime_checkable
+class Extra(Protocol):
+    """An archiver whose client comes with an extra of this package: ``parley[kafka]``.
+
+    ``modules`` are those that must be there; they are imported when a destination is first used.
+    """
+
+    extra: str
+    modules: tuple[str, ...]
+
+
+@runtime_checkable
 class StreamingTest(Test, Protocol):
     """A test whose runs give a result again and again while they last.
 
@@ -458,6 +471,10 @@ class StreamingTest(Test, Protocol):
 
     def interval_summary(self, result: Result) -> str:
         """The result of an interval in one short line, units included."""
+        ...
+
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """The figures of an interval, by the names and labels that those of a run have."""
         ...
 
     def total(self, spec: Any, intervals: Sequence[Interval]) -> Result:

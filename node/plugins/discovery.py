@@ -1,7 +1,7 @@
-"""Tests and tools of other distributions, found by their entry points. Pure but for imports.
+"""Plugins of other distributions, found by their entry points. Pure but for imports.
 
-A distribution offers a test or a tool as an entry point of the group ``parley.tests`` or
-``parley.tools``, by the plugin's own name::
+A distribution offers a test, a tool or an archiver as an entry point of the group ``parley.tests``,
+``parley.tools`` or ``parley.archivers``, by the plugin's own name::
 
     [project.entry-points."parley.tests"]
     wakeup = "parley_wakeup.test:TEST"
@@ -12,17 +12,20 @@ others measure with other plugins.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
-from node.plugins.contracts import Test, Tool
+from node.plugins.contracts import Archiver, Test, Tool
 
-GROUPS: Mapping[str, type[Any]] = MappingProxyType({"parley.tests": Test, "parley.tools": Tool})
+GROUPS: Mapping[str, type[Any]] = MappingProxyType(
+    {"parley.tests": Test, "parley.tools": Tool, "parley.archivers": Archiver}
+)
 """What each group of entry points must offer."""
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -59,6 +62,31 @@ def _loaded(group: str, point: metadata.EntryPoint) -> Found:
     unfitting = unfit(GROUPS[group], point.name, plugin)
     kept = None if unfitting else plugin
     return Found(group, point.name, distribution, version, kept, unfitting)
+
+
+def judged(group: str, own: Sequence[Any]) -> list[Found]:
+    """The entry points of a group, beside Parley's own plugins of that kind.
+
+    Whoever comes second with a name is left out: two that bring one would take turns.
+    """
+    taken = {plugin.name: "Parley itself" for plugin in own}
+    found_here = []
+    for each in found(group):
+        owner = taken.get(each.name)
+        if each.fault is None and owner is not None:
+            fault = f"{owner} has one called {each.name}; it needs another name"
+            found_here.append(dataclasses.replace(each, plugin=None, fault=fault))
+            continue
+        if each.fault is None:
+            taken[each.name] = each.distribution
+        found_here.append(each)
+    return found_here
+
+
+def by_name(group: str, own: Sequence[Any]) -> Mapping[str, Any]:
+    """Parley's own plugins of a kind, and those of others that can be used."""
+    others = {each.name: each.plugin for each in judged(group, own) if each.fault is None}
+    return MappingProxyType({plugin.name: plugin for plugin in own} | others)
 
 
 def unfit(contract: type[Any], name: str, plugin: object) -> str | None:

@@ -6,6 +6,8 @@ what on the way back is told apart by the counts of both ends.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import Field
 
 from node.model.clocks import combined_bound_ms
@@ -14,9 +16,12 @@ from node.plugins.contracts import Metric
 from node.plugins.fields import Counted, Finite, Fraction, NonNegative
 from node.plugins.figures import (
     DelayFigures,
+    delay_figures,
     delay_metrics,
     delay_text,
+    jitter,
     metric,
+    milliseconds,
     percent_text,
     share,
 )
@@ -76,16 +81,20 @@ class LossBothWays(Document):
 
 
 class SourcePart(Document):
-    """What the sending participant saw."""
+    """What the sending participant saw; what its tool cannot know is null.
+
+    ``received_at_dest`` is what dest told it of in its answers, where dest's part cannot tell.
+    """
 
     sent: Counted
     unsent: Counted
     received_back: Counted
+    received_at_dest: Counted | None = None
     late: Counted
-    unreachable: Counted
-    duplicates_forward: Counted
-    duplicates_backward: Counted
-    reordered_backward: Counted
+    unreachable: Counted | None
+    duplicates_forward: Counted | None
+    duplicates_backward: Counted | None
+    reordered_backward: Counted | None
     delay_ms: DelaysBothWays
     jitter_ms: JitterBothWays
     hops_forward: Counted | None
@@ -94,13 +103,13 @@ class SourcePart(Document):
 
 
 class DestPart(Document):
-    """What the reflecting participant saw."""
+    """What the reflecting participant saw; what its tool cannot know is null."""
 
-    received: Counted
-    duplicates: Counted
-    reordered: Counted
-    strays: Counted
-    unsent: Counted
+    received: Counted | None
+    duplicates: Counted | None
+    reordered: Counted | None
+    strays: Counted | None
+    unsent: Counted | None
     clock: Clock
 
 
@@ -126,7 +135,9 @@ class OneWayResult(Document):
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
     hops: CountsBothWays = Field(description="Routers passed, from the packets' TTL of 255.")
-    unreachable: Counted = Field(description="ICMP errors: nothing listened at dest.")
+    unreachable: Counted | None = Field(
+        description="ICMP errors: nothing listened at dest; null if the tool does not tell."
+    )
     strays: Counted | None = Field(description="Packets at dest that were not of this run.")
     clocks: Clocks = Field(description="How far the one-way delays can be trusted.")
     clocks_synchronised: bool = Field(
@@ -135,6 +146,24 @@ class OneWayResult(Document):
     clock_error_ms: NonNegative | None = Field(
         description="The bound of the one-way delays' error in milliseconds; null if unknown."
     )
+
+
+def delays_and_jitter(
+    ways_ns: Mapping[int, tuple[int, int]],
+) -> tuple[DelaysBothWays, JitterBothWays]:
+    """The figures of packets by number, of each the nanoseconds there and back."""
+    forward = {at: milliseconds(there) for at, (there, _) in ways_ns.items()}
+    backward = {at: milliseconds(back) for at, (_, back) in ways_ns.items()}
+    round_trip = {at: delay_ms + backward[at] for at, delay_ms in forward.items()}
+    delays = DelaysBothWays(
+        forward=delay_figures(list(forward.values())),
+        backward=delay_figures(list(backward.values())),
+        round_trip=delay_figures(list(round_trip.values())),
+    )
+    jitters = JitterBothWays(
+        forward=jitter(forward), backward=jitter(backward), round_trip=jitter(round_trip)
+    )
+    return delays, jitters
 
 
 def in_words(
@@ -168,17 +197,27 @@ def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | Non
     """Why two parts are no measurement together; ``None`` if they are one, or one is missing."""
     if source is None or dest is None:
         return None
-    if not source.received_back <= dest.received <= source.sent:
-        counts = f"{source.sent} sent, {dest.received} at dest, {source.received_back} back"
+    arrived = _arrived(source, dest)
+    if arrived is None:
+        return None
+    if not source.received_back <= arrived <= source.sent:
+        counts = f"{source.sent} sent, {arrived} at dest, {source.received_back} back"
         return f"the participants' counts contradict each other: {counts}"
-    if source.unreachable and not dest.received:
+    if source.unreachable and not arrived:
         return "dest's port was unreachable: a firewall, or the reflector was not running then"
     return None
 
 
+def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
+    """Different packets that reached dest, as it counted them itself or told source of."""
+    if dest is None or dest.received is None:
+        return source.received_at_dest
+    return dest.received
+
+
 def both_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
     """What both ends saw, together; of the source alone where dest's part is missing."""
-    arrived = dest.received if dest else None
+    arrived = _arrived(source, dest)
     error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     return OneWayResult(
         sent=source.sent,

@@ -13,18 +13,22 @@ from node.plugins.participation import first_fault
 BYTES_MAX = 10_000_000
 """More output than this is no result of any tool here: the largest, iperf3's, stays below 6 MB."""
 
+TEXT_BYTES_MAX = 2_000_000
+"""The same of output that is read line by line, which takes longer: the longest, ping's, is half as
+long."""
+
 _LONGEST_CAUSE = 300
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def text_of(output: Output, program: str) -> str:
+def text_of(output: Output, program: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
     """Standard output as text.
 
     :raises ToolOutputError: it is too long, or not UTF-8.
     """
-    if len(output.stdout) > BYTES_MAX:
-        raise ToolOutputError(f"{program} printed {len(output.stdout)} bytes, too many to read")
+    if len(output.stdout) > bytes_max:
+        raise ToolOutputError(f"{program} printed more than {bytes_max} bytes, too many to read")
     try:
         return output.stdout.decode()
     except UnicodeDecodeError as fault:
@@ -36,7 +40,7 @@ def document_of(output: Output, program: str, model: type[Model]) -> Model:
 
     :raises ToolOutputError: it ended badly, or printed something else.
     """
-    text = text_of(output, program)
+    text = text_of(output, program, BYTES_MAX)
     if not text.strip():
         raise failure(output, program, "it printed nothing")
     try:
@@ -77,7 +81,7 @@ def complaint(output: Output, program: str) -> str:
 
     That is the first line, but the last one of a Python traceback.
     """
-    text = output.stderr[:BYTES_MAX].decode(errors="replace")
+    text = output.stderr[:TEXT_BYTES_MAX].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""

@@ -58,7 +58,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which deliveries, and which page of them, newest first."""
+    """Which deliveries, and which page of them, newest first; ``whole``: not those of intervals."""
 
     before: int | None = None
     run: UUID | None = None
@@ -67,6 +67,7 @@ class Filter:
     destination: int | None = None
     states: Sequence[str] | None = None
     limit: int = 50
+    whole: bool = False
 
 
 async def keep_destination(connection: Connection, where: Where) -> int:
@@ -212,6 +213,7 @@ async def deliveries(connection: Connection, wanted: Filter) -> list[Record]:
         wanted.destination,
         None if wanted.states is None else list(wanted.states),
         wanted.limit,
+        wanted.whole,
     )
 
 

@@ -196,7 +196,7 @@ async function fetchDrawer() {
     const [task, course, intervals] = await Promise.all([
       model.tasks.get(run.task) ?? api.get(`/v1/tasks/${run.task}`).catch(() => null),
       api.get(coursePath(run.task, run)),
-      streamed ? api.get(`/v1/runs/${id}/intervals?order=desc&limit=20`) : { items: [] },
+      streamed ? api.get(`/v1/runs/${id}/intervals?order=desc&limit=200`) : { items: [] },
     ]);
     if (place().run === id) {
       showRun(run, task, explanation, { course: measured(course.items), intervals: intervals.items }, model.now());

@@ -32,15 +32,28 @@ export function measured(documents) {
   }));
 }
 
+/** The intervals of a run as the chart takes them: each like a run, by which it is linked. */
+export function intervalsMeasured(documents, run) {
+  return documents.map((interval) => ({
+    id: run.id,
+    test: run.test,
+    state: interval.result === null ? "failed" : "finished",
+    reason: interval.reason,
+    starts: Date.parse(interval.starts_at),
+    participants: run.participants,
+    metrics: interval.metrics,
+  }));
+}
+
 /** A figure with the chart in it; null where no run has measured anything that can be drawn. */
-export function chart(runs, { now, shown = null, on = "drawer" }) {
+export function chart(runs, { now, shown = null, on = "drawer", what = "runs" }) {
   const names = namesOf(runs);
   if (!names.length) return null;
   const test = runs.find(({ metrics }) => metrics.length).test;
   const figure = element("figure", { class: "chart" });
   const draw = () => {
     const name = names.includes(chosen.get(test)) ? chosen.get(test) : names[0];
-    figure.replaceChildren(...contents(runs, names, name, { now, shown, choose, width: WIDTHS[on] }));
+    figure.replaceChildren(...contents(runs, names, name, { now, shown, choose, what, width: WIDTHS[on] }));
   };
   const choose = ({ target }) => {
     chosen.set(test, target.value);
@@ -51,20 +64,20 @@ export function chart(runs, { now, shown = null, on = "drawer" }) {
   return figure;
 }
 
-function contents(runs, names, name, { now, shown, choose, width }) {
+function contents(runs, names, name, { now, shown, choose, what, width }) {
   const course = courseOf(runs, name);
   const box = { left: 74, right: width - 10, top: 12, bottom: HEIGHT - 32 };
   const marks = layOut(course, box);
   const options = names.map((each) => element("option", { value: each, selected: each === name }, wordsOf(each)));
   return [
     element("label", {}, "Figure ", element("select", { change: choose }, options)),
-    drawing(course, marks, box, { now, shown, name }),
+    drawing(course, marks, box, { now, shown, name, what }),
     element("figcaption", {}, ...caption(course, marks)),
   ];
 }
 
-function drawing(course, marks, box, { now, shown, name }) {
-  const words = `${wordsOf(name)} of ${runsText(course)}, ${momentOf(marks.from, now)} to ${momentOf(marks.to, now)}`;
+function drawing(course, marks, box, { now, shown, name, what }) {
+  const words = `${wordsOf(name)} of ${countText(course, what)}, ${momentOf(marks.from, now)} to ${momentOf(marks.to, now)}`;
   const svg = vector("svg", { viewBox: `0 0 ${box.right + 10} ${HEIGHT}`, role: "img", "aria-label": words });
   for (const { y, text } of marks.ticks) {
     svg.append(
@@ -111,9 +124,9 @@ function caption({ series, left }, { crosses }) {
   return words;
 }
 
-function runsText({ series, bad }) {
-  const count = new Set(series.flatMap(({ pieces }) => pieces.flat().map(({ run }) => run.id))).size;
-  return `${count} runs${bad.length ? `, ${bad.length} without it` : ""}`;
+function countText({ series, bad }, what) {
+  const count = new Set(series.flatMap(({ pieces }) => pieces.flat().map(({ run }) => run))).size;
+  return `${count} ${what}${bad.length ? `, ${bad.length} without it` : ""}`;
 }
 
 function vector(tag, attributes, text) {

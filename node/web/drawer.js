@@ -1,12 +1,15 @@
 // The drawer: one run in full, with the reason first and every decision that led to it.
 
-import { chart } from "./chart.js";
+import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
 import { apiCall, runName, stateBadge, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
 import { tree } from "./tree.js";
 import { momentOf, spell, stateOf } from "./words.js";
+
+// How many of the intervals in the chart are told one by one.
+const INTERVALS_LISTED = 20;
 
 /** Opens, or leaves open, the drawer. */
 export function openDrawer() {
@@ -52,7 +55,8 @@ export function showRun(run, task, explanation, { course, intervals }, now) {
     trust(run),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
-    section("Last intervals", intervals.length ? intervalList(intervals, now) : null),
+    section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
+    section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
     section("Why", why(explanation, now)),

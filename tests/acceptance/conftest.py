@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -15,6 +18,7 @@ import pytest_asyncio
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.postgres.cluster import PrivateCluster
+from tests.acceptance import evil
 from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.wire import ALLOWED, wire
@@ -33,9 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: last in {item.name, item.path.name})
 
 
-def _command(plan: NodePlan) -> list[str]:
+def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
     settings += [f"PARLEY_CONTEXTS={ALLOWED.get(plan.name, '')}"]
+    if plan.name == evil.NODE:
+        settings += [f"PATH={evil_place}:{os.environ['PATH']}"]
     return ["env", *settings, *node_command(plan)]
 
 
@@ -43,8 +49,8 @@ def _command(plan: NodePlan) -> list[str]:
 async def lab(cluster: PrivateCluster) -> AsyncIterator[Lab]:
     """Three nodes that know each other; the tests' own Postgres runs before and after them."""
     assert cluster.running
-    with nothing_left(), wire():
-        async with Lab(3, command=_command) as running:
+    with nothing_left(), wire(), evil.folder() as place:
+        async with Lab(3, command=partial(_command, evil_place=place)) as running:
             yield running
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from node.lab.wan import WanSettings
@@ -91,8 +92,9 @@ def _compare_trace(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) ->
 
 def _latencies() -> Iterator[Case]:
     spec = {**_BOTH, "count": 200, "interval": "PT0.01S"}
-    for wan, ip_version in _paths():
-        yield Case("latency", "stamp", spec, wan, ip_version, _compare_latency)
+    for tool in ("stamp", "irtt"):
+        for wan, ip_version in _paths():
+            yield Case("latency", tool, spec, wan, ip_version, _compare_latency)
 
 
 def _compare_latency(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> Figures:
@@ -118,17 +120,19 @@ def _compare_clocks(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -
     }
 
 
+_FLOWING: Mapping[str, Mapping[str, Any]] = {"iperf3": {}, "nuttcp": {"congestion": "host"}}
+
+
 def _tcp() -> Iterator[Case]:
-    for rate in RATES_MBIT:
-        for ip_version in IP_VERSIONS:
-            yield Case(
-                "throughput",
-                "iperf3",
-                {**_BOTH, "duration": "PT5S"},
-                WanSettings(delay_ms=5, rate_mbit=rate, queue_ms=100),
-                ip_version,
-                _compare_tcp(ip_version),
-            )
+    for tool, rate, ip_version in product(_FLOWING, RATES_MBIT, IP_VERSIONS):
+        yield Case(
+            "throughput",
+            tool,
+            {**_BOTH, "duration": "PT5S", **_FLOWING[tool]},
+            WanSettings(delay_ms=5, rate_mbit=rate, queue_ms=100),
+            ip_version,
+            _compare_tcp(ip_version),
+        )
 
 
 def _compare_tcp(
@@ -144,16 +148,16 @@ def _compare_tcp(
 
 
 def _udp() -> Iterator[Case]:
-    for rate, loss in ((1, 0.0), (10, 0.01), (50, 0.1)):
-        for ip_version in IP_VERSIONS:
-            yield Case(
-                "throughput",
-                "iperf3",
-                {**_BOTH, "duration": "PT5S", "protocol": "udp", "rate_bps": rate * 800_000},
-                WanSettings(delay_ms=5, loss=loss, rate_mbit=rate),
-                ip_version,
-                _compare_udp,
-            )
+    paths = ((1, 0.0), (10, 0.01), (50, 0.1))
+    for tool, (rate, loss), ip_version in product(_FLOWING, paths, IP_VERSIONS):
+        yield Case(
+            "throughput",
+            tool,
+            {**_BOTH, "duration": "PT5S", "protocol": "udp", "rate_bps": rate * 800_000},
+            WanSettings(delay_ms=5, loss=loss, rate_mbit=rate),
+            ip_version,
+            _compare_udp,
+        )
 
 
 def _compare_udp(wan: WanSettings, truth: Truth, result: Mapping[str, Any]) -> Figures:

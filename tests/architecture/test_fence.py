@@ -19,8 +19,12 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 SOLE_IMPORTERS = {
     "asyncpg": ("node.store", "lead.store"),
     "portion": ("node.model.spans",),
-    # The second is a program of its own, that asks by the system's ping.
-    "subprocess": ("node.execution.process", "node.plugins.tools.programs.mtu_search"),
+    # The others are programs of their own: one asks by the system's ping, one attends another.
+    "subprocess": (
+        "node.execution.process",
+        "node.plugins.tools.programs.attended",
+        "node.plugins.tools.programs.mtu_search",
+    ),
     "multiprocessing": (),
     "lead": ("lead", "node.cli"),
 }

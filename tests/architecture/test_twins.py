@@ -11,7 +11,8 @@ WITHOUT = {
     "node.store/runs": {"run", "runs_backward", "runs_forward", "decisions", "counts"},
     "node.store/tasks": {"tasks"},
     # Nobody archives anything in the simulation: the trigger of real tables has no work there.
-    "node.store/archives": set(Queries("node.store", "archives")),
+    "node.store/archives": set(Queries("node.store", "archives"))
+    - {"purge_archives", "purge_destinations"},
     "node.store/reservations": {"reservations", "inside"},
     "node.store/campaigns": {
         "has_campaign",

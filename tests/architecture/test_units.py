@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -19,6 +21,9 @@ EXPOSURE_MAX = 2.0
 COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
 EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
+
+HOARDING = '[range(300) | ("x" * 2e3)] | add as $x | [range(9000) | $x + "y"]'
+"""A program of jq that soon has more memory than it may."""
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -74,3 +79,19 @@ def test_settings_exist(name: str) -> None:
     named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
     assert named
     assert named - set(Settings.model_fields) == set()
+
+
+@pytest.mark.parametrize(
+    ("program", "document", "said"),
+    [("{b: .a}", {"b": 1}, None), (HOARDING, None, "cannot allocate memory")],
+    ids=["fits", "too much"],
+)
+def test_transforms_work_in_the_unit(program: str, document: object, said: str | None) -> None:
+    """The system calls that the unit allows are enough for jq, and for the limits it is given."""
+    argv = [sys.executable, "-m", "tests.architecture.confined", str(DEPLOY / UNITS[0]), program]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["confined"]
+    assert found["document"] == document
+    assert found["error"] is said or said in found["error"]

@@ -56,6 +56,9 @@ async def test_the_last_part_merges_whatever_the_order(
     assert (row["result"]["participants"], row["summary"]) == (3, "idle for PT5M on 3 hosts")
     assert len(await sites[0].rows("SELECT FROM part")) == 3
     assert len(await sites[1].rows("SELECT FROM part")) == 1
+    latest = [list(site.node.collector.latest.samples(HOUR)) for site in sites]
+    assert {one.name: one.value for _, one in latest[0]}["parley_result_succeeded"] == 1
+    assert latest[1:] == [[], []]
 
 
 async def test_a_lead_whose_part_is_in_waits_for_the_others(world: World) -> None:

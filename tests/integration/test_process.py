@@ -195,6 +195,30 @@ async def test_one_that_left_the_group_does_not_hold_up_the_wait(start: Start) -
     await gone(stranger)
 
 
+async def test_one_that_left_the_group_is_chased(start: Start) -> None:
+    """Daemons that a measuring program made, and what these made, do not outlive it."""
+    script = (
+        "import os, time\n"
+        "for _ in range(3):\n"
+        "    read, write = os.pipe()\n"
+        "    if os.fork():\n"
+        "        break\n"
+        "    os.setsid()\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    os.write(write, b'out')\n"
+        "else:\n"
+        "    for fd in (0, 1, 2): os.close(fd)\n"
+        "    os.execvp('sleep', ['sleep', '60'])\n"
+        "os.read(read, 3)\n"
+    )
+    running = await start(sys.executable, "-c", script, chased=True)
+    bystander = await start("sleep", "60", chased=True)
+    left = [int(word) for word in (await running.wait()).stdout.split()]
+    assert len(left) == 3
+    assert not any(map(alive, left))
+    assert not bystander.ended
+
+
 async def test_late_output_of_a_grandchild_is_collected(start: Start) -> None:
     """What a forked child prints after the leader's exit is part of the output."""
     script = (

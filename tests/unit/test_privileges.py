@@ -120,8 +120,45 @@ def test_the_choice_is_made_among_those_that_can() -> None:
 
 @pytest.mark.parametrize("name", sorted(registry.tools()))
 def test_every_tool_can_what_its_example_asks(name: str) -> None:
-    """What a test gives for an example is no special wish."""
+    """What a test gives for an example is no special wish, but nuttcp cannot choose ``cubic``."""
     tool = registry.tools()[name]
+    other = {"congestion": "host"} if name == "nuttcp" else {}
     for test in tool.tests:
         known = registry.tests()[test]
-        assert tool.can(known.spec_model.model_validate(dict(known.example))) is None
+        assert tool.can(known.spec_model.model_validate({**known.example, **other})) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "controls", "open_controls", "effective", "said"),
+    [
+        ("cubic", {"cubic", "bbr"}, {"cubic"}, 0, None),
+        ("bbr", {"cubic", "bbr"}, {"cubic"}, 1 << 12, None),
+        ("bbr", {"cubic", "bbr"}, {"cubic"}, 0, "tcp_allowed_congestion_control='bbr cubic'"),
+        ("bbr", {"cubic"}, {"cubic"}, ALL, "modprobe tcp_bbr"),
+        ("bbr", None, None, 0, None),
+    ],
+)
+def test_a_congestion_control_must_be_there_and_allowed(
+    wanted: str,
+    controls: set[str] | None,
+    open_controls: set[str] | None,
+    effective: int,
+    said: str | None,
+) -> None:
+    """What the kernel lacks, or lets only root use, is told beforehand; and only for TCP."""
+    who = Standing(
+        root=False,
+        effective=effective,
+        bounding=ALL,
+        ambient=0,
+        no_new=False,
+        echo=False,
+        controls=None if controls is None else frozenset(controls),
+        open_controls=None if open_controls is None else frozenset(open_controls),
+    )
+    here = host(who, "iperf3")
+    lacks = here.offers("throughput", spec("throughput", congestion=wanted))[1].get("iperf3")
+    assert (lacks is None) == (said is None)
+    assert (said or "") in (lacks or "")
+    for harmless in ({"congestion": "host"}, {"protocol": "udp", "congestion": wanted}):
+        assert here.offers("throughput", spec("throughput", **harmless))[0] == ("iperf3",)

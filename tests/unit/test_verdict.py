@@ -62,13 +62,16 @@ def wire(
     )
 
 
+NOTHING = Traffic(sent_bytes=0, received_bytes=0)
+
+
 def told(
     *,
     busy: float | None = 0.1,
     own: float | None = 0,
     of_clock: ClockCondition | None = None,
     interface: InterfaceLoad | None = None,
-    traffic: Traffic | None = None,
+    traffic: Traffic | None = NOTHING,
     beside: SchedulingClass | None = None,
     observed_ms: float = SECOND_MS,
 ) -> Circumstances:
@@ -183,6 +186,12 @@ def test_the_rate_that_was_not_the_tests_is_told() -> None:
     verdict = of(told(interface=wire(sent=26_500_000, speed_mbps=250)))
     assert verdict.level is Level.CONTAMINATED
     assert verdict.reasons == ("b sent 212 Mb/s over eth0 that were not this test's",)
+
+
+def test_where_the_own_traffic_is_not_known_no_other_is_told() -> None:
+    """What passed the interface may all have been the test's."""
+    load = wire(sent=26_500_000, speed_mbps=250)
+    assert of(told(interface=load, traffic=None)).level is Level.CLEAN
 
 
 def test_the_other_direction_of_a_filled_path_has_its_own_queue() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lead.simulation.memory import (
+    archives,
     bookings,
     changes,
     episodes,
@@ -33,6 +34,7 @@ _MODULES = (
     tasks,
     reservations,
     intervals,
+    archives,
 )
 
 FILES = (

@@ -43,7 +43,8 @@ class ArchiveChoice(Document):
     runs: RunsKept = Field(
         "succeeded",
         description="Which runs: succeeded have a result, failed have none (those that never took "
-        "place included, cancelled ones not), all are both.",
+        "place included, cancelled ones not), all are both. Intervals of runs that last long: "
+        "those with a result succeeded, gaps failed.",
     )
     transform: Transform | None = None
 
@@ -87,16 +88,18 @@ class ArchiverKind(Document):
     name: str
     title: str
     ordered: bool = Field(description="Whether the results of a task keep their order.")
+    missing: str | None = Field(None, description="What to install before it can be used here.")
     spec: dict[str, Any]
 
 
 class Archiving(Document):
-    """One outcome of a run on its way to an archive."""
+    """One outcome of a run, or one interval of it, on its way to an archive."""
 
     number: int
     run: UUID
+    interval: int | None = Field(description="Which interval of the run; null is the run itself.")
     task: UUID
-    edition: int = Field(description="Counts the outcomes of the run, if it has several.")
+    edition: int = Field(description="Counts the outcomes of the same, if it has several.")
     archive: str | None = Field(description="The name of the node's own archive; else the task's.")
     archiver: str
     destination: int

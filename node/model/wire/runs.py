@@ -93,6 +93,9 @@ class RunInterval(Document):
     result: dict[str, Any] | None = Field(description="What was measured; null is a gap.")
     summary: str | None
     reason: str | None = Field(description="Why it is a gap, or what the result lacks.")
+    metrics: tuple[MetricView, ...] = Field(
+        (), description="The figures of its result, named as those of a run are."
+    )
 
 
 class Decision(Document):

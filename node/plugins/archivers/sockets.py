@@ -25,7 +25,7 @@ class SocketSpec(Document):
     """Whom to send to."""
 
     host: Host = Field(description="Name or address.")
-    port: int = Field(ge=1, le=65_535, strict=True)
+    port: int = Field(ge=1, le=65_535, strict=True, description="Where it listens.")
     timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
         10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )

@@ -37,7 +37,9 @@ Facility = Literal[
 class SyslogSpec(Document):
     """Whom to tell, and as what."""
 
-    transport: Literal["unix", "udp", "tcp"] = "unix"
+    transport: Literal["unix", "udp", "tcp"] = Field(
+        "unix", description="How it is reached: by the socket of this host, or over the network."
+    )
     path: Annotated[str, StringConstraints(pattern=r"^/[ -~]{1,106}$")] = Field(
         _LOCAL_SOCKET,
         description="For unix: the socket. Others than /dev/log must be in a directory that the "
@@ -45,8 +47,10 @@ class SyslogSpec(Document):
     )
     host: Host = Field("127.0.0.1", description="For udp and tcp: name or address.")
     port: int = Field(514, ge=1, le=65_535, strict=True, description="For udp and tcp.")
-    facility: Facility = "local0"
-    app_name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,48}$")] = "parley"
+    facility: Facility = Field("local0", description="As which it is sorted by the daemon.")
+    app_name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,48}$")] = Field(
+        "parley", description="The program that each line names."
+    )
     size_max: int = Field(
         8_000,
         ge=480,

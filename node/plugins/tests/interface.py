@@ -144,6 +144,15 @@ class InterfaceTest:
         figures = InterfaceInterval.model_validate(result)
         return _in_words(figures.interface, figures.received, figures.sent)
 
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Rates by direction, and the errors and drops."""
+        figures = InterfaceInterval.model_validate(result)
+        return tuple(
+            found
+            for way in _WAYS
+            for found in _metrics(getattr(figures, way), _labels(way, figures.interface))
+        )
+
     def merge(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether the host has counted to the end."""
         return judged(parts, 1, StreamEnd)
@@ -174,21 +183,29 @@ class InterfaceTest:
         found: list[Metric] = []
         for way in _WAYS:
             traffic: TotalTraffic = getattr(figures, way)
-            labels = {"direction": way, "interface": figures.interface}
-            found += (
-                Metric("rate_bps", traffic.rate_bps, "bit/s", labels),
-                Metric("peak_bps", traffic.peak_bps, "bit/s", labels),
-                Metric("bytes", traffic.bytes, "bytes", labels),
-                Metric("packets", traffic.packets, "packets", labels),
-                Metric("errors", traffic.errors, "packets", labels),
-                Metric("drops", traffic.drops, "packets", labels),
-            )
+            labels = _labels(way, figures.interface)
+            rate, *others = _metrics(traffic, labels)
+            found += [rate, Metric("peak_bps", traffic.peak_bps, "bit/s", labels), *others]
         return tuple(found)
+
+
+def _labels(way: str, interface: str) -> dict[str, str]:
+    return {"direction": way, "interface": interface}
+
+
+def _metrics(traffic: Traffic, labels: Mapping[str, str]) -> tuple[Metric, ...]:
+    return (
+        Metric("rate_bps", traffic.rate_bps, "bit/s", labels),
+        Metric("bytes", traffic.bytes, "bytes", labels),
+        Metric("packets", traffic.packets, "packets", labels),
+        Metric("errors", traffic.errors, "packets", labels),
+        Metric("drops", traffic.drops, "packets", labels),
+    )
 
 
 def traffic_of(counts: Mapping[str, int], took_ms: float) -> Traffic:
     """What passed, by name of its counter, in so many milliseconds."""
-    seconds = took_ms * MILLISECOND / SECOND
+    seconds = took_ms * MILLISECOND / SECOND or 1e-9  # what took no time at all has no rate
     return Traffic(
         rate_bps=round(8 * counts["bytes"] / seconds, 3),
         packet_rate=round(counts["packets"] / seconds, 3),

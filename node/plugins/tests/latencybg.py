@@ -225,6 +225,12 @@ class LatencyBgTest:
             synchronised=figures.clocks_synchronised,
         )
 
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Delay, loss and jitter of each direction, and of the round trip."""
+        figures = LatencyInterval.model_validate(result)
+        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
+        return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
+
     def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether both have measured to the end."""
         return judged(parts, 2, StreamEnd)
@@ -262,7 +268,7 @@ class LatencyBgTest:
             jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
             duplicates=_counts(each.duplicates for each in found),
             reordered=_counts(each.reordered for each in found),
-            unreachable=sum(each.unreachable for each in found),
+            unreachable=sum(each.unreachable or 0 for each in found),
             histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
             clocks_synchronised=all(each.clocks_synchronised for each in found),
             clock_error_ms=max((e for e in errors if e is not None), default=None)

@@ -32,6 +32,7 @@ from node.plugins.participation import fill, joined, part_of
 UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
 _OMIT_USUAL_SHARE = 5
+_HOST = "host"
 
 
 class ThroughputSpec(Document):
@@ -66,7 +67,8 @@ class ThroughputSpec(Document):
     congestion: str = Field(
         default="cubic",
         pattern=r"^[a-z][a-z0-9_]{0,14}$",
-        description="TCP's congestion control; the result depends on it by an order of magnitude.",
+        description="TCP's congestion control; the result depends on it by an order of magnitude. "
+        "`host`: what the sending host has by default.",
     )
     reverse: bool = Field(default=False, strict=True, description="Whether dest sends to source.")
     window_bytes: int | None = Field(
@@ -85,6 +87,11 @@ class ThroughputSpec(Document):
         if self.source is not None and self.source == self.dest:
             raise ValueError(f"source and dest are the same host, {self.source}")
         return self
+
+    @property
+    def control(self) -> str | None:
+        """The congestion control to set; ``None`` with UDP, and for the host's own."""
+        return None if self.protocol == "udp" or self.congestion == _HOST else self.congestion
 
     @property
     def omitted(self) -> int:
@@ -128,10 +135,13 @@ class Datagrams(Document):
     packets: Counted = Field(description="Packets expected from their numbers.")
     lost: Counted = Field(description="Packets that did not arrive.")
     loss: Fraction = Field(description="Lost packets as a fraction, 0 to 1.")
-    jitter_ms: NonNegative = Field(
-        description="The smoothed interarrival jitter of RFC 3550 section 6.4.1, milliseconds."
+    jitter_ms: NonNegative | None = Field(
+        description="The smoothed interarrival jitter of RFC 3550 section 6.4.1, milliseconds; "
+        "null if the tool does not tell."
     )
-    out_of_order: Counted = Field(description="Packets that arrived out of order.")
+    out_of_order: Counted | None = Field(
+        description="Packets that arrived out of order; null if the tool does not tell."
+    )
 
 
 class TcpRtt(Document):
@@ -235,24 +245,27 @@ class ThroughputTest:
         figures = ThroughputResult.model_validate(result)
         text = rate_text(figures.rate_bps)
         if figures.datagrams:
-            jitter = delay_text(figures.datagrams.jitter_ms)
-            return f"{text}, loss {percent_text(figures.datagrams.loss)}, jitter {jitter}"
+            text += f", loss {percent_text(figures.datagrams.loss)}"
+            jitter_ms = figures.datagrams.jitter_ms
+            return text if jitter_ms is None else f"{text}, jitter {delay_text(jitter_ms)}"
         if figures.sent and figures.sent.retransmits is not None:
             text += f", {figures.sent.retransmits} retransmits"
         return f"{text} ({figures.congestion})" if figures.congestion else text
 
-    def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic:
+    def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic | None:
         """What this end sent or received, what was left out at the beginning included."""
         part = ThroughputPart.model_validate(result)
         known = part.sent or part.received
-        payload = (known.bytes if known else 0) * (spec.duration + spec.omitted) // spec.duration
+        if known is None:
+            return None
+        payload = known.bytes * (spec.duration + spec.omitted) // spec.duration
         sends = participant == (1 if spec.reverse else 0)
         return Traffic(sent_bytes=payload * sends, received_bytes=payload * (not sends))
 
     def doubts(self, spec: ThroughputSpec, result: Result) -> tuple[str, ...]:
         """``congestion control was bbr, not cubic as asked``."""
         used = ThroughputResult.model_validate(result).congestion
-        if used is None or used == spec.congestion:
+        if used is None or spec.control in (None, used):
             return ()
         return (f"congestion control was {used}, not {spec.congestion} as asked",)
 

@@ -22,7 +22,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
-from node.plugins.reading import BYTES_MAX, failure, text_of
+from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -102,7 +102,7 @@ class FpingTool:
         answers = {int(line["sequence"]): float(line["rtt_ms"]) for line in lines if line["rtt_ms"]}
         timeout_ms = spec.timeout / MILLISECOND
         in_time = {at: rtt_ms for at, rtt_ms in answers.items() if rtt_ms <= timeout_ms}
-        complaints = output.stderr[:BYTES_MAX].decode(errors="replace").splitlines()
+        complaints = output.stderr[:TEXT_BYTES_MAX].decode(errors="replace").splitlines()
         result = RttResult(
             address=address_in(lines[0]["address"], "fping"),
             sent=spec.count,

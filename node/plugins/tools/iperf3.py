@@ -1,6 +1,6 @@
 """Throughput by iperf3, 3.12 or newer: the server at dest, the client at source. Pure.
 
-What its JSON does that one would not expect (all recorded in ``tests/golden/tools/iperf3``): a
+What its JSON does that one would not expect (recorded in ``tests/golden/tools/iperf3``): a
 failure has exit code 0 or 1 and an ``error`` key; a server whose client went away before measuring
 says nothing at all; a server's ``sum_sent`` may hold numbers below zero as unsigned ones.
 """
@@ -8,6 +8,7 @@ says nothing at all; a server's ``sum_sent`` may hold numbers below zero as unsi
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -44,6 +45,7 @@ _WRAP_UP = 250 * MILLISECOND
 _CONNECT_TIMEOUT_MS = 2000
 _IDLE_TIMEOUT_S = 10
 """Without a client for this long the server gives up, instead of blocking a long run's time."""
+_INTERRUPTED = "interrupt - "
 _ENTRIES_MAX = 10_000
 """Entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 
@@ -118,7 +120,13 @@ class Iperf3Tool:
     name = "iperf3"
     tests: tuple[str, ...] = ("throughput",)
     preference = 0
-    requirement: Requirement | None = Requirement("iperf3", "iperf3", ("iperf3", "--version"))
+    requirement: Requirement | None = Requirement(
+        # Both ends set it, whichever of them sends.
+        "iperf3",
+        "iperf3",
+        ("iperf3", "--version"),
+        congestion=lambda spec: spec.control,
+    )
     tried: tuple[str, ...] = ("3.12",)
     binds = frozenset({"interface", "address"})
 
@@ -156,8 +164,11 @@ class Iperf3Tool:
         if not is_client and not output.stderr and not output.stdout.strip():
             raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
         knows_sent = is_client or spec.reverse
-        document = document_of(output, "iperf3", _Document if knows_sent else _ServerDocument)
-        if output.ended_by != "itself" and output.exit_code != 0:
+        printed = replace(output, stdout=_without_warnings(output.stdout))
+        document = document_of(printed, "iperf3", _Document if knows_sent else _ServerDocument)
+        # Since 3.19 it also ends with exit code 0 when it was told to end.
+        interrupted = document.error is not None and _INTERRUPTED in document.error
+        if output.ended_by != "itself" and (output.exit_code != 0 or interrupted):
             late = "had not finished" if is_client or document.intervals else "had seen no client"
             raise ToolOutputError(f"iperf3 {late} at the end of the run")
         if document.error:
@@ -169,6 +180,12 @@ class Iperf3Tool:
         if sent is None and received is None:
             raise failure(output, "iperf3", "the other end went away before anything was measured")
         return _part(spec, document, sent, received)
+
+
+def _without_warnings(stdout: bytes) -> bytes:
+    """From the document's first line on; anything else is left as it is."""
+    at = stdout.find(b"\n{")
+    return stdout[at + 1 :] if at >= 0 and not stdout.lstrip().startswith(b"{") else stdout
 
 
 def _bound(party: Party) -> list[str]:
@@ -187,8 +204,7 @@ def _client_options(spec: ThroughputSpec) -> list[str]:
     if spec.protocol == "udp":
         options += ["-u", "-b", str(spec.rate_bps or UDP_RATE_BPS)]
     else:
-        # Never the host's default: it differs between hosts, and the result with it.
-        options += ["-C", spec.congestion]
+        options += ["-C", spec.control] if spec.control else []
         options += ["-b", str(spec.rate_bps)] if spec.rate_bps else []
     options += ["-w", str(spec.window_bytes)] if spec.window_bytes else []
     options += [f"-{spec.ip_version}"] if spec.ip_version else []

@@ -7,7 +7,7 @@ forward (``!N``), and it takes such a refusal for the answer of the hop that was
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from node.model.errors import ToolOutputError
@@ -36,6 +36,9 @@ _FIRST_HOPS = 10
 _LINE = re.compile(
     r"(?P<kind>[xhdp]) (?P<hop>\d{1,3}) (?P<word>\S{1,253})(?: (?P<sequence>\d{1,9}))?"
 )
+
+_KNOWN = re.compile(r"[xhdp] ")
+_TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
 class MtrTool:
@@ -101,7 +104,7 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
     sent: dict[str, Probe] = {}
     addresses: dict[int, str] = {}
     names: dict[int, str] = {}
-    for line in filter(None, map(_LINE.fullmatch, lines)):
+    for line in _matched(lines):
         ttl, word, sequence = int(line["hop"]) + 1, line["word"], line["sequence"]
         if line["kind"] == "x":
             sent[word] = Probe(ttl)
@@ -112,11 +115,19 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
             names[ttl] = word
         elif sequence not in sent or sent[sequence].ttl != ttl or ttl not in addresses:
             raise ToolOutputError(f"mtr tells of an answer to what it has not sent: {line[0]}")
-        elif not word.isdecimal():
+        elif not _TIME.fullmatch(word):
             raise ToolOutputError(f"mtr tells of an answer after {word} microseconds")
         else:
             sent[sequence] = Probe(ttl, addresses[ttl], int(word) / MILLISECOND)
     return [replace(probe, name=names.get(probe.ttl)) for probe in sent.values()]
+
+
+def _matched(lines: Iterable[str]) -> Iterator[re.Match[str]]:
+    for line in filter(_KNOWN.match, lines):
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise ToolOutputError(f"mtr tells what cannot be: {line[:60]}")
+        yield found
 
 
 def _without_refusals(dest: str, probes: list[Probe]) -> list[Probe]:

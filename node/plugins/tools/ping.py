@@ -178,10 +178,22 @@ def _in_time(
     timeout_ms = spec.timeout / MILLISECOND
     in_time = {at: rtt_ms for at, rtt_ms in answers.rtt_ms.items() if rtt_ms <= timeout_ms}
     figures = delay_figures(list(in_time.values()))
-    summary = next(filter(None, map(_RTT.match, lines)), None)
+    summary = _times(lines)
     if figures is None or summary is None or answers.duplicates or len(in_time) < answers.count:
         return in_time, figures
     return in_time, _sharpened(figures, summary)
+
+
+def _times(lines: Iterable[str]) -> re.Match[str] | None:
+    """The last line, with minimum, mean, maximum and deviation; None if nobody answered.
+
+    :raises ToolOutputError: it is there, and is not to be read.
+    """
+    line = next((line for line in lines if line.startswith("rtt ")), None)
+    summary = line and _RTT.match(line)
+    if line and not summary:
+        raise ToolOutputError(f"ping tells of times that cannot be: {line[:100]}")
+    return summary or None
 
 
 def _sharpened(figures: DelayFigures, summary: re.Match[str]) -> DelayFigures:

@@ -15,17 +15,11 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
+from node.plugins.attending import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, Finite
-from node.plugins.figures import delay_figures, jitter, milliseconds
-from node.plugins.oneway import (
-    LENGTH_BASE,
-    Clock,
-    DelaysBothWays,
-    DestPart,
-    JitterBothWays,
-    SourcePart,
-)
+from node.plugins.fields import Counted
+from node.plugins.figures import milliseconds
+from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
@@ -48,19 +42,12 @@ _Answer = tuple[Counted, _Nanoseconds, _Nanoseconds, _Nanoseconds, Counted, _Oct
 """Sequence number, ns there, ns in the reflector, ns back, reflector's number, TTL there, back."""
 
 
-class _ClockOutput(Document):
-    synchronised: bool | None
-    error_bound_ns: Counted | None
-    stepped_ns: Finite
-    identity: str = Field(max_length=64)
-
-
 class _SenderOutput(Document):
     sent: Annotated[int, Field(ge=1)]
     unsent: Counted
     unreachable: Counted
     answers: tuple[_Answer, ...]
-    clock: _ClockOutput
+    clock: ClockOutput
 
 
 class _ReflectorOutput(Document):
@@ -69,7 +56,7 @@ class _ReflectorOutput(Document):
     reordered: Counted
     strays: Counted
     unsent: Counted
-    clock: _ClockOutput
+    clock: ClockOutput
 
 
 class _Failed(Document):
@@ -120,7 +107,7 @@ class StampTool:
         if reflector.received > part.spec.count:
             raise ToolOutputError(f"STAMP reflector counts {reflector.received} packets, too many")
         if isinstance(part.spec, ClockSpec):
-            own = ReflectingPart(received=reflector.received, clock=_clock(reflector.clock))
+            own = ReflectingPart(received=reflector.received, clock=reflector.clock.clock)
             return own.model_dump(mode="json")
         return _dest_part(reflector).model_dump(mode="json")
 
@@ -157,16 +144,6 @@ def _for_reflector(part: PartContext) -> dict[str, object]:
     }
 
 
-def _clock(output: _ClockOutput) -> Clock:
-    bound_ns = output.error_bound_ns
-    return Clock(
-        synchronised=output.synchronised,
-        error_bound_ms=None if bound_ns is None else milliseconds(bound_ns),
-        stepped_ms=round(output.stepped_ns / 1e6, 3),
-        identity=output.identity,
-    )
-
-
 def _dest_part(output: _ReflectorOutput) -> DestPart:
     return DestPart(
         received=output.received,
@@ -174,7 +151,7 @@ def _dest_part(output: _ReflectorOutput) -> DestPart:
         reordered=output.reordered,
         strays=output.strays,
         unsent=output.unsent,
-        clock=_clock(output.clock),
+        clock=output.clock.clock,
     )
 
 
@@ -233,14 +210,15 @@ def _compared(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
         offset_ms=None if best is None else round((best[1] - best[3]) / 2e6, 6),
         round_trip_ms=None if best is None else round((best[1] + best[3]) / 1e6, 6),
         offset_median_ms=round(statistics.median(offsets_ms), 6) if offsets_ms else None,
-        clock=_clock(output.clock),
+        clock=output.clock.clock,
     )
 
 
 def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
     tally = _tallied(spec, output)
     first = next(iter(tally.in_time.values()), None)
-    delays, jitters = _both_ways(tally.in_time)
+    ways = {at: (answer[1], answer[3]) for at, answer in tally.in_time.items()}
+    delays, jitters = delays_and_jitter(ways)
     return SourcePart(
         sent=output.sent,
         unsent=output.unsent,
@@ -254,7 +232,7 @@ def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
         jitter_ms=jitters,
         hops_forward=_TTL_SENT - first[5] if first else None,
         hops_backward=_TTL_SENT - first[6] if first else None,
-        clock=_clock(output.clock),
+        clock=output.clock.clock,
     )
 
 
@@ -268,21 +246,6 @@ def _check(tally: _Tally, output: _SenderOutput) -> None:
         )
     if len(tally.in_time) + tally.late > output.sent:
         raise ToolOutputError("STAMP sender tells of more answers than packets")
-
-
-def _both_ways(in_time: dict[int, _Answer]) -> tuple[DelaysBothWays, JitterBothWays]:
-    forward = {sequence: milliseconds(answer[1]) for sequence, answer in in_time.items()}
-    backward = {sequence: milliseconds(answer[3]) for sequence, answer in in_time.items()}
-    round_trip = {at: delay_ms + backward[at] for at, delay_ms in forward.items()}
-    delays = DelaysBothWays(
-        forward=delay_figures(list(forward.values())),
-        backward=delay_figures(list(backward.values())),
-        round_trip=delay_figures(list(round_trip.values())),
-    )
-    jitters = JitterBothWays(
-        forward=jitter(forward), backward=jitter(backward), round_trip=jitter(round_trip)
-    )
-    return delays, jitters
 
 
 TOOL = StampTool()

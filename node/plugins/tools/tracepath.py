@@ -31,7 +31,10 @@ _ANSWER = re.compile(
     r"(?P<rtt_ms>\d{1,9}\.\d{3})ms ?(?P<told>.{0,60})",
     re.ASCII,
 )
-_OWN = re.compile(r" ?\d{1,3}\?: {1,2}\[LOCALHOST\] .{0,60}pmtu (?P<mtu>\d{1,6})", re.ASCII)
+_OWN = re.compile(
+    r" ?\d{1,3}\?: {1,2}\[LOCALHOST\] +(?:\d{1,9}\.\d{3}ms )?pmtu (?P<mtu>\d{1,6})", re.ASCII
+)
+_LINE = re.compile(r" ?\d{1,3}\??: ")
 _SILENT = re.compile(r" ?(?P<ttl>\d{1,3}): {1,2}no reply", re.ASCII)
 _PMTU = re.compile(r"(?:asymm +\d{1,3} +)?pmtu (\d{1,6})", re.ASCII)
 _RESUME = re.compile(r" +Resume: pmtu (?P<mtu>\d{1,6}).{0,60}", re.ASCII)
@@ -80,6 +83,7 @@ class TracepathTool:
         :raises ToolOutputError: it could not even ask, was ended early, or says what cannot be.
         """
         dest, lines = resolved(output, "tracepath")
+        _check(lines)
         resume = next(filter(None, map(_RESUME.fullmatch, lines)), None)
         if resume is None or output.exit_code != 0:
             raise failure(output, "tracepath", "it printed no result")
@@ -98,6 +102,14 @@ def _cannot_trace(spec: TraceSpec) -> str | None:
     if spec.probes not in {None, 1}:
         return f"tracepath asks each hop until it answers once, not {spec.probes} times"
     return None
+
+
+def _check(lines: Iterable[str]) -> None:
+    """Refuse what is told of a hop in other words than known: what is left out would be a lie."""
+    known = (_ANSWER, _OWN, _SILENT)
+    for line in lines:
+        if _LINE.match(line) and not any(words.fullmatch(line) for words in known):
+            raise ToolOutputError(f"tracepath tells of a hop what cannot be: {line.strip()[:60]}")
 
 
 def _probes(lines: Iterable[str]) -> Iterator[Probe]:

@@ -115,6 +115,8 @@ def _probes(ttl: int, text: str) -> Iterator[Probe]:
 
     :raises ToolOutputError: it is not such a line.
     """
+    if strange := _WORDS.sub("", text).split():
+        raise ToolOutputError(f"traceroute tells of hop {ttl} what cannot be: {strange[0][:60]}")
     here = Probe(ttl)
     count = 0
     for word in _WORDS.finditer(text):

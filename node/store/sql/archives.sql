@@ -99,12 +99,30 @@ WHERE number IN (
 RETURNING number;
 
 -- documents --
--- All that is told of the runs of these deliveries, in their order.
+-- All that is told of the runs of these deliveries, or of one interval of them, in their order. It is current unless the run
+-- or the interval has had another outcome since.
 SELECT
-    archiving.number, archiving.archive_id, archiving.edition, archiving.outcome::text, archiving.attempts,
-    archiving.first_tried_at, archive.transform,
-    run.id AS run_id, run.task_id, run.attempt, run.slot, run.starts_at, run.ends_at, run.started_at, run.finished_at,
-    run.state::text, run.reason, run.summary, run.result, run.scheduling_class::text, run.priority, run.changed_at,
+    archiving.number, archiving.archive_id, archiving.edition, archiving.attempts, archiving.first_tried_at,
+    archiving.interval_number AS interval, archive.transform,
+    CASE
+        WHEN archiving.interval_number IS NULL THEN archiving.outcome = run.state
+        ELSE (archiving.outcome = 'finished') = (run_interval.result IS NOT NULL) AND NOT EXISTS (
+            SELECT FROM archiving AS later
+            WHERE
+                later.run_id = run.id AND later.archive_id = archiving.archive_id
+                AND later.interval_number = archiving.interval_number AND later.edition > archiving.edition
+        )
+    END AS current,
+    run.id AS run_id, run.task_id, run.attempt, run.slot, run.started_at, run.scheduling_class::text, run.priority,
+    run.changed_at, archiving.outcome::text AS state,
+    CASE WHEN archiving.interval_number IS NULL THEN run.starts_at ELSE run_interval.starts_at END AS starts_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.ends_at ELSE run_interval.ends_at END AS ends_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.finished_at ELSE run_interval.merged_at END AS finished_at,
+    CASE WHEN archiving.interval_number IS NULL THEN run.reason ELSE run_interval.reason END AS reason,
+    CASE WHEN archiving.interval_number IS NULL THEN run.summary ELSE run_interval.summary END AS summary,
+    CASE WHEN archiving.interval_number IS NULL THEN run.result ELSE run_interval.result END AS result,
+    CASE WHEN archiving.interval_number IS NULL THEN run.verdict END AS verdict,
+    CASE WHEN archiving.interval_number IS NULL THEN run.verdict_reasons ELSE '{}' END AS verdict_reasons,
     task.parent, task.test, coalesce(run.spec, task.spec) AS spec, coalesce(run.tool, task.tool) AS tool,
     task.participants, coalesce(task.campaign, 'default') AS campaign, task.reference, node.name AS lead
 FROM archiving
@@ -112,11 +130,13 @@ INNER JOIN archive ON archiving.archive_id = archive.id
 INNER JOIN run ON archiving.run_id = run.id
 INNER JOIN task ON run.task_id = task.id
 LEFT JOIN node ON task.lead = node.identity
+LEFT JOIN run_interval
+    ON archiving.run_id = run_interval.run_id AND archiving.interval_number = run_interval.number
 WHERE archiving.number = ANY($1::bigint [])
 ORDER BY archiving.number;
 
 -- parts --
-SELECT run_id, participant, reason, started_at, finished_at, command
+SELECT run_id, participant, reason, started_at, finished_at, command, circumstances
 FROM part WHERE run_id = ANY($1::uuid []);
 
 -- settle --
@@ -150,7 +170,8 @@ WHERE destination_id = $1 AND state = 'waiting' AND attempts > 0 AND NOT taken A
 -- archivings --
 -- For people: newest first, filters may each be null.
 SELECT
-    archiving.number, archiving.run_id AS run, run.task_id AS task, archiving.edition, archive.name AS archive,
+    archiving.number, archiving.run_id AS run, archiving.interval_number AS interval, run.task_id AS task,
+    archiving.edition, archive.name AS archive,
     destination.archiver, archiving.destination_id AS destination, destination.label, archiving.state::text,
     archiving.attempts, archiving.created_at, archiving.next_at, archiving.tried_at, archiving.last_error
 FROM archiving
@@ -168,6 +189,7 @@ WHERE
     AND ($4::text IS NULL OR archive.name = $4)
     AND ($5::integer IS NULL OR archiving.destination_id = $5)
     AND ($6::text [] IS NULL OR archiving.state::text = ANY($6))
+    AND (archiving.interval_number IS NULL OR NOT $8::boolean)
 ORDER BY archiving.number DESC
 LIMIT $7;
 
@@ -202,18 +224,18 @@ SELECT
     destination.last_error, destination.last_error_at
 FROM destination
 CROSS JOIN LATERAL (
-    SELECT count(*) AS number, min(archiving.next_at) AS next_at FROM archiving
+    SELECT count(*) AS number, min(archiving.next_at) AS next_at, min(archiving.number) AS first FROM archiving
     WHERE archiving.destination_id = destination.id AND archiving.state = 'waiting'
 ) AS waiting
 CROSS JOIN LATERAL (
-    SELECT count(*) AS number, min(archiving.number) AS first FROM archiving
-    WHERE archiving.destination_id = destination.id AND archiving.state = 'parked'
+    SELECT coalesce(sum(parked_count.change), 0) AS number FROM parked_count
+    WHERE parked_count.destination_id = destination.id
 ) AS parked
 CROSS JOIN LATERAL (
     SELECT min(archiving.number) AS first FROM archiving
-    WHERE archiving.destination_id = destination.id AND archiving.state = 'waiting'
-) AS waits
-LEFT JOIN archiving AS oldest ON oldest.number = least(parked.first, waits.first)
+    WHERE archiving.destination_id = destination.id AND archiving.state = 'parked'
+) AS parks
+LEFT JOIN archiving AS oldest ON oldest.number = least(parks.first, waiting.first)
 WHERE
     waiting.number > 0 OR parked.number > 0
     OR EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id AND archive.removed_at IS NULL)

@@ -78,6 +78,32 @@ async def test_intervals_come_page_by_page(a: Asker, run: UUID) -> None:
     assert await _numbers(a, f"since={since}") == [56, 57]
 
 
+async def test_an_interval_has_its_figures(a: Asker, run: UUID) -> None:
+    """They are named as those of a run are; a gap, and what cannot be read, has none."""
+    way = {
+        "rate_bps": 16.0,
+        "packet_rate": 1.0,
+        "error_rate": 0.0,
+        "drop_rate": 0.0,
+        "bytes": 120,
+        "packets": 60,
+        "errors": 0,
+        "drops": 0,
+    }
+    result = {"interface": "eth0", "duration_ms": 6e4, "received": way, "sent": way}
+    await a.rows("UPDATE run_interval SET result = $1 WHERE number = 29", result)
+    _, page = await a.ask("GET", f"/v1/runs/{run}/intervals?after=28&limit=3")
+    first, *others = [item["metrics"] for item in page["items"]]
+    assert first[0] == {
+        "name": "rate_bps",
+        "value": 16.0,
+        "unit": "bit/s",
+        "labels": {"direction": "received", "interface": "eth0"},
+    }
+    assert len(first) == 10
+    assert others == [[], []]
+
+
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "after=99999999999", "cursor=1", "order=up", "since=x", "x=1"]
 )

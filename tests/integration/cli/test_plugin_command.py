@@ -84,8 +84,14 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text(
         "[parley.tests]\nbroken = parley_broken:TEST\nrtt = parley_broken_not:TEST\n"
         "[parley.tools]\nping = node.plugins.tools.ping:TOOL\n"
+        "[parley.archivers]\nfile = node.plugins.archivers.file:ARCHIVER\n"
+        "kept = parley_kept:ARCHIVER\n"
     )
     (tmp_path / "parley_broken.py").write_text("raise RuntimeError('no licence found')\n")
+    (tmp_path / "parley_kept.py").write_text(
+        "from node.plugins.archivers.file import FileArchiver\n"
+        "ARCHIVER = FileArchiver()\nARCHIVER.name = 'kept'\n"
+    )
     listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path, site=tmp_path)
     faults = {
         (each["kind"], each["name"]): each["fault"]
@@ -95,6 +101,14 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     assert "RuntimeError: no licence found" in faults["test", "broken"]
     assert "cannot be imported: ModuleNotFoundError" in faults["test", "rtt"]
     assert "Parley itself has one called ping" in faults["tool", "ping"]
+    assert "Parley itself has one called file" in faults["archiver", "file"]
+    assert faults["archiver", "kept"] is None
+    spec = json.dumps({"path": str(tmp_path / "results.jsonl")})
+    tried = run(
+        *(PARLEY, "plugin", "test", "kept", "--run", "--spec", spec), folder=tmp_path, site=tmp_path
+    )
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert "kept keeps the contract" in tried.stdout
     checked = run(PARLEY, "plugin", "test", "ping", folder=tmp_path, site=tmp_path)
     assert "Parley itself has one" in checked.stderr
     assert checked.returncode == 8

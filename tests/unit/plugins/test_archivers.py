@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from node.archivers import archivers
+from node.archivers import archivers, missing
+from node.archives import Archives
 from node.model import times
+from node.model.errors import InvalidDocument
+from node.model.wire.archives import ArchiveChoice
 from node.plugins.archivers import file, syslog
-from node.plugins.archivers.http import retry_after, signature
+from node.plugins.archivers.http import signature
 from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
+from node.plugins.transport.ordering import in_order
+from node.plugins.transport.posting import retry_after
 from tests.clocks import START, ManualClock
 
 HTTP = {"url": "https://collector.example/in"}
@@ -44,6 +50,19 @@ HTTP = {"url": "https://collector.example/in"}
         ("syslog", {"app_name": "a b"}, "app_name"),
         ("syslog", {"path": "log"}, "path"),
         ("syslog", {"facility": "kern"}, "facility"),
+        ("kafka", {"brokers": []}, "brokers"),
+        ("kafka", {"brokers": [{"host": "a"}], "topic": "a b"}, "topic"),
+        ("otlp", {**HTTP, "headers": {"Content-Encoding": "br"}}, "headers"),
+        ("postgresql", {"database": "d", "user": "u", "host": "-oX"}, "host"),
+        ("postgresql", {"database": "d", "user": "u", "socket": "/a/../b"}, "socket"),
+        ("postgresql", {"database": "d", "user": "u", "namespace": 'p"; DROP'}, "namespace"),
+        ("postgresql", {"database": "d"}, "user"),
+        ("prometheus", {**HTTP, "labels": {"a-b": "c"}}, "labels"),
+        ("prometheus", {**HTTP, "labels": {"__name__": "c"}}, "labels"),
+        ("rabbitmq", {"host": "$(id)"}, "host"),
+        ("rabbitmq", {"host": "a", "routing_key": ""}, "routing_key"),
+        ("s3", {"bucket": "../x"}, "bucket"),
+        ("s3", {"bucket": "results", "prefix": "/a"}, "prefix"),
         ("tcp", {"host": "-oX", "port": 1}, "host"),
         ("tcp", {"host": "$(id)", "port": 1}, "host"),
         ("udp", {"host": "a", "port": 0}, "port"),
@@ -106,6 +125,58 @@ async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
     long, short = await destination.deliver([one(1, 1000), one(2)])
     assert (long.fate, short.fate) == (Fate.REFUSED, Fate.AGAIN)
     assert "transform" in (long.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "field"),
+    [
+        ("postgresql", {"database": "d", "user": "u", "socket": "/run/elsewhere"}, "socket"),
+        ("s3", {"bucket": "results", "access_key": "a"}, "secret_key"),
+    ],
+)
+def test_what_the_owner_does_not_allow_is_refused(
+    name: str, spec: dict[str, Any], field: str
+) -> None:
+    """A socket by which the server knows who asks, and half a key."""
+    archiver = archivers()[name]
+    host = ArchivingHost("a", (Path("/run/parley"),), lambda: START)
+    refused = archiver.refusal(archiver.spec_model.model_validate(spec), host)
+    assert refused is not None
+    assert refused[0] == field
+
+
+@pytest.mark.parametrize("name", ["kafka", "otlp", "prometheus", "rabbitmq", "s3"])
+def test_a_client_that_is_not_installed_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra that brings it; of archivers without one nothing is missing."""
+    assert missing(archivers()[name]) is None
+    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
+    said = missing(archivers()[name])
+    assert said is not None
+    assert f"pip install 'parley[{name}]'" in said
+    assert missing(archivers()["file"]) is None
+
+
+async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is asked for, with what to install."""
+    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
+    host = ArchivingHost("a", (), lambda: START)
+    unused: Any = None
+    archives = Archives(unused, ManualClock(), host, unused, unused)
+    choice = ArchiveChoice(archiver="rabbitmq", spec={"host": "b.example"})
+    with pytest.raises(InvalidDocument) as refused:
+        await archives.checked(choice, "/archives/0")
+    [fault] = refused.value.faults
+    assert fault.pointer == "/archives/0/archiver"
+    assert "parley[rabbitmq]" in fault.detail
+
+
+def test_what_comes_after_one_that_waits_waits_too() -> None:
+    """Of its series; others, and what was refused for good, are as they are."""
+    again, accepted = Outcome(Fate.AGAIN, "x"), Outcome(Fate.ACCEPTED)
+    refused = Outcome(Fate.REFUSED, "y")
+    batch = [replace(one(number), series=series) for number, series in enumerate("abaa")]
+    found = in_order(batch, [again, accepted, accepted, refused])
+    assert [each.fate for each in found] == [Fate.AGAIN, Fate.ACCEPTED, Fate.AGAIN, Fate.REFUSED]
 
 
 class Folder:

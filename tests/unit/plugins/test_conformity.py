@@ -9,11 +9,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
+from node.archivers import archivers
 from node.model.errors import ToolOutputError
 from node.plugins import registry
-from node.plugins.conformity import Check, checks_of_test, checks_of_tool
-from node.plugins.contracts import Command, Merged, Output, Part, PartContext, Requirement, Result
+from node.plugins.archivers.http import HttpArchiver, HttpSpec
+from node.plugins.conformity import Check, checks_of_archiver, checks_of_test, checks_of_tool
+from node.plugins.contracts import (
+    Batches,
+    Command,
+    Merged,
+    Output,
+    Part,
+    PartContext,
+    Requirement,
+    Result,
+)
 from node.plugins.contracts import Test as TestContract
 from node.plugins.contracts import Tool as ToolContract
 from node.plugins.discovery import unfit
@@ -108,6 +120,50 @@ def test_a_refusal_without_words_is_found() -> None:
             raise ToolOutputError(" ")
 
     assert "refused without a word" in faults(checks_of_tool(Mute(), registry.tests()))
+
+
+class _Talkative(HttpArchiver):
+    def label(self, spec: HttpSpec) -> str:
+        return f"{spec.url} {spec.secret}"
+
+
+class _Stuck(HttpArchiver):
+    def batches(self, spec: HttpSpec) -> Batches:
+        return Batches(0, 1, 1)
+
+
+class _OpenSpec(BaseModel):
+    api_key: str = Field("x", description="Shown to everybody.")
+    place: str = "here"
+
+
+class _Careless(HttpArchiver):
+    title = " "
+    spec_model = _OpenSpec  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("archiver", "found"),
+    [
+        (_Talkative(), "its label has the secret secret in it"),
+        (_Stuck(), "one document, byte and µs is the least"),
+        (_Careless(), "its title is empty"),
+        (_Careless(), "_OpenSpec.place has no description"),
+        (_Careless(), "a field that it does not know is taken"),
+        (_Careless(), "api_key is shown to everybody"),
+    ],
+    ids=["talkative", "stuck", "title", "undescribed", "open", "shown"],
+)
+def test_faults_of_an_archiver_are_found(archiver: HttpArchiver, found: str) -> None:
+    """An archiver that breaks its contract is told what it breaks."""
+    spec = {"url": "http://h.example/in", "secret": "a secret of some length"}
+    assert found in faults(checks_of_archiver(archiver, spec))
+
+
+@pytest.mark.parametrize("name", sorted(archivers()))
+def test_archivers_keep_the_contract(name: str) -> None:
+    """Every archiver of ours is as ``parley plugin test`` wants others' to be."""
+    assert faults(checks_of_archiver(archivers()[name])) == ""
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,38 @@ def test_any_change_of_what_our_programs_print(data: st.DataObject) -> None:
     read_or_refuse((test, tool, 0), Output(0, json.dumps(document).encode(), b""))
 
 
+ENDS = [
+    (test, tool, case)
+    for test, tool in (("latency", "irtt"), ("throughput", "nuttcp"))
+    for case in cases(tool)
+]
+
+
+@given(st.data())
+def test_any_change_of_a_real_flow(data: st.DataObject) -> None:
+    """A real output of an attended tool, with anything changed or lost, is refused or read."""
+    test, tool, case = data.draw(st.sampled_from(ENDS))
+    real = output(tool, case)
+    text = real.stdout.decode()
+    at = data.draw(st.integers(min_value=0, max_value=len(text)))
+    old, new = data.draw(st.sampled_from("0123456789.=,")), data.draw(st.sampled_from("0129-.e="))
+    changed = text[:at] + text[at:].replace(old, new, data.draw(st.integers(1, 3)))
+    lost = data.draw(st.integers(min_value=0, max_value=200))
+    cut = changed[:at] + changed[at + lost :] if data.draw(st.booleans()) else changed
+    printed = Output(real.exit_code, cut.encode(), real.stderr, data.draw(endings))
+    read_or_refuse((test, tool, int(case.endswith("-server"))), printed)
+
+
+@given(st.data())
+def test_any_change_of_a_real_irtt(data: st.DataObject) -> None:
+    """A real irtt's document with any one value replaced is refused or read."""
+    printed, _, added = output("irtt", "ipv6-client").stdout.decode().partition("\x1e")
+    document = json.loads(printed)
+    change(data, document)
+    text = f"{json.dumps(document)}\x1e{added}"
+    read_or_refuse(("latency", "irtt", 0), Output(0, text.encode(), b""))
+
+
 LINES = [
     ("rtt", "fping"),
     ("trace", "mtr"),

@@ -27,8 +27,9 @@ def test_the_first_set() -> None:
         "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
-        "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "mtr", "ping",
-        "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg", "tracepath", "traceroute",
+        "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
+        "nuttcp", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg",
+        "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 

@@ -6,7 +6,9 @@ system's ``ping``, size by size, because ping is what may send echo requests.
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -25,6 +27,9 @@ LEAST = {4: 68, 6: 1280}
 
 HEADERS = {4: 28, 6: 48}
 """Bytes of IP and ICMP headers."""
+
+_PRINTED_MAX = 1_000_000
+"""Bytes on each stream; a ping that prints more is ended by the kernel."""
 
 _OWN = re.compile(r"local error: message too long, mtu[=:] ?(\d{1,6})", re.ASCII)
 _TOLD = re.compile(
@@ -130,14 +135,26 @@ class Asking:
     def _asked(self, size: int, count: int) -> Outcome:
         argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
         argv += ["--", self._address]
-        finished = subprocess.run(  # noqa: S603 - an argv, no shell
-            argv, capture_output=True, text=True, errors="replace", check=False
-        )
-        outcome = outcome_of(finished.stdout + finished.stderr)
-        if finished.returncode >= _CANNOT and not outcome.own:
-            lines = finished.stderr.strip().splitlines() or ["it said nothing"]
+        exit_code, stdout, stderr = finish(argv)
+        outcome = outcome_of(stdout + stderr)
+        if (exit_code >= _CANNOT or exit_code < 0) and not outcome.own:
+            lines = stderr.strip().splitlines() or ["it said nothing"]
             raise stamp_endpoint.Unusable(lines[0].removeprefix("ping: "))
         return outcome
+
+
+def finish(argv: list[str]) -> tuple[int, str, str]:
+    """The exit code of a program and what it printed on its two streams.
+
+    Into files, not pipes: whoever it has left behind may keep them open, and holds up nobody.
+    """
+    streams = [os.memfd_create(name) for name in ("out", "err")]
+    out, err = streams
+    exit_code = subprocess.call(argv, stdout=out, stderr=err)  # noqa: S603 - an argv, no shell
+    printed = [os.pread(stream, _PRINTED_MAX, 0).decode(errors="replace") for stream in streams]
+    for stream in streams:
+        os.close(stream)
+    return exit_code, printed[0], printed[1]
 
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
@@ -148,6 +165,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Result: ``address``, ``mtu``, ``limits`` as [who or null, bytes], ``vanished``: the smallest
     size of which nobody said anything, or null.
     """
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_MAX, _PRINTED_MAX))
     host: str = arguments["host"]
     found = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
     family, (address, *_) = found[0]

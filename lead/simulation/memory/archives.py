@@ -1,0 +1,20 @@
+"""Twins of ``node/store/sql/archives.sql``: nobody archives anything in a simulation."""
+
+from __future__ import annotations
+
+from lead.simulation.memory.statements import Answer, Twins
+from lead.simulation.memory.tables import Tables
+
+TWINS = Twins("node.store", "archives")
+
+
+@TWINS.of()
+def purge_archives(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
+    """There are none."""
+    return ()
+
+
+@TWINS.of()
+def purge_destinations(tables: Tables) -> Answer:  # noqa: ARG001 - all twins' own
+    """There are none."""
+    return ()

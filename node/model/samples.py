@@ -1,0 +1,94 @@
+"""Results as samples of time series, for Prometheus and OpenTelemetry. Pure.
+
+A figure's series is told by its name, ``parley_result_<metric>``, and by labels: ``test``,
+``task``, ``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has
+one), and the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
+_VALUE_MAX = 200
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of one series; ``labels`` are sorted by name, ``unit`` is that of the metric."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    unit: str
+
+
+def samples_of(document: object) -> list[Sample]:
+    """The samples of an archived document; none if it is not one, or not any more."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("succeeded"), bool):
+        return []
+    common = _common(document)
+    found = [Sample("parley_result_succeeded", _sorted(common), float(document["succeeded"]), "1")]
+    metrics = document.get("metrics")
+    for metric in metrics if isinstance(metrics, list) else ():
+        sample = _sample(metric, common)
+        if sample is not None:
+            found.append(sample)
+    return _first_of_each(found)
+
+
+def _common(document: Mapping[str, Any]) -> dict[str, str]:
+    test = document.get("test")
+    test = test if isinstance(test, Mapping) else {}
+    spec = test.get("spec")
+    participants = document.get("participants")
+    names = [
+        str(one.get("name"))
+        for one in (participants if isinstance(participants, list) else ())
+        if isinstance(one, Mapping)
+    ]
+    return {
+        "test": str(test.get("type") or ""),
+        "task": str(document.get("task") or ""),
+        "participants": ",".join(names),
+        "target": str(spec.get("dest") or "") if isinstance(spec, Mapping) else "",
+    }
+
+
+def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
+    if not isinstance(metric, Mapping):
+        return None
+    name, value, labels = metric.get("name"), metric.get("value"), metric.get("labels")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(name, str) or not number or not math.isfinite(value or 0):
+        return None
+    own = labels if isinstance(labels, Mapping) else {}
+    # What a metric calls its label must not take the place of what tells whose figure it is.
+    named = {name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own}
+    unit = str(metric.get("unit") or "1")
+    return Sample(
+        f"parley_result_{name_of(name)}", _sorted({**named, **common}), float(value or 0), unit
+    )
+
+
+def name_of(text: str) -> str:
+    """A name as Prometheus takes it for a metric or a label."""
+    found = _FOREIGN.sub("_", text) or "_"
+    return f"_{found}" if found[0].isdecimal() or found.startswith("__") else found
+
+
+def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """By name; a label without a value is as good as none, and is left out."""
+    return tuple(sorted((name, value[:_VALUE_MAX]) for name, value in labels.items() if value))
+
+
+def _first_of_each(samples: Iterable[Sample]) -> list[Sample]:
+    """A series has one value at one instant."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+    for sample in samples:
+        found.setdefault((sample.name, sample.labels), sample)
+    return list(found.values())

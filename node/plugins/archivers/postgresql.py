@@ -1,0 +1,145 @@
+"""``postgresql``: results as rows of a table in any Postgres, TimescaleDB among them.
+
+One row for each document, whole, under its key: what comes twice is there once. The view
+``parley_metric`` has one row for each figure. Table, index and view are made if they are not there;
+who wants to make them finds them in ``node/store/results/sql/results.sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from node.model import times
+from node.model.errors import ArchiverFailed
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.fields import SECRET, between, duration_field
+from node.store.results import Address, ResultTable, Row, Tls
+
+_Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
+
+
+def _directory(value: str) -> str:
+    if not value.startswith("/") or ".." in Path(value).parts or "\0" in value:
+        msg = "must be the whole path of a directory, such as /run/postgresql"
+        raise ValueError(msg)
+    return value
+
+
+class PostgresqlSpec(Document):
+    """Which database, and who asks."""
+
+    host: Host = Field("127.0.0.1", description="Name or address.")
+    port: int = Field(5432, ge=1, le=65_535, strict=True, description="Of the server.")
+    socket: Annotated[str, StringConstraints(max_length=90), AfterValidator(_directory)] | None = (
+        Field(
+            None,
+            description="Instead of the host: the directory of the server's socket, in one that "
+            "the node's owner allows (PARLEY_ARCHIVE_DIRECTORIES).",
+        )
+    )
+    database: _Word = Field(description="The name of the database.")
+    user: _Word = Field(description="Who may insert into the table.")
+    password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
+        None, description="Never shown.", json_schema_extra=SECRET
+    )
+    tls: Tls = Field(
+        "prefer", description="verify-full also compares the certificate with the host's name."
+    )
+    namespace: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = Field(
+        "public", description="The schema in which the table parley_result is."
+    )
+    create: bool = Field(default=True, strict=True, description="Make the table if there is none.")
+    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+        30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+    )
+
+
+class PostgresqlArchiver:
+    """Rows in a table."""
+
+    name = "postgresql"
+    title = "Rows in a table of PostgreSQL or TimescaleDB"
+    ordered = False
+    spec_model: type[Document] = PostgresqlSpec
+
+    def label(self, spec: PostgresqlSpec) -> str:
+        """Where the server is, which database, whose schema."""
+        return f"{_where(spec)}, {spec.database}.{spec.namespace}"
+
+    def batches(self, spec: PostgresqlSpec) -> Batches:
+        """A thousand in a statement; one that is taken apart has the time of four."""
+        return Batches(1000, 8_000_000, 4 * spec.timeout)
+
+    def refusal(self, spec: PostgresqlSpec, host: ArchivingHost) -> tuple[str, str] | None:
+        """By a socket the server knows who asks: which ones, the host's owner says."""
+        if spec.socket is None:
+            return None
+        path = Path(spec.socket).resolve()
+        if any(path.is_relative_to(each.resolve()) for each in host.directories):
+            return None
+        return "socket", f"{path} is in no directory of PARLEY_ARCHIVE_DIRECTORIES"
+
+    def open(self, spec: PostgresqlSpec, host: ArchivingHost) -> PostgresqlDestination:  # noqa: ARG002 - the contract's
+        """Connects when it is first used."""
+        return PostgresqlDestination(spec, self.label(spec))
+
+
+class PostgresqlDestination:
+    """One table."""
+
+    def __init__(self, spec: PostgresqlSpec, where: str) -> None:
+        """Nothing is connected yet."""
+        self._where = where
+        self._table = ResultTable(
+            Address(
+                spec.socket or spec.host,
+                spec.port,
+                spec.database,
+                spec.user,
+                spec.password,
+                "disable" if spec.socket else spec.tls,
+                spec.namespace,
+                spec.create,
+                spec.timeout / times.SECOND,
+            )
+        )
+
+    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """One statement; where one document cannot be kept, halves of the batch."""
+        rows = [Row(one.at, one.key, one.series, one.succeeded, one.body.decode()) for one in batch]
+        try:
+            return await self._insert(rows)
+        except ArchiverFailed as error:
+            return [Outcome(Fate.AGAIN, error.detail)] * len(batch)
+
+    async def _insert(self, rows: Sequence[Row]) -> list[Outcome]:
+        if (unfit := await self._table.insert(rows)) is None:
+            return [Outcome(Fate.ACCEPTED)] * len(rows)
+        if len(rows) == 1:
+            return [Outcome(Fate.REFUSED, unfit)]
+        half = len(rows) // 2
+        return [*await self._insert(rows[:half]), *await self._insert(rows[half:])]
+
+    async def test(self) -> str:
+        """Connect, and see whether the table is there and takes rows.
+
+        :raises ArchiverFailed: not so.
+        """
+        await self._table.test()
+        return f"{self._where} has a table parley_result that takes rows; none was added"
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._table.close()
+
+
+def _where(spec: PostgresqlSpec) -> str:
+    return spec.socket or f"{spec.host} port {spec.port}"
+
+
+ARCHIVER = PostgresqlArchiver()

@@ -1,0 +1,192 @@
+"""``rabbitmq``: results as persistent messages (AMQP 0-9-1), each confirmed by the broker.
+
+A message is a document; ``message_id`` is its key, and the header ``series`` the task. What no
+queue takes comes back and is not delivered: nothing is lost in an exchange without queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, StringConstraints
+
+from node.model import times
+from node.model.errors import ArchiverFailed
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.transport.ordering import in_order
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractConnection, AbstractExchange
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]{0,200}$")]
+_CLOSED_WITHIN_S = 2.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RabbitmqSpec(Document):
+    """Which broker, and where in it."""
+
+    host: Host = Field(description="Name or address.")
+    port: int = Field(5672, ge=1, le=65_535, strict=True, description="With TLS usually 5671.")
+    tls: bool = Field(default=False, strict=True, description="Whether to speak TLS.")
+    vhost: Annotated[_Name, StringConstraints(min_length=1)] = Field(
+        "/", description="The virtual host."
+    )
+    user: _Name = Field("guest", description="Who may publish.")
+    password: Annotated[str, StringConstraints(max_length=500)] = Field(
+        "guest", description="Never shown.", json_schema_extra=SECRET
+    )
+    exchange: _Name = Field("", description="Must be there; the default one leads to the queue.")
+    routing_key: Annotated[_Name, StringConstraints(min_length=1)] = Field(
+        "parley.results",
+        description="With the default exchange: the queue, made durable if there is none.",
+    )
+    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+        30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
+    )
+
+
+class RabbitmqArchiver:
+    """Messages to a broker."""
+
+    name = "rabbitmq"
+    title = "Publish to RabbitMQ (AMQP 0-9-1), confirmed"
+    ordered = True
+    spec_model: type[Document] = RabbitmqSpec
+    extra = "rabbitmq"
+    modules = ("aio_pika",)
+
+    def label(self, spec: RabbitmqSpec) -> str:
+        """Broker, virtual host, and where in it."""
+        way = " ".join(filter(None, (spec.exchange, spec.routing_key)))
+        return f"{spec.host} port {spec.port}, {spec.vhost} {way}"
+
+    def batches(self, spec: RabbitmqSpec) -> Batches:
+        """So many messages are on their way at once."""
+        return Batches(500, 8_000_000, spec.timeout + 5 * times.SECOND)
+
+    def refusal(self, spec: RabbitmqSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+        """Nothing is refused."""
+        return None
+
+    def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:  # noqa: ARG002 - the contract's
+        """Connects when it is first used."""
+        return RabbitmqDestination(spec, self.label(spec))
+
+
+class RabbitmqDestination:
+    """One exchange, with one channel that stays open."""
+
+    def __init__(self, spec: RabbitmqSpec, where: str) -> None:
+        """Nothing is connected yet."""
+        self._spec = spec
+        self._where = where
+        self._connection: AbstractConnection | None = None
+        self._exchange: AbstractExchange | None = None
+
+    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """Publish all, and wait until each is confirmed."""
+        try:
+            async with asyncio.timeout(self._spec.timeout / times.SECOND):
+                exchange = await self._connected()
+                confirmed = await asyncio.gather(
+                    *(self._publish(exchange, one) for one in batch), return_exceptions=True
+                )
+        except Exception as error:  # noqa: BLE001 - of three libraries
+            await self.close()
+            return [Outcome(Fate.AGAIN, _said(error))] * len(batch)
+        outcomes = [_outcome(one) for one in confirmed]
+        if any(outcome.fate is not Fate.ACCEPTED for outcome in outcomes):
+            await self.close()
+        return in_order(batch, outcomes)
+
+    async def _publish(self, exchange: AbstractExchange, one: Delivery) -> None:
+        from aio_pika import DeliveryMode, Message
+
+        message = Message(
+            one.body,
+            delivery_mode=DeliveryMode.PERSISTENT,
+            content_type="application/json",
+            message_id=one.key,
+            timestamp=_EPOCH + timedelta(microseconds=one.at),
+            app_id="parley",
+            headers={"series": one.series, "succeeded": one.succeeded},
+        )
+        await exchange.publish(message, self._spec.routing_key, mandatory=True)
+
+    async def _connected(self) -> AbstractExchange:
+        """The exchange.
+
+        :raises Exception: whatever the libraries raise.
+        """
+        if self._connection is None or self._connection.is_closed or self._exchange is None:
+            await self.close()
+            from aio_pika import connect
+
+            spec = self._spec
+            self._connection = await connect(
+                host=spec.host,
+                port=spec.port,
+                login=spec.user,
+                password=spec.password,
+                virtualhost=spec.vhost,
+                ssl=spec.tls,
+                ssl_context=ssl.create_default_context() if spec.tls else None,
+            )
+            channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            if spec.exchange:
+                self._exchange = await channel.get_exchange(spec.exchange)
+            else:
+                await channel.declare_queue(spec.routing_key, durable=True)
+                self._exchange = channel.default_exchange
+        return self._exchange
+
+    async def test(self) -> str:
+        """Log in, and look for the exchange; the queue is made if there is none.
+
+        :raises ArchiverFailed: not possible.
+        """
+        try:
+            async with asyncio.timeout(self._spec.timeout / times.SECOND):
+                await self._connected()
+        except Exception as error:  # noqa: BLE001 - of three libraries
+            await self.close()
+            msg = f"{self._where}: {_said(error)}"
+            raise ArchiverFailed(msg) from None
+        return f"{self._where} is there; nothing was published"
+
+    async def close(self) -> None:
+        """Close the connection; a broker that hangs is not waited for."""
+        found, self._connection, self._exchange = self._connection, None, None
+        if found is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CLOSED_WITHIN_S):
+                    await found.close()
+
+
+def _outcome(said: BaseException | None) -> Outcome:
+    if said is None:
+        return Outcome(Fate.ACCEPTED)
+    return Outcome(Fate.AGAIN, _said(said))
+
+
+def _said(error: BaseException) -> str:
+    from aio_pika.exceptions import DeliveryError, PublishError
+
+    if isinstance(error, TimeoutError) and not str(error):
+        return "did not confirm in time"
+    if isinstance(error, PublishError):
+        return "no queue takes it: nothing is bound there"
+    if isinstance(error, DeliveryError):
+        return "the broker did not take it"
+    return str(error) or type(error).__name__
+
+
+ARCHIVER = RabbitmqArchiver()

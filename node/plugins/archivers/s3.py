@@ -1,0 +1,232 @@
+"""``s3``: batches of results as Parquet files in a bucket of S3, or of what speaks like it.
+
+Objects are ``<prefix>/date=<UTC day of the run's end>/<digest of the keys in it>.parquet``: the
+same batch again is the same object. A batch that was put together anew after a crash may bring rows
+twice; their ``key`` is the same. Columns are ``at``, ``key``, ``series`` (the task), ``test``,
+``state``, ``succeeded``, ``metrics`` (name, value, unit, labels) and ``document`` (JSON).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+from pydantic import Field, StringConstraints
+
+from node.model import times
+from node.model.errors import ArchiverFailed
+from node.model.wire.fields import Document, Duration
+from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.transport.posting import Answer, Poster, Url, shown
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
+_Words = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,500}$")]
+
+_PREFIX = r"^([A-Za-z0-9_=-][A-Za-z0-9_.=/-]{0,200})?$"
+
+
+class S3Spec(Document):
+    """Which bucket, and who writes."""
+
+    bucket: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] = (
+        Field(description="Must be there.")
+    )
+    prefix: Annotated[str, StringConstraints(pattern=_PREFIX)] = Field(
+        "parley", description="Before each object's name."
+    )
+    endpoint: Url | None = Field(
+        None, description="Such as https://minio.example:9000; Amazon's of the region unless said."
+    )
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,50}$")] = Field(
+        "us-east-1", description="Of the bucket; requests are signed for it."
+    )
+    access_key: _Words | None = Field(
+        None, description="Its id; unless said, what the service's environment or host has."
+    )
+    secret_key: _Words | None = Field(None, description="Never shown.", json_schema_extra=SECRET)
+    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+        30 * times.SECOND, "How long an object may take; PT1S to PT2M."
+    )
+
+
+class S3Archiver:
+    """Files in a bucket."""
+
+    name = "s3"
+    title = "Put Parquet files into a bucket of S3"
+    ordered = False
+    spec_model: type[Document] = S3Spec
+    extra = "s3"
+    modules = ("botocore", "pyarrow")
+
+    def label(self, spec: S3Spec) -> str:
+        """Bucket and prefix, and where if it is not Amazon's."""
+        return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _shown(spec))))
+
+    def batches(self, spec: S3Spec) -> Batches:
+        """A thousand rows; they may be of some days."""
+        return Batches(1000, 16_000_000, 4 * spec.timeout)
+
+    def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+        """A key without its secret, or the other way round."""
+        if (spec.access_key is None) != (spec.secret_key is None):
+            return "secret_key", "access_key and secret_key go together"
+        return None
+
+    def open(self, spec: S3Spec, host: ArchivingHost) -> S3Destination:
+        """Connects when it is first used."""
+        return S3Destination(spec, host)
+
+
+class S3Destination:
+    """One bucket."""
+
+    def __init__(self, spec: S3Spec, host: ArchivingHost) -> None:
+        """Nothing is connected yet."""
+        self._spec = spec
+        server = (spec.endpoint or f"https://s3.{spec.region}.amazonaws.com").rstrip("/")
+        self._bucket = f"{server}/{spec.bucket}"
+        self._poster = Poster(self._bucket, spec.timeout, host.now)
+        self._credentials: Credentials | None = None
+
+    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+        """An object for each day."""
+        by_day: dict[str, list[Delivery]] = defaultdict(list)
+        for one in batch:
+            by_day[times.to_datetime(one.at).strftime("%Y-%m-%d")].append(one)
+        outcomes = {day: await self._put(day, there) for day, there in by_day.items()}
+        return [outcomes[times.to_datetime(one.at).strftime("%Y-%m-%d")] for one in batch]
+
+    async def _put(self, day: str, batch: Sequence[Delivery]) -> Outcome:
+        digest = hashlib.sha256("\n".join(one.key for one in batch).encode()).hexdigest()
+        folder = f"{self._spec.prefix.rstrip('/')}/".lstrip("/")
+        body = await asyncio.to_thread(parquet_of, batch)
+        answer = await self._signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
+        if answer.outcome.fate is Fate.REFUSED:
+            # A bucket that is not there, or a key that may not write, can be mended; the rows stay.
+            return Outcome(Fate.AGAIN, answer.outcome.reason)
+        return answer.outcome
+
+    async def _signed(self, method: str, path: str, body: bytes) -> Answer:
+        """Signed by botocore, in another thread: where it finds keys it may ask others."""
+        url = self._bucket + path
+        headers = await asyncio.to_thread(self._sign, method, url, body)
+        return await self._poster.request(method, url, body, headers)
+
+    def _sign(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+        from botocore.session import get_session
+
+        spec = self._spec
+        if self._credentials is None:
+            if spec.access_key is not None:
+                self._credentials = Credentials(spec.access_key, spec.secret_key)
+            else:
+                self._credentials = get_session().get_credentials()
+        if self._credentials is None:
+            msg = "there is no access_key, and neither the environment nor the host has one"
+            raise ArchiverFailed(msg)
+        request = AWSRequest(method=method, url=url, data=body)
+        S3SigV4Auth(self._credentials, "s3", spec.region).add_auth(request)
+        return dict(request.headers.items())
+
+    async def test(self) -> str:
+        """Ask for the bucket with the key; nothing is put there.
+
+        :raises ArchiverFailed: not possible.
+        """
+        answer = await self._signed("GET", "?list-type=2&max-keys=0", b"")
+        if answer.outcome.fate is not Fate.ACCEPTED:
+            msg = f"{self._bucket}: {answer.outcome.reason}"
+            raise ArchiverFailed(msg)
+        return f"{self._bucket} is there and can be listed; nothing was put there"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._poster.close()
+
+
+def parquet_of(batch: Sequence[Delivery]) -> bytes:
+    """A file with a row for each document."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    metric = pa.struct(
+        [
+            ("name", pa.string()),
+            ("value", pa.float64()),
+            ("unit", pa.string()),
+            ("labels", pa.map_(pa.string(), pa.string())),
+        ]
+    )
+    schema = pa.schema(
+        [
+            ("at", pa.timestamp("us", tz="UTC")),
+            ("key", pa.string()),
+            ("series", pa.string()),
+            ("test", pa.string()),
+            ("state", pa.string()),
+            ("succeeded", pa.bool_()),
+            ("metrics", pa.list_(metric)),
+            ("document", pa.string()),
+        ]
+    )
+    written = io.BytesIO()
+    table = pa.Table.from_pylist([_row(one) for one in batch], schema)
+    parquet.write_table(table, written, compression="zstd")
+    return written.getvalue()
+
+
+def _row(one: Delivery) -> dict[str, Any]:
+    document = orjson.loads(one.body)
+    known = document if isinstance(document, Mapping) else {}
+    test = known.get("test")
+    metrics = known.get("metrics")
+    return {
+        "at": one.at,
+        "key": one.key,
+        "series": one.series,
+        "test": _text(test.get("type")) if isinstance(test, Mapping) else None,
+        "state": _text(known.get("state")),
+        "succeeded": one.succeeded,
+        "metrics": [
+            _metric(each)
+            for each in (metrics if isinstance(metrics, list) else ())
+            if isinstance(each, Mapping)
+        ],
+        "document": one.body.decode(),
+    }
+
+
+def _metric(metric: Mapping[str, Any]) -> dict[str, Any]:
+    value, labels = metric.get("value"), metric.get("labels")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {
+        "name": _text(metric.get("name")),
+        "value": float(value or 0) if number else None,
+        "unit": _text(metric.get("unit")),
+        "labels": [(key, str(text)) for key, text in labels.items()]
+        if isinstance(labels, Mapping)
+        else [],
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _shown(spec: S3Spec) -> str:
+    return f"at {shown(spec.endpoint)}" if spec.endpoint else ""
+
+
+ARCHIVER = S3Archiver()

@@ -1,0 +1,283 @@
+"""Throughput by nuttcp, for hosts that have no iperf3. Pure.
+
+It cannot choose TCP's congestion control, so it measures only with the host's own; which that was
+is read from the kernel while the connection is there (``programs/attended.py``). It cannot leave
+the beginning out either, but tells of each second: these are subtracted. A client that finds no
+server turns to a mode of old in which no server is needed, and refuses then because it was asked
+for intervals, which that mode has not. Its ``retrans=0`` is not believed: version 6.1.2 said
+so of a path that lost one packet in a hundred.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.attending import attended, told
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.figures import share
+from node.plugins.reading import failure, text_of
+from node.plugins.tests.throughput import (
+    UDP_RATE_BPS,
+    Datagrams,
+    Interval,
+    Received,
+    Sent,
+    ThroughputPart,
+    ThroughputSpec,
+)
+
+_CLIENT, _SERVER = 0, 1
+
+_CLIENT_DELAY = SECOND
+"""The client starts this much later than the server: it tries only once to connect."""
+_EXCHANGE = 3 * SECOND
+"""For its exchange with the server at 200 ms each way, and one packet of it lost."""
+_WRAP_UP = 750 * MILLISECOND
+_MARGIN = 400 * MILLISECOND
+"""The server is ended this long before the booked end, so that it is not the launcher's doing."""
+_DATAGRAM_BYTES = 1400
+"""Passes every usual path whole, IPv6 and tunnels included."""
+_MEGABYTE = 1 << 20
+_UNIT_BPS = 1000
+_UNIT_BYTES = 1024
+
+_FIGURE = re.compile(r"([A-Za-z_]{1,20})=(\d{1,15}(?:\.\d{1,6})?)", re.ASCII)
+_ERROR = re.compile(r"(?:Error: |error: ).{1,300}", re.ASCII)
+
+
+class NuttcpTool:
+    """The nuttcp of Bill Fink."""
+
+    name = "nuttcp"
+    tests: tuple[str, ...] = ("throughput",)
+    preference = -1
+    requirement: Requirement | None = Requirement("nuttcp", "nuttcp", ("nuttcp", "-V"))
+    tried: tuple[str, ...] = ("6.1.2",)
+
+    def can(self, spec: ThroughputSpec) -> str | None:
+        """One stream with the host's own congestion control, in its own units."""
+        if spec.control is not None:
+            return f"nuttcp cannot choose {spec.control}, only the host's own congestion control"
+        if spec.streams > 1:
+            return "nuttcp would need a port for each stream, and is given one"
+        if (spec.rate_bps or 0) % _UNIT_BPS:
+            return "nuttcp knows rates in whole kb/s only"
+        if (spec.window_bytes or 0) % _UNIT_BYTES:
+            return "nuttcp knows windows in whole KiB only"
+        return None
+
+    def duration(self, spec: ThroughputSpec) -> int:
+        """The client's delay, its exchange with the server and all it sends, in microseconds."""
+        return _CLIENT_DELAY + _EXCHANGE + spec.omitted + spec.duration + _WRAP_UP
+
+    def needs_port(self, spec: ThroughputSpec, participant: int) -> bool:
+        """The server's node gives out a port; the data goes to the next one.
+
+        UDP in reverse goes to one of the client.
+        """
+        return participant == _SERVER or (spec.reverse and spec.protocol == "udp")
+
+    def command(self, part: PartContext) -> Command:
+        """``nuttcp … HOST``, a second later than ``nuttcp -1`` at the other participant."""
+        spec: ThroughputSpec = part.spec
+        server = part.parties[_SERVER]
+        port = int(server.data["port"])
+        sends = part.participant == (_SERVER if spec.reverse else _CLIENT)
+        # Who listens has the port for its own, whoever sends.
+        watched = (port + 1, part.participant == _SERVER)
+        flow = watched if sends and spec.protocol == "tcp" else None
+        shared = [f"-{_version(spec, server.address)}", "-P", str(port)]
+        if part.participant == _SERVER:
+            argv = ["nuttcp", "-1", *shared, "--nofork", "--no3rdparty"]
+            return attended(argv, part.starts, part.ends - _MARGIN, flow)
+        to_client = spec.reverse and spec.protocol == "udp"
+        data_port = int(part.parties[_CLIENT].data["port"]) if to_client else port + 1
+        options = [*shared, "-p", str(data_port), "-fparse", *_options(spec)]
+        argv = ["nuttcp", *options, server.address]
+        return attended(argv, part.starts + _CLIENT_DELAY, None, flow)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """What the client tells; of the server only the congestion control, if it sent.
+
+        :raises ToolOutputError: nuttcp failed, or printed something else; its own reason first.
+        """
+        spec: ThroughputSpec = part.spec
+        printed, known = told(output, "nuttcp")
+        if part.participant == _SERVER:
+            return _server_part(printed, known.congestion).model_dump(mode="json")
+        lines = [_line(line) for line in text_of(printed, "nuttcp").splitlines()]
+        intervals = [line for line in lines if "real_sec" in line]
+        total = next((line for line in lines if "real_seconds" in line), None)
+        if total is None or printed.exit_code != 0:
+            raise failure(printed, "nuttcp", "it printed no figures")
+        sends = not spec.reverse
+        if spec.protocol == "tcp" and sends and known.congestion is None:
+            raise ToolOutputError("nuttcp: its connection was not seen, nor its congestion control")
+        measured = _Measured.of(spec, intervals, total)
+        return _client_part(spec, measured, known.congestion).model_dump(mode="json")
+
+
+def _version(spec: ThroughputSpec, address: str) -> int:
+    """The server listens on one version only, and so must be told."""
+    if spec.ip_version is not None:
+        return spec.ip_version
+    try:
+        return ipaddress.ip_address(address).version
+    except ValueError:
+        return 4
+
+
+def _options(spec: ThroughputSpec) -> list[str]:
+    seconds = (spec.omitted + spec.duration) // SECOND
+    # Intervals as long as the whole are not told, and the mode of old would not be refused.
+    options = ["-T", str(seconds), "-i", "1" if seconds > 1 else "0.5"]
+    if spec.protocol == "udp":
+        options += ["-u", "-l", str(_DATAGRAM_BYTES)]
+    rate_bps = spec.rate_bps or (UDP_RATE_BPS if spec.protocol == "udp" else None)
+    options += ["-R", f"{rate_bps // _UNIT_BPS}k"] if rate_bps else []
+    if spec.window_bytes:
+        window = str(spec.window_bytes // _UNIT_BYTES)
+        options += [f"-w{window}", f"-ws{window}"]
+    # The client opens the connection for the data as well, also where the server sends.
+    opened = ["-F"] if spec.protocol == "tcp" else []
+    return [*options, "-r", *opened] if spec.reverse else options
+
+
+_Line = dict[str, float]
+
+
+def _line(line: str) -> _Line:
+    return {name: float(value) for name, value in _FIGURE.findall(line)}
+
+
+def _bytes(line: _Line) -> int:
+    return round(line.get("megabytes", 0) * _MEGABYTE)
+
+
+def _seconds(line: _Line) -> float:
+    """From the rate, which has more digits; the time itself is told in hundredths."""
+    rate_mbps = line.get("rate_Mbps", 0)
+    rough = line.get("real_sec", line.get("real_seconds", 0))
+    exact = _bytes(line) * 8 / (rate_mbps * 1e6) if rate_mbps else rough
+    # What was rounded to nothing has a rate that says nothing.
+    return exact if abs(exact - rough) <= 0.01 * max(1.0, rough) else rough
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What is left without the beginning."""
+
+    octets: int
+    seconds: float
+    packets: int
+    drops: int
+    total: _Line
+    intervals: tuple[Interval, ...]
+
+    @classmethod
+    def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
+        """The whole, less the seconds that were to be omitted."""
+        left_out = lines[: spec.omitted // SECOND]
+        if len(left_out) < spec.omitted // SECOND:
+            raise ToolOutputError(f"nuttcp tells of {len(lines)} seconds, fewer than are omitted")
+        octets = _bytes(total) - sum(map(_bytes, left_out))
+        seconds = _seconds(total) - sum(map(_seconds, left_out))
+        counted = {
+            name: int(total.get(name, 0) - sum(line.get(name, 0) for line in left_out))
+            for name in ("pkt", "drop")
+        }
+        if octets < 0 or seconds <= 0 or min(counted.values()) < 0:
+            raise ToolOutputError("nuttcp's seconds are more than the whole")
+        return cls(
+            octets=octets,
+            seconds=seconds,
+            packets=counted["pkt"],
+            drops=counted["drop"],
+            total=total,
+            intervals=_course(lines, spec.omitted // SECOND),
+        )
+
+    @property
+    def rate_bps(self) -> int:
+        """Bits per second."""
+        return round(self.octets * 8 / self.seconds)
+
+
+def _course(lines: Sequence[_Line], omitted: int) -> tuple[Interval, ...]:
+    found, at_ms = [], 0.0
+    for number, line in enumerate(lines):
+        if number == omitted:
+            at_ms = 0.0
+        end_ms = at_ms + _seconds(line) * 1000
+        found.append(
+            Interval(
+                start_ms=round(at_ms, 3),
+                end_ms=round(end_ms, 3),
+                rate_bps=round(line.get("rate_Mbps", 0) * 1e6),
+                retransmits=None,
+                omitted=number < omitted,
+            )
+        )
+        at_ms = end_ms
+    return tuple(found)
+
+
+def _client_part(
+    spec: ThroughputSpec, measured: _Measured, congestion: str | None
+) -> ThroughputPart:
+    duration_ms = round(measured.seconds * 1000, 3)
+    udp = spec.protocol == "udp"
+    # All that TCP sent has come out; UDP's receiver counts what went in by its numbers.
+    put_in = measured.packets * _DATAGRAM_BYTES if udp else measured.octets
+    cpu = measured.total.get("rx_cpu" if spec.reverse else "tx_cpu")
+    return ThroughputPart(
+        sent=Sent(
+            bytes=put_in,
+            duration_ms=duration_ms,
+            rate_bps=round(put_in * 8 / measured.seconds),
+            retransmits=None,  # see above
+        ),
+        received=Received(
+            bytes=measured.octets, duration_ms=duration_ms, rate_bps=measured.rate_bps
+        ),
+        datagrams=_datagrams(measured) if udp else None,
+        rtt_ms=None,  # it tells only of the connection's first
+        congestion=congestion,
+        cpu=None if cpu is None else share(round(cpu), 100),
+        intervals=measured.intervals,
+    )
+
+
+def _datagrams(measured: _Measured) -> Datagrams:
+    return Datagrams(
+        packets=measured.packets,
+        lost=measured.drops,
+        loss=share(measured.drops, measured.packets),
+        jitter_ms=None,
+        out_of_order=None,
+    )
+
+
+def _server_part(output: Output, congestion: str | None) -> ThroughputPart:
+    said = _ERROR.search(output.stderr[:10_000].decode(errors="replace"))
+    if output.exit_code < 0:
+        raise ToolOutputError("nuttcp: no client came")
+    if output.exit_code != 0 or said:
+        raise failure(output, "nuttcp", "it did not start: its port may be taken")
+    return ThroughputPart(
+        sent=None,
+        received=None,
+        datagrams=None,
+        rtt_ms=None,
+        congestion=congestion,
+        cpu=None,
+        intervals=(),
+    )
+
+
+TOOL = NuttcpTool()

@@ -1,0 +1,193 @@
+"""Posting to a URL, for archivers that speak HTTP: connections that are kept, and what came of it.
+
+Statuses: 2xx is taken; 408, 425, 429 and 5xx are tried again, after ``Retry-After`` if it says so;
+3xx and other 4xx are refusals for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import aiohttp
+from pydantic import AfterValidator, StringConstraints
+from yarl import URL
+
+from node.model import times
+from node.model.errors import ArchiverFailed
+from node.plugins.contracts import Fate, Outcome
+
+ONE_IS_BAD = frozenset({400, 413, 422})
+"""What may be said because of one document of a batch: the others deserve another try."""
+
+_AGAIN = frozenset({408, 425, 429})
+_SUCCESS = range(200, 300)
+_REDIRECT = range(300, 400)
+_FAULT = 500
+_BODY_MAX = 4096
+_SAID_MAX = 300
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
+_OURS = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "idempotency-key",
+        "parley-signature",
+        "transfer-encoding",
+    }
+)
+
+
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        msg = "not an address such as https://collector.example/in"
+        raise ValueError(msg)
+    if parts.username is not None or parts.password is not None:
+        msg = "must not hold a user or password, which would be shown; put them into headers"
+        raise ValueError(msg)
+    if parts.fragment or any(ord(letter) <= 0x20 for letter in value):  # noqa: PLR2004 - a blank
+        msg = "must have neither blanks nor a fragment"
+        raise ValueError(msg)
+    _ = parts.port  # raises ValueError if it is none
+    return value
+
+
+Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_url)]
+"""An address to post to, without user, password, blanks and fragment."""
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OURS:
+            msg = f"{name[:100]!r} cannot be set"
+            raise ValueError(msg)
+        if any(letter in text for letter in "\r\n\0"):
+            msg = f"the value of {name} holds a line break"
+            raise ValueError(msg)
+    return value
+
+
+Headers = Annotated[
+    dict[str, Annotated[str, StringConstraints(max_length=4000)]], AfterValidator(_headers)
+]
+"""Headers that go with each request, besides those that say what it is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request: the status (0: nobody answered) and how the body begins."""
+
+    status: int
+    body: bytes
+    outcome: Outcome
+
+
+class Poster:
+    """One URL, with connections that are kept open."""
+
+    def __init__(self, url: str, timeout: int, now: Callable[[], int]) -> None:
+        """``timeout`` (µs) is for each request. Nothing is connected yet."""
+        self._url = url
+        self._timeout = timeout
+        self._now = now
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Post it to the URL, and wait for the answer."""
+        return await self.request("POST", str(URL(self._url)), body, headers)
+
+    async def request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        """Ask the same server for something else; nothing in the URL is quoted again."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._timeout / times.SECOND),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        sent = {**headers, "User-Agent": "parley"}
+        try:
+            async with self._session.request(
+                method, URL(url, encoded=True), data=body, headers=sent, allow_redirects=False
+            ) as answer:
+                begins = await answer.content.read(_BODY_MAX)
+                said = begins[:_SAID_MAX].decode(errors="replace")
+                return Answer(answer.status, begins, _outcome(answer, said, self._now()))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            return Answer(0, b"", Outcome(Fate.AGAIN, _said(error, self._timeout)))
+
+    async def test(self) -> str:
+        """Connect, with TLS where it is https; nothing is posted.
+
+        :raises ArchiverFailed: nobody listens there, or its certificate is not trusted.
+        """
+        parts = urlsplit(self._url)
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        context = ssl.create_default_context() if secure else None
+        try:
+            async with asyncio.timeout(self._timeout / times.SECOND):
+                _, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
+        except (OSError, TimeoutError) as error:
+            msg = f"{parts.hostname} port {port}: {_said(error, self._timeout)}"
+            raise ArchiverFailed(msg) from None
+        writer.close()
+        return f"{parts.hostname} port {port} answers; nothing was posted"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def shown(url: str) -> str:
+    """The URL without its query, in which some put keys."""
+    return url.partition("?")[0]
+
+
+def _outcome(answer: aiohttp.ClientResponse, said: str, now: int) -> Outcome:
+    status = answer.status
+    if status in _SUCCESS:
+        return Outcome(Fate.ACCEPTED)
+    words = " ".join(f"{status} {answer.reason or ''} {said}".split())
+    if status in _REDIRECT:
+        to = answer.headers.get("Location", "elsewhere")[:_SAID_MAX]
+        return Outcome(Fate.REFUSED, f"{status}: it is at {to} now; give that address")
+    if status in _AGAIN or status >= _FAULT:
+        return Outcome(Fate.AGAIN, words, retry_after(answer.headers.get("Retry-After"), now))
+    return Outcome(Fate.REFUSED, words)
+
+
+def retry_after(text: str | None, now: int) -> int:
+    """The pause (µs) that ``Retry-After`` asks for: seconds or a date; 0 if neither."""
+    if text is None:
+        return 0
+    if text.strip().isascii() and text.strip().isdecimal():
+        return int(text.strip()[:6]) * times.SECOND
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return 0
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    since = (date - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    return max(0, int(since) * times.SECOND - now)
+
+
+def _said(error: Exception, timeout: int) -> str:
+    if isinstance(error, TimeoutError):
+        return f"did not answer within {times.format_duration(timeout)}"
+    return str(error) or type(error).__name__

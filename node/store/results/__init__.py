@@ -1,0 +1,147 @@
+"""A table of results in a Postgres that is not Parley's own, for the archiver ``postgresql``."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import asyncpg
+
+from node.model.errors import ArchiverFailed
+from node.store.database import Queries
+
+_SQL = Queries("node.store.results", "results")
+
+_UNFIT = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+)
+"""What is wrong with a row, and will be wrong tomorrow."""
+
+Tls = Literal["disable", "prefer", "require", "verify-full"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document for the table; ``at`` is in microseconds."""
+
+    at: int
+    key: str
+    series: str
+    succeeded: bool
+    document: str
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database and who asks; ``schema`` is where the table is, ``seconds`` the limit of each."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str | None
+    tls: Tls
+    schema: str
+    create: bool
+    seconds: float
+
+
+class ResultTable:
+    """The table, with one connection that is kept open."""
+
+    def __init__(self, address: Address) -> None:
+        """Nothing is connected yet."""
+        self._address = address
+        self._open: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def insert(self, rows: Sequence[Row]) -> str | None:
+        """Add what is not there yet, all or nothing; why, if one of the rows cannot be added.
+
+        :raises ArchiverFailed: it cannot be done now, whatever the rows.
+        """
+        columns = (
+            [row.at for row in rows],
+            [row.key for row in rows],
+            [row.series for row in rows],
+            [row.succeeded for row in rows],
+            [row.document for row in rows],
+        )
+        try:
+            connection = await self._connected()
+            await connection.execute(_SQL["insert"], *columns)
+        except _UNFIT as error:
+            return _said(error)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self.close()
+            raise ArchiverFailed(_said(error)) from error
+        except BaseException:
+            self.close()  # it may be in the middle of something
+            raise
+        return None
+
+    async def test(self) -> None:
+        """Connect, make the table if there is none, and see whether rows may be added.
+
+        :raises ArchiverFailed: one of these fails.
+        """
+        try:
+            connection = await self._connected()
+            allowed = await connection.fetchval(_SQL["may_insert"])
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self.close()
+            raise ArchiverFailed(_said(error)) from error
+        if not allowed:
+            msg = f"{self._address.user} may not insert into parley_result"
+            raise ArchiverFailed(msg)
+
+    async def _connected(self) -> asyncpg.Connection[asyncpg.Record]:
+        if self._open is None or self._open.is_closed():
+            self._open = await self._connect()
+            await self._ready(self._open)
+        return self._open
+
+    async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:
+        address = self._address
+        verified = address.tls == "verify-full"
+        return await asyncpg.connect(
+            host=address.host,
+            port=address.port,
+            database=address.database,
+            user=address.user,
+            password=address.password or "",  # not that of PGPASSWORD
+            ssl=await asyncio.to_thread(ssl.create_default_context) if verified else address.tls,
+            timeout=address.seconds,
+            command_timeout=address.seconds,
+            server_settings={"search_path": address.schema, "application_name": "parley"},
+        )
+
+    async def _ready(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        """Make table, index and view where there is no table, if that is wished."""
+        if await connection.fetchval(_SQL["find"]):
+            return
+        if not self._address.create:
+            msg = f"there is no table parley_result in schema {self._address.schema}"
+            raise asyncpg.UndefinedTableError(msg)
+        async with connection.transaction():
+            await connection.execute(_SQL["lock"])
+            if not await connection.fetchval(_SQL["find"]):
+                await connection.execute(_SQL["table"])
+                await connection.execute(_SQL["index"])
+                await connection.execute(_SQL["figures"])
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        found, self._open = self._open, None
+        if found is not None and not found.is_closed():
+            found.terminate()
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "did not answer in time"
+    return str(error) or type(error).__name__

@@ -1,0 +1,66 @@
+-- A table of results in a Postgres that is not Parley's own: what the archiver "postgresql" makes
+-- there, if it may, and what it says to it. One row for each document, whole; the view has one row
+-- for each figure. "at" is in the key because TimescaleDB wants its column of time in every one:
+--     SELECT create_hypertable('parley_result', 'at');
+-- Nothing else about the table is Parley's affair: add columns with defaults, indexes, policies.
+
+-- lock --
+-- Two nodes may find at once that there is no table.
+SELECT pg_advisory_xact_lock(6427018311);
+
+-- table --
+CREATE TABLE parley_result (
+    at timestamptz NOT NULL,            -- when the run was over
+    key text NOT NULL,                  -- of the delivery: the same however often it comes
+    series text NOT NULL,               -- the task
+    test text,                          -- what was measured, if the document says it
+    state text,                         -- what came of the run, if the document says it
+    succeeded boolean NOT NULL,
+    document jsonb NOT NULL,
+    PRIMARY KEY (key, at)
+);
+
+-- index --
+CREATE INDEX parley_result_series_at ON parley_result (series, at DESC);
+
+-- figures --
+CREATE VIEW parley_metric AS
+SELECT
+    result.at,
+    result.series,
+    result.test,
+    figure ->> 'name' AS name,
+    (figure ->> 'value')::double precision AS value,
+    figure ->> 'unit' AS unit,
+    figure -> 'labels' AS labels,
+    result.document ->> 'run' AS run,
+    result.key
+FROM
+    parley_result AS result,
+    jsonb_array_elements(
+        CASE jsonb_typeof(result.document -> 'metrics')
+            WHEN 'array' THEN result.document -> 'metrics' ELSE '[]'
+        END
+    ) AS figure;
+
+-- find --
+-- Whether there is one in the schemas that are looked through.
+SELECT to_regclass('parley_result') IS NOT NULL;
+
+-- may_insert --
+SELECT has_table_privilege(to_regclass('parley_result'), 'INSERT');
+
+-- insert --
+-- What is there already stays as it is. Instants are microseconds since 1970.
+INSERT INTO parley_result (at, key, series, test, state, succeeded, document)
+SELECT
+    'epoch'::timestamptz + one.at * interval '1 microsecond',
+    one.key,
+    one.series,
+    one.document::jsonb #>> '{test,type}',
+    one.document::jsonb ->> 'state',
+    one.succeeded,
+    one.document::jsonb
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::text[])
+    AS one (at, key, series, succeeded, document)
+ON CONFLICT DO NOTHING;

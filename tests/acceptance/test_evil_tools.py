@@ -1,0 +1,158 @@
+"""Measuring programs that do all they should not, run by a real node: each run fails, alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from node.plugins import registry
+from tests.acceptance import evil
+from tests.acceptance.hostility import complains_of, each, is_problem
+from tests.acceptance.outsider import Json, Outsider
+from tests.hostile import WORDS, placed, words_in
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("tidy"),
+]
+
+LATE = "c: ping had not finished at the end of the run"
+SAID: dict[str, str] = {
+    "hang": LATE,
+    "stubborn": LATE,
+    "shut": LATE,
+    "fork": "c: ping: it printed no summary (exit code 0)",
+    "escape": "c: ping: it printed no summary (exit code 0)",
+    "flood": "c: ping printed more than 2000000 bytes, too many to read",
+    "nul": "c: ping: it printed no summary (exit code 0)",
+    "latin": "c: ping printed bytes that are not UTF-8: ",
+    "braces": "c: ping: it printed no summary (exit code 0)",
+    "silent": "c: ping: it printed no summary (exit code 0)",
+    "killed": "c: ping: it printed no summary (exit code -9)",
+    "lie": "c: ping contradicts itself: ",
+}
+"""How the reason begins, for each evil deed."""
+
+BRIEF: dict[str, Json] = {
+    "rtt": {"count": 10, "interval": "PT0.01S", "timeout": "PT0.5S"},
+    "trace": {"hops_max": 1, "probes": 1, "wait": "PT1S"},
+    "mtu": {"hops_max": 1, "mtu_max_bytes": 1280},
+}
+SHORT = ("escape", "flood", "fork")
+
+
+def alone() -> list[tuple[str, str]]:
+    """Tests, and the tools by which one participant alone measures somebody."""
+    found = []
+    for name, test in sorted(registry.tests().items()):
+        spec = test.spec_model.model_validate(dict(test.example))
+        if {"dest", "url"} & {*test.example} and len(test.participants(spec)) == 1:
+            tools = [tool for tool in registry.tools_for(name) if tool.requirement is not None]
+            found += [(name, tool.name) for tool in tools]
+    return found
+
+
+def _left() -> list[str]:
+    """What still runs of them, whoever its parent is by now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if any(evil.NAME in word for word in words[:2]):
+                found.append(f"{entry.name}: {' '.join(words)}")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nobody_left() -> Iterator[None]:
+    assert _left() == []
+    yield
+    assert _left() == []
+
+
+def whom(test: str, dest: str) -> Json:
+    """The field of a test's spec that says whom to measure."""
+    if "url" in registry.tests()[test].example:
+        return {"url": f"http://{dest}/"}
+    return {"dest": dest}
+
+
+async def failed(node: Outsider, test: str, tool: str, spec: Json, *others: Outsider) -> Json:
+    """A run of this that has failed."""
+    places = [node, *others] if others else []
+    task = await node.create(test, *places, spec=spec, tools=[tool])
+    found = await node.over(await node.run(task))
+    assert found["state"] == "failed", (test, tool, spec, found["state"], found["reason"])
+    return found
+
+
+async def is_well(node: Outsider) -> None:
+    """Assert that a node answers, and that a real program measures as ever."""
+    assert (await node.get("/readyz"))["status"] == "ready"
+    task = await node.create("rtt", spec={"dest": "127.0.0.1", **BRIEF["rtt"]}, tools=["ping"])
+    found = await node.finished(await node.run(task))
+    assert found["result"]["received"] == 10
+
+
+async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
+    """At the same time; each reason begins with the cause, and the next good run succeeds."""
+    runs = await asyncio.gather(
+        *(
+            failed(c, "rtt", "ping", {"dest": evil.dest(deed), **BRIEF["rtt"]})
+            for deed in evil.DEEDS
+        )
+    )
+    said = {deed: run["reason"] for deed, run in zip(evil.DEEDS, runs, strict=True)}
+    wrong = {deed: reason for deed, reason in said.items() if not reason.startswith(SAID[deed])}
+    assert not wrong
+    await is_well(c)
+
+
+async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
+    """By each tool: a flood, or nonsense with exit code 0 and a child left behind."""
+    asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]
+    runs = await asyncio.gather(
+        *(
+            failed(c, test, tool, BRIEF.get(test, {}) | whom(test, evil.dest(deed)))
+            for test, tool, deed in asked
+        )
+    )
+    for (_, tool, _), run in zip(asked, runs, strict=True):
+        assert run["reason"].startswith(f"c: {tool}"), run["reason"]
+    await is_well(c)
+
+
+async def test_an_evil_client_fails_the_run_of_both(b: Outsider, c: Outsider) -> None:
+    """The cause stands first, and the honest server ends as well."""
+    spec = {"duration": "PT1S", "omit": "PT0S", "congestion": evil.congestion("escape")}
+    run = await failed(c, "throughput", "iperf3", spec, b)
+    assert run["reason"].startswith("c: iperf3: end: Field required"), run["reason"]
+
+
+FIELDS = [
+    (name, path) for name, test in sorted(registry.tests().items()) for path in words_in(test)
+]
+
+
+@each("field", FIELDS)
+async def test_hostile_words_are_refused_by_their_field(c: Outsider, field: Any) -> None:
+    """Whatever a test's spec refuses is refused by the API with a pointer to the field."""
+    name, path = field
+    test = registry.tests()[name]
+    for word in WORDS:
+        spec = placed(test, path, word)
+        with contextlib.suppress(ValidationError):
+            test.spec_model.model_validate(spec)
+            continue  # it is harmless, see the tests of what becomes of it
+        answer = await c.ask("POST", "/v1/tasks", {"test": {"type": name, "spec": spec}})
+        if word == "\ud800":
+            is_problem(answer, 400, 422)  # no JSON text can hold it
+        else:
+            complains_of(answer, f"/test/spec/{path[0]}")

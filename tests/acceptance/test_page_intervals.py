@@ -1,0 +1,47 @@
+"""The chart of a run's intervals in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from tests import page_scene as scene
+from tests.browser import chromium, new_page
+from tests.page_stand_in import StandIn
+
+pytestmark = pytest.mark.timeout(40)
+
+_SHOWN = """
+Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.json())])
+    .then(([drawer, run]) => {
+        const interval = (number) => ({
+            number, starts_at: new Date(Date.parse(run.starts_at) + 60000 * number).toISOString(),
+            result: number === 7 ? null : {}, summary: `${number} ms`,
+            reason: number === 7 ? 'nobody told' : null,
+            metrics: number === 7 ? [] :
+                [{name: 'delay_median_ms', value: number, unit: 'ms', labels: {}}],
+        });
+        const intervals = Array.from({length: 30}, (_, number) => interval(29 - number));
+        drawer.showRun(run, null, null, {course: [], intervals}, Date.now());
+        const svg = document.querySelector('#drawer svg[role=img]');
+        const count = (which) => svg.querySelectorAll(which).length;
+        return [count('.dot'), count('path:not(.cross)'),
+            svg.querySelector('.cross').parentNode.textContent, svg.getAttribute('aria-label'),
+            [...document.querySelectorAll('#drawer .parts .part')]
+                .filter((each) => / ms$/.test(each.textContent)).length];
+    })
+"""
+
+
+async def test_intervals_have_a_chart() -> None:
+    """All that were asked for are in it, cut at a gap, which tells its cause; the last are told."""
+    stand_in = StandIn()
+    scene.ordinary_day(stand_in)
+    run = next(run for run in stand_in.runs.values() if run.state == "finished")
+    with chromium() as browser:
+        async with TestServer(stand_in.application()) as server, new_page(browser) as page:
+            await page.open(str(server.make_url("/")))
+            dots, lines, cause, label, told = await page.evaluate(_SHOWN % run.id)
+            assert (dots, lines, told) == (29, 2, 20)
+            assert "nobody told" in cause
+            assert label.startswith("delay median of 29 intervals, 1 without it")

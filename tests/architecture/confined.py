@@ -1,0 +1,78 @@
+"""Runs the transform of a document as the node's systemd unit would let it: a program of a test.
+
+``python -m tests.architecture.confined UNIT PROGRAM`` takes the system calls away from itself that
+the unit's ``SystemCallFilter`` does not allow, with the library that systemd uses for it, and then
+does what the node does. It tells what came of it, and whether the filter is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from node.execution import jq
+
+_ERRNO_ACTION = 0x0005_0000
+_ALLOW = 0x7FFF_0000
+_ALWAYS = "@default"
+
+
+def calls_of(group: str) -> frozenset[str]:
+    """The system calls of a group, those of groups in it included."""
+    if not group.startswith("@"):
+        return frozenset({group})
+    argv = ["systemd-analyze", "syscall-filter", "--no-pager", group]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    words = [line.strip() for line in told.splitlines()[1:]]
+    members = [word for word in words if word and not word.startswith("#")]
+    return frozenset().union(*map(calls_of, members))
+
+
+def allowed_by(unit: str) -> frozenset[str]:
+    """The system calls that a unit leaves to its programs."""
+    allowed = calls_of(_ALWAYS)
+    for line in unit.splitlines():
+        name, _, value = line.partition("=")
+        if name == "SystemCallFilter":
+            named = frozenset().union(*map(calls_of, value.removeprefix("~").split()))
+            allowed = allowed - named if value.startswith("~") else allowed | named
+    return allowed
+
+
+def confine(allowed: frozenset[str]) -> None:
+    """Take all other system calls away from this process and what it starts."""
+    library = ctypes.CDLL("libseccomp.so.2")
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_rule_add.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint)
+    ]
+    library.seccomp_load.argtypes = [ctypes.c_void_p]
+    context = library.seccomp_init(_ERRNO_ACTION | errno.EPERM)
+    for name in sorted(allowed):
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        if number >= 0 and library.seccomp_rule_add(context, _ALLOW, number, 0) != 0:
+            raise OSError(name)
+    if library.seccomp_load(context) != 0:
+        raise OSError("the filter is not taken")
+
+
+async def _main(unit: Path, program: str) -> None:
+    confine(allowed_by(unit.read_text()))
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, 19)
+        confined = False
+    except PermissionError:
+        confined = True
+    [made] = await jq.transform(program, [b'{"a": 1}'])
+    answer = {"confined": confined, "document": made.document, "error": made.error}
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,161 @@
+"""Whatever a spec's words are, they are refused by their field, or are arguments and no options.
+
+Over all tests and tools that there are, so that those to come are looked at as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from node.plugins import registry
+from node.plugins.conformity import example_part
+from node.plugins.contracts import PartContext, Test, Tool
+from tests.hostile import WORDS, Path, placed, words_in
+
+BENIGN = "benign0example"
+"""A word that every host, name or path can be; where it is in an argv, a hostile one would be."""
+
+HOSTS = frozenset({"source", "dest", "host", "server"})
+
+FIELDS = [
+    (name, path) for name, test in sorted(registry.tests().items()) for path in words_in(test)
+]
+TOOLS = [
+    (test, tool.name)
+    for test in sorted(registry.tests())
+    for tool in sorted(registry.tools_for(test), key=lambda tool: tool.name)
+]
+
+
+def in_words(document: Any) -> Iterator[str]:
+    """All words in a JSON document."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, list):
+        for each in document:
+            yield from in_words(each)
+    elif isinstance(document, dict):
+        for name, each in document.items():
+            yield name
+            yield from in_words(each)
+
+
+def parts(test: Test, tool: Tool, spec: Any) -> Iterator[PartContext]:
+    """Each participant's part, with the hosts' own words for addresses."""
+    for at, name in enumerate(test.participants(spec)):
+        part = example_part(test, tool, at, spec)
+        parties = [
+            dataclasses.replace(party, address=party.name) if name else party
+            for party, name in zip(part.parties, test.participants(spec), strict=True)
+        ]
+        yield dataclasses.replace(part, parties=parties, addresses={})
+
+
+def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
+    """The same of a JSON document for our own program, which may start another one."""
+    document = json.loads(word)
+    if hostile in in_words(document):
+        return None
+    plain: Any = next((json.loads(each) for each in own if each.startswith("{")), {})
+    if "argv" not in document:
+        return f"it is not a word of the document {word}"
+    return fault(document["argv"], plain.get("argv", ()), hostile)
+
+
+def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
+    """What is wrong with how a spec's word got into an argv; ``own`` is one without it."""
+    known = Counter(own)
+    after_all_options = False
+    before = ""
+    for at, word in enumerate(argv):
+        is_own = known[word] > 0
+        known[word] -= 1
+        if hostile in word and not is_own:
+            if at == 0:
+                return "it is the program"
+            if word.startswith("{"):
+                wrong = fault_inside(word, own, hostile)
+                if wrong is not None:
+                    return wrong
+            elif word != hostile and not word.startswith("--") and not after_all_options:
+                return f"it is a part of the word {word}"
+            elif word == hostile and not after_all_options and not before.startswith("-"):
+                return f"it stands free before --, after {before}"
+        after_all_options = after_all_options or word == "--"
+        before = word
+    return None
+
+
+def faults(test: Test, spec: Any, hostile: str) -> Iterator[tuple[str, str]]:
+    """All that is wrong with it, each with the tool."""
+    plain = test.spec_model.model_validate(dict(test.example))
+    for tool in registry.tools_for(test.name):
+        if tool.can(spec) is None:
+            for part, own in zip(parts(test, tool, spec), parts(test, tool, plain), strict=False):
+                argv = tool.command(part).argv
+                wrong = fault(argv, tool.command(own).argv, hostile)
+                if wrong is not None:
+                    yield tool.name, f"participant {part.participant}: {wrong} ({argv})"
+
+
+def check(name: str, path: Path, word: str) -> None:
+    """A word in a field is refused there, in words, or does no harm."""
+    test = registry.tests()[name]
+    try:
+        spec = test.spec_model.model_validate(placed(test, path, word))
+    except ValidationError as refused:
+        first = refused.errors(include_url=False)[0]
+        assert first["loc"][:1] == path[:1] or not first["loc"], first
+        assert len(first["msg"]) > 10
+        return
+    assert not list(faults(test, spec, word))
+
+
+@pytest.mark.parametrize(("name", "path"), FIELDS)
+def test_words_that_are_hostile(name: str, path: Path) -> None:
+    """Options, shell, tricks with Unicode and endless words, in each field of each test."""
+    for word in WORDS:
+        check(name, path, word)
+
+
+@pytest.mark.parametrize(("name", "path"), [field for field in FIELDS if field[1][0] in HOSTS])
+def test_no_host_begins_like_an_option(name: str, path: Path) -> None:
+    """Whatever follows: what begins with a dash is nobody who could be measured."""
+    test = registry.tests()[name]
+    for word in WORDS:
+        if word.startswith(("-", "\N{FULLWIDTH HYPHEN-MINUS}")):
+            with pytest.raises(ValidationError):
+                test.spec_model.model_validate(placed(test, path, word))
+
+
+letters = st.characters() | st.sampled_from(
+    "-$(){}`;|&<>\\\"' \n\0%/.:=,@*?[]~!#\u202e\u200b\ud800"
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(FIELDS), st.text(letters, max_size=20) | st.text("ab-._09:", max_size=12))
+@example(("rtt", ("dest",)), "a.example\n")
+def test_words_of_any_kind(field: tuple[str, Path], word: str) -> None:
+    """The same for whatever hypothesis thinks of."""
+    check(*field, word or "-")
+
+
+@pytest.mark.parametrize(("name", "tool"), TOOLS)
+def test_a_host_stands_where_it_can_be_no_option(name: str, tool: str) -> None:
+    """Also if everything let it through: after ``--``, or as the value of an option."""
+    test = registry.tests()[name]
+    hosts = [path[0] for path in words_in(test) if path[0] in HOSTS]
+    words = {host: f"{BENIGN}{at}" for at, host in enumerate(hosts)}
+    spec = test.spec_model.model_validate(dict(test.example)).model_copy(update=words)
+    for word in words.values():
+        assert [wrong for named, wrong in faults(test, spec, word) if named == tool] == []

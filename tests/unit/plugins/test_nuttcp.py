@@ -1,0 +1,202 @@
+"""Throughput by nuttcp: its command lines, and what real ones printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from node.model.errors import ToolOutputError
+from node.model.times import SECOND
+from node.plugins.contracts import Merged, Output, Part, PartContext, Party
+from node.plugins.tests.throughput import TEST
+from node.plugins.tools.nuttcp import TOOL
+from tests.golden.recorded import output
+from tests.unit.plugins.parts import STARTS, context, spec
+
+CLIENT, SERVER = 0, 1
+HOST: dict[str, Any] = {"congestion": "host"}
+UDP: dict[str, Any] = {"protocol": "udp", "rate_bps": 5_000_000}
+
+
+def asked(part: PartContext) -> dict[str, Any]:
+    """What the program that attends nuttcp is told."""
+    told: dict[str, Any] = json.loads(TOOL.command(part).argv[-1])
+    return told
+
+
+def merged(case: str, **fields: Any) -> Merged:
+    """A recorded run, both parts merged."""
+    parts = []
+    for at, end in ((CLIENT, "client"), (SERVER, "server")):
+        printed = output("nuttcp", f"{case}-{end}")
+        parts.append(Part(at, "ab"[at], TOOL.read(context("throughput", at, **fields), printed)))
+    return TEST.merge(spec("throughput", **fields), parts)
+
+
+def test_the_server_serves_one_client() -> None:
+    """From the start until shortly before the booked end, and nobody's third party."""
+    told = asked(context("throughput", SERVER, **HOST))
+    assert " ".join(told["argv"]) == "nuttcp -1 -4 -P 5301 --nofork --no3rdparty"
+    assert (told["at_ns"], told["flow"]) == (STARTS * 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        (HOST, "-T 12 -i 1"),
+        (HOST | {"duration": "PT1S"}, "-T 1 -i 0.5"),
+        (HOST | {"rate_bps": 2_000_000, "window_bytes": 65_536}, "-T 12 -i 1 -R 2000k -w64 -ws64"),
+        (HOST | {"reverse": True}, "-T 12 -i 1 -r -F"),
+        ({"protocol": "udp", "omit": "PT0S"}, "-T 10 -i 1 -u -l 1400 -R 1000k"),
+    ],
+)
+def test_options_of_the_client(fields: dict[str, Any], options: str) -> None:
+    """Every field of the spec reaches the client's command line; the data has a port of its own."""
+    told = asked(context("throughput", CLIENT, **fields))
+    shared = "nuttcp -4 -P 5301 -p 5302 -fparse"
+    assert " ".join(told["argv"]) == f"{shared} {options} 192.0.2.2"
+    assert told["at_ns"] == (STARTS + SECOND) * 1000
+
+
+def test_the_sender_is_watched() -> None:
+    """The congestion control is read where the data comes from, and only of TCP."""
+    flows = [
+        asked(context("throughput", at, **HOST, reverse=reverse))["flow"]
+        for reverse in (False, True)
+        for at in (CLIENT, SERVER)
+    ]
+    assert flows == [{"port": 5302, "own": False}, None, None, {"port": 5302, "own": True}]
+    assert asked(context("throughput", CLIENT, **UDP))["flow"] is None
+
+
+def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
+    """It sends without having been opened, so the client's node gives out a port for it."""
+    parties = (Party("a", "192.0.2.1", {"port": 6001}), Party("b", "2001:db8::2", {"port": 7001}))
+    given = spec("throughput", **UDP, reverse=True)
+    argv = asked(PartContext(given, CLIENT, parties, 0, 1))["argv"]
+    assert argv[:6] == ["nuttcp", "-6", "-P", "7001", "-p", "6001"]
+    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [True, True]
+    assert not TOOL.needs_port(spec("throughput", **HOST, reverse=True), CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "nuttcp cannot choose cubic, only the host's own congestion control"),
+        ({"streams": 2}, "nuttcp would need a port for each stream, and is given one"),
+        ({"rate_bps": 1500}, "nuttcp knows rates in whole kb/s only"),
+        ({"window_bytes": 1500}, "nuttcp knows windows in whole KiB only"),
+    ],
+)
+def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
+    """What it cannot is told beforehand; UDP has no congestion control to choose."""
+    given = HOST | fields if fields else fields
+    assert TOOL.can(spec("throughput", **given)) == reason
+    assert TOOL.can(spec("throughput", **HOST)) is None
+    assert TOOL.can(spec("throughput", **UDP)) is None
+
+
+def test_tcp() -> None:
+    """The first second is left out; the congestion control is the one that the kernel used."""
+    result = merged("tcp", duration="PT3S", omit="PT1S", **HOST).result
+    assert result is not None
+    assert result["congestion"] == "bbr"
+    assert 18e6 < result["rate_bps"] < 19.4e6  # of 20 Mb/s less the headers
+    assert 3000 <= result["received"]["duration_ms"] < 3200
+    assert [interval["omitted"] for interval in result["intervals"]] == [True, False, False]
+    assert TEST.summary(result).endswith("(bbr)")
+
+
+def test_retransmissions_are_not_believed() -> None:
+    """It says that there were none on a path that lost 66 packets."""
+    assert b"retrans=0" in output("nuttcp", "tcp-client").stdout
+    result = merged("tcp", duration="PT3S", omit="PT1S", **HOST).result
+    assert result is not None
+    assert result["sent"]["retransmits"] is None
+    assert "retransmits" not in {metric.name for metric in TEST.metrics(result)}
+
+
+def test_tcp_in_reverse() -> None:
+    """The server sends, and knows the congestion control."""
+    fields = HOST | {"duration": "PT2S", "reverse": True, "ip_version": 6}
+    result = merged("tcp-reverse-ipv6", **fields).result
+    assert result is not None
+    assert result["congestion"] == "bbr"
+    assert 18e6 < result["rate_bps"] < 19.4e6
+
+
+def test_a_single_second() -> None:
+    """The shortest run has intervals, too."""
+    result = merged("tcp-second", duration="PT1S", rate_bps=2_000_000, **HOST).result
+    assert result is not None
+    assert 1.9e6 < result["rate_bps"] < 2.1e6
+    assert len(result["intervals"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("case", "fields"), [("udp", {"omit": "PT1S"}), ("udp-reverse", {"reverse": True})]
+)
+def test_udp(case: str, fields: dict[str, Any]) -> None:
+    """Loss as the receiver counted it; of jitter and order it says nothing."""
+    result = merged(case, duration="PT2S", **UDP, **fields).result
+    assert result is not None
+    datagrams = result["datagrams"]
+    assert 880 <= datagrams["packets"] <= 900
+    assert 0.04 < datagrams["loss"] < 0.06
+    assert (datagrams["jitter_ms"], datagrams["out_of_order"]) == (None, None)
+    assert result["congestion"] is None
+    assert result["sent"]["rate_bps"] == pytest.approx(5e6, rel=0.01)
+    assert TEST.summary(result).startswith("4.7")
+    assert {metric.name for metric in TEST.metrics(result)} == {"throughput_bps", "loss"}
+
+
+def test_what_a_server_moved_is_not_known() -> None:
+    """It prints nothing; nothing is taken for it."""
+    part = TOOL.read(context("throughput", SERVER, **HOST), output("nuttcp", "tcp-server"))
+    assert TEST.moved(spec("throughput", **HOST), SERVER, part) is None
+
+
+def changed(old: str, new: str) -> Output:
+    """The recorded client with a change."""
+    real = output("nuttcp", "tcp-client")
+    return Output(0, real.stdout.decode().replace(old, new).encode(), b"")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("real_seconds", "x", "nuttcp: it printed no figures"),
+        ("megabytes=2.", "megabytes=92.", "nuttcp's seconds are more than the whole"),
+        ("real_sec=", "x=", "nuttcp tells of 0 seconds, fewer than are omitted"),
+        ('"bbr"', "null", "nuttcp: its connection was not seen"),
+        ("\x1e", "", "nuttcp: nothing is known of how it ended"),
+    ],
+)
+def test_lies_are_refused(old: str, new: str, sentence: str) -> None:
+    """What contradicts itself, or lacks what must be stored, is no result."""
+    part = context("throughput", CLIENT, duration="PT3S", omit="PT1S", **HOST)
+    with pytest.raises(ToolOutputError, match=sentence):
+        TOOL.read(part, changed(old, new))
+
+
+@pytest.mark.parametrize(
+    ("case", "participant", "sentence"),
+    [
+        ("refused-client", CLIENT, "nuttcp: connect failed: Connection refused"),
+        ("no-network-client", CLIENT, "nuttcp: connect failed: Network is unreachable"),
+        ("terminated-client", CLIENT, "nuttcp had not finished at the end of the run"),
+        ("no-client-server", SERVER, "nuttcp: no client came"),
+        (
+            "port-taken-server",
+            SERVER,
+            "nuttcp: it did not start: its port may be taken (exit code 1)",
+        ),
+    ],
+)
+def test_failures_say_their_cause(case: str, participant: int, sentence: str) -> None:
+    """A failed nuttcp is no result; that it turned to its mode of old is no reason."""
+    with pytest.raises(ToolOutputError) as failure:
+        TOOL.read(context("throughput", participant, **HOST), output("nuttcp", case))
+    assert failure.value.detail == sentence

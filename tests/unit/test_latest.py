@@ -1,0 +1,55 @@
+"""The last figures of each task, and how /metrics shows them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from node import metrics
+from node.execution import latest
+from node.execution.latest import Latest
+from node.model import times
+from node.model.samples import Sample
+from tests.clocks import START, ManualClock
+
+
+def samples(value: float, task: str = "t", count: int = 1) -> list[Sample]:
+    """Samples of different series."""
+    return [
+        Sample("parley_result_loss", (("hop", str(number)), ("task", task)), value, "1")
+        for number in range(count)
+    ]
+
+
+def test_only_the_last_is_kept() -> None:
+    """A task's figures take the place of those before; after a day they are gone."""
+    kept = Latest()
+    kept.keep(UUID(int=1), START, samples(0.5, count=100))
+    kept.keep(UUID(int=1), START + 1, samples(0.25, count=1))
+    assert [(at, one.value) for at, one in kept.samples(START + 2)] == [(START + 1, 0.25)]
+    assert list(kept.samples(START + 2 + times.DAY)) == []
+
+
+def test_there_are_never_too_many() -> None:
+    """Of one task, and of tasks: who was heard of longest ago goes."""
+    kept = Latest()
+    for number in range(latest.TASKS_MAX + 5):
+        kept.keep(UUID(int=number), START, samples(number, count=latest.SAMPLES_MAX + 1))
+    values = [one.value for _, one in kept.samples(START)]
+    assert len(values) == latest.TASKS_MAX * latest.SAMPLES_MAX
+    assert min(values) == 5
+
+
+def test_metrics_show_them_with_their_age() -> None:
+    """Under the name and labels that remote write gives them."""
+    kept = Latest()
+    kept.keep(UUID(int=1), START, samples(0.5))
+    node: Any = SimpleNamespace(collector=SimpleNamespace(latest=kept), clock=ManualClock())
+    registry = CollectorRegistry()
+    registry.register(metrics._Results(node))
+    text = generate_latest(registry).decode()
+    assert 'parley_result_loss{hop="0",task="t"} 0.5' in text
+    assert 'parley_result_time_seconds{task="t"} 1.7960832e+09' in text

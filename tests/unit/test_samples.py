@@ -1,0 +1,80 @@
+"""Results as samples of time series."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.model.samples import name_of, samples_of
+from node.plugins.archivers import prometheus
+
+DOCUMENT: dict[str, Any] = {
+    "task": "t",
+    "succeeded": True,
+    "test": {"type": "latency", "spec": {"dest": "b.example"}},
+    "participants": [{"name": "a"}, {"name": "b"}],
+    "metrics": [
+        {"name": "loss", "value": 0.5, "unit": "1", "labels": {"direction": "forward", "task": "x"}}
+    ],
+}
+COMMON = {"participants": "a,b", "target": "b.example", "task": "t", "test": "latency"}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+def test_each_figure_is_a_sample() -> None:
+    """Under its name, with labels that say whose it is; a metric's own cannot take their place."""
+    succeeded, loss = samples_of(DOCUMENT)
+    assert (succeeded.name, dict(succeeded.labels), succeeded.value) == (
+        "parley_result_succeeded",
+        COMMON,
+        1.0,
+    )
+    assert (loss.name, loss.value, loss.unit) == ("parley_result_loss", 0.5, "1")
+    assert dict(loss.labels) == {**COMMON, "direction": "forward", "metric_task": "x"}
+    assert list(loss.labels) == sorted(loss.labels)
+
+
+def test_a_run_that_failed_has_one_sample() -> None:
+    """That it failed."""
+    [found] = samples_of({**DOCUMENT, "succeeded": False, "metrics": []})
+    assert (found.name, found.value) == ("parley_result_succeeded", 0.0)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(DOCUMENT, JSON)) | JSON)
+def test_whatever_a_transform_makes_is_read(document: Any) -> None:
+    """No document breaks it; names and labels are such as Prometheus takes, series are unique."""
+    found = samples_of(document)
+    for sample in found:
+        assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", sample.name)
+        assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) for name, _ in sample.labels)
+    assert len({(sample.name, sample.labels) for sample in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("a.b", "a_b"), ("1a", "_1a"), ("__name__", "___name__"), ("", "_")]
+)
+def test_names_are_made_fit(text: str, name: str) -> None:
+    """What Prometheus does not take is replaced."""
+    assert name_of(text) == name
+
+
+def test_of_two_values_at_one_instant_the_later_counts() -> None:
+    """Prometheus takes one value of a series at each millisecond, and only in order."""
+    low, high = (
+        samples_of(json.loads(json.dumps(DOCUMENT).replace("0.5", text))) for text in ("0.1", "0.2")
+    )
+    made = prometheus.series_of([(2_000_500, low), (1_000_000, low), (2_000_900, high)], {"x": "y"})
+    loss = next(
+        values for series, values in made.items() if ("__name__", "parley_result_loss") in series
+    )
+    assert list(loss.items()) == [(1000, 0.1), (2000, 0.2)]
+    assert all(("x", "y") in series for series in made)
