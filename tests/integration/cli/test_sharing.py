@@ -24,7 +24,7 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())
     assert "limits runs soft 10, hard 50; due_runs soft 7, hard 7" in words
-    assert "promised 0 %" in words
+    assert "by weight 71.4 % promised now 0 % " in words
     listed = await ask("campaign", "list", "-o", "table")
     assert [line.split()[0] for line in listed.out.splitlines()] == ["campaign", "default", "ops"]
     assert (await ask("campaign", "remove", "ops")).code == 0
