@@ -179,6 +179,7 @@ def account_of(ruling: Ruling, result: Result) -> Account:
         refused={**result.heard, **case.unable},
         verdicts=[_verdict(no, case) for no in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
+        held=case.held,
     )
 
 

@@ -406,11 +406,9 @@ def _judged(membership: Membership, case: Case) -> Case:
         able, unable = membership.judged(case.whole)
     except ParleyError as error:
         return replace(case, unable={case.whole.test: error.detail})
-    if not case.sitting:
-        return replace(case, able=able, unable=unable)
-    sitting = dict.fromkeys(sorted(case.sitting.values()), "has another seat")
+    sitting = frozenset(case.sitting.values())
     free = tuple(name for name in able if name not in sitting)
-    return replace(case, able=free, unable={**unable, **sitting})
+    return replace(case, able=free, unable=unable)
 
 
 def _posted(run: Booked, names: Mapping[str, str], needs: Needs) -> PostedRun:

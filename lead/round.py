@@ -17,8 +17,9 @@ from lead.planning.foreknown import Foreknown
 from lead.planning.overview import Case, worth_keeping
 from lead.planning.remembering import document_of
 from lead.policy.asking import Ask
-from lead.policy.episode import Episode
+from lead.policy.episode import SPREAD, Episode
 from lead.policy.settings import configured
+from lead.policy.verdict import No
 from lead.policy.view import PostedRun
 from lead.scouting import Scout, Scouted
 from node.clock import Clock
@@ -72,7 +73,7 @@ class Round:
             results[case.name] = result
             given.add(result)
             if run is None:
-                episode.refused(asked, refused)
+                episode.refused(asked, refused, next(iter(result.verdicts), None))
             else:
                 episode.placed(asked, run, refused)
         for case in found.closed:
@@ -100,8 +101,9 @@ class Round:
         except Exception as error:  # noqa: BLE001 - it stops this case and no other one
             why = told_of(error, "giving seats failed")
             return Result(case, heard={case.whole.test: why}), None, ()
+        crowded = _crowded_out(case, scouted)
         if len(scouted.seats) < asked.least:
-            return Result(case, heard=scouted.heard), None, scouted.refused
+            return Result(case, heard=scouted.heard, verdicts=crowded), None, scouted.refused
         scout.keep()
         run = PostedRun(
             run=case.name,
@@ -114,7 +116,7 @@ class Round:
             priority=case.whole.priority,
             needs=asked.candidate.needs,
         )
-        result = Result(case, scouted.seats, parts, scouted.heard)
+        result = Result(case, scouted.seats, parts, scouted.heard, crowded)
         return result, run, scouted.refused
 
     def _fixed(self, case: Case, membership: Membership) -> list[str]:
@@ -180,6 +182,22 @@ class _Given:
         task, at = result.case.whole.id, result.case.open.term.starts_at
         self._before.setdefault(task, {}).update(result.taken)
         self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
+
+
+def _crowded_out(case: Case, scouted: Scouted) -> tuple[No, ...]:
+    """What of its spread alone leaves seats empty, where all who are left would have time."""
+    if len(scouted.seats) == len(case.empty) or scouted.heard.keys() - scouted.crowded.keys():
+        return ()
+    possible = len(case.sitting) + len(scouted.seats)
+    return tuple(
+        SPREAD.says_no(
+            possible=possible,
+            most=case.request.spread[attribute],
+            attribute=attribute,
+            wanted=case.open.seats,
+        )
+        for attribute in dict.fromkeys(scouted.crowded.values())
+    )
 
 
 def _stored(whole: PoolTask) -> StoredTask:

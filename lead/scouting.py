@@ -73,6 +73,8 @@ class Scouted:
     """By name of who takes a seat, how far its runs may slip (µs)."""
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By name of who takes a seat, when its runs can start, as far as that could be found out."""
+    crowded: Mapping[str, str] = field(default_factory=dict)
+    """By name, the attribute in which who has time is like too many that are taken."""
 
 
 class Promises:
@@ -284,25 +286,35 @@ class Scout:
         first = min(chain.from_iterable(starts.values()), default=search.case.slots[0])
         refused = [name for name in order if name in search.heard or search.covered.get(name) == 0]
         named = None if search.may_yield is None else yielding
-        said = self._reasons(search, order, taken)
-        return Scouted(seats, first, named, said, refused, slips, starts)
+        crowded = self._crowded(search, taken)
+        said = self._reasons(search, order, taken, crowded)
+        return Scouted(seats, first, named, said, refused, slips, starts, crowded)
+
+    def _crowded(self, search: _Search, taken: Sequence[str]) -> dict[str, str]:
+        beside = [*search.case.sitting.values(), *taken]
+        left = (name for name, slots in search.covered.items() if slots and name not in taken)
+        found = {name: search.spread.crowded(name, beside) for name in left}
+        return {name: attribute for name, attribute in found.items() if attribute is not None}
 
     def _reasons(
-        self, search: _Search, order: Sequence[str], taken: Sequence[str]
+        self,
+        search: _Search,
+        order: Sequence[str],
+        taken: Sequence[str],
+        crowded: Mapping[str, str],
     ) -> dict[str, str]:
         """Of those that were asked and are not taken, why not."""
         said = {name: why for name, why in search.heard.items() if name not in taken}
         for name in search.covered:
             if name not in taken and name not in said:
-                said[name] = self._why_not(search, name, taken)
+                like = crowded.get(name)
+                others = None if like is None else f"others with its {like} are taken"
+                said[name] = others or self._why_not(search, name)
         for name in islice(search.full, _TOLD_MAX):
             said[name] = self._why_full(search, name)
         return {name: said[name] for name in (*search.fixed, *order) if name in said}
 
-    def _why_not(self, search: _Search, name: str, taken: Sequence[str]) -> str:
-        crowded = search.spread.crowded(name, [*search.case.sitting.values(), *taken])
-        if search.covered[name] and crowded is not None:
-            return f"others with its {crowded} are taken"
+    def _why_not(self, search: _Search, name: str) -> str:
         if search.covered[name]:
             full = search.covered[name] == len(search.slots)
             return "was not needed" if full else "has time for some of the slots only"

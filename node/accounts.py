@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -73,6 +73,7 @@ def _next_hour(now: int) -> int:
 def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]:
     members = [_member(each, figures) for each in there]
     promises = promised(members)
+    by_weight = promised([replace(member, wants=True) for member in members])
     delivered = with_those_below(members, figures.delivered)
     booked = with_those_below(members, figures.booked)
     whole = sum(figures.delivered.values()), sum(figures.booked.values())
@@ -86,6 +87,7 @@ def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]
             waiting=_waiting(figures.waiting.get(each.id)),
             used=Used(
                 promised=_share(promises[each.id]),
+                by_weight=_share(by_weight[each.id]),
                 delivered=_part(delivered[each.id], whole[0]),
                 booked=_part(booked[each.id], whole[1]),
                 delivered_seat_seconds=delivered[each.id] / _SEAT_SECOND,

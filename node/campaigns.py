@@ -310,14 +310,26 @@ def _default_fault(new: Settings) -> FieldFault | None:
     return FieldFault("/state", said)
 
 
+def _still_below(name: str, children: Sequence[str]) -> str:
+    if len(children) == 1:
+        return f"{children[0]} is below {name}; give it another parent first"
+    *some, last = children[:_SHOWN]
+    more = len(children) - _SHOWN
+    below = f"{', '.join([*some, last])} and {more} more" if more > 0 else _and(some, last)
+    return f"{below} are below {name}; give them another parent first"
+
+
+def _and(some: Sequence[str], last: str) -> str:
+    return f"{', '.join(some)} and {last}"
+
+
 def _why_kept(name: str, found: Uses) -> str | None:
     """What keeps a campaign from being removed, and what to do about it."""
     close = f"close it instead: parley campaign edit {name} --state closed"
     if name == DEFAULT:
         return f"{name} is always there: tasks that name no campaign belong to it"
     if found.children:
-        below = ", ".join(found.children[:_SHOWN])
-        return f"{below} is below {name}; give it another parent first"
+        return _still_below(name, found.children)
     if found.tasks:
         count = f"{found.tasks} task{'' if found.tasks == 1 else 's'}"
         return f"{count} of {name} are known here, ended ones among them; {close}"

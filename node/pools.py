@@ -110,6 +110,7 @@ class Pools:
                 pool.name,
                 len(self.membership(pool.match).nodes),
                 promises.keeps_promises(pool.policy_set, pool.overrides),
+                promises.short_term(pool.choice, pool.term),
             )
             for pool in there
         ]

@@ -88,6 +88,9 @@ _OWNER = "owner"
 
 log = structlog.get_logger()
 
+# What is late is done once, as soon as possible, and not dropped.
+_JOBS = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+
 Plans = Callable[[PlanRequest], Awaitable[Plan]]
 """What would happen if a task were posted; nothing is booked or kept by asking."""
 
@@ -159,7 +162,7 @@ class Node:
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
         kinds = (Kind.PART, Kind.INTERVALS, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
         self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
-        self._scheduler = AsyncIOScheduler(timezone="UTC")
+        self._scheduler = AsyncIOScheduler(timezone="UTC", job_defaults=_JOBS)
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
         self._listeners: list[Callable[[Notice], None]] = [
@@ -293,23 +296,12 @@ class Node:
 
     def _house_keeping(self) -> None:
         every = self._scheduler.add_job
-        every(
-            self._quietly(self.holds.run_once),
-            "interval",
-            seconds=1,
-            max_instances=1,
-            coalesce=True,
-        )
-        every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S, max_instances=1)
-        every(
-            self._quietly(self.own_card.look_again),
-            "interval",
-            seconds=LOOKOUT_S,
-            max_instances=1,
-        )
-        every(self._quietly(self._overdue), "interval", seconds=2, max_instances=1, coalesce=True)
+        every(self._quietly(self.holds.run_once), "interval", seconds=1)
+        every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S)
+        every(self._quietly(self.own_card.look_again), "interval", seconds=LOOKOUT_S)
+        every(self._quietly(self._overdue), "interval", seconds=2)
         every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
-        every(self._quietly(self._purge), "interval", hours=1, jitter=600, max_instances=1)
+        every(self._quietly(self._purge), "interval", hours=1, jitter=600)
         self._scheduler.start()
 
     def _quietly(self, action: Callable[[], Any]) -> Callable[[], Coroutine[Any, Any, None]]:

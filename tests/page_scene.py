@@ -250,7 +250,7 @@ def with_seats(stand_in: StandIn) -> None:
         **{"spec": {"dest": "203.0.113.9"}, **fields},
         participants=(),
         pool=SeatRequest(pool="europe", k=3, spread={"site": 1}),
-        seats=SeatCount(wanted=3, taken=2, reason=why),
+        seats=SeatCount(wanted=3, taken=2, reason=why, term=NOW, until=NOW + times.HOUR),
     )
     counts: Counter[str] = Counter()
     for name in ("a.example", "c.example"):

@@ -101,8 +101,9 @@ def numbered(
 class Account:
     """What came of looking for nodes for the empty seats of one term, for people and its trace.
 
-    ``taken`` are the nodes by seat, ``refused`` what speaks against others; ``verdicts`` are what
-    policies say, the decisive one first. ``yielding`` are the runs that give way.
+    ``taken`` are the nodes by seat, beside those that were ``held`` before; ``refused`` is what
+    speaks against others; ``verdicts`` are what policies say, the decisive one first. ``yielding``
+    are the runs that give way.
     """
 
     pool: str
@@ -113,6 +114,7 @@ class Account:
     refused: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[Mapping[str, Any]] = ()
     yielding: Sequence[str] = ()
+    held: int = 0
 
     @property
     def outcome(self) -> str:
@@ -122,16 +124,20 @@ class Account:
         return "seated" if len(self.taken) == self.wanted else "partly seated"
 
     def sentence(self) -> str:
-        """``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; c: has no time``."""
+        """``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; 1 is empty: c: has no time``."""
         first, last = to_the_second(self.slots[0]), to_the_second(self.slots[-1])
         when = first if first == last else f"{first} to {last}"
-        said = f"{len(self.taken)} of {self.wanted} seat{'' if self.wanted == 1 else 's'}, {when}"
+        filled, all_ = self.held + len(self.taken), self.held + self.wanted
+        said = f"{filled} of {all_} seat{'' if all_ == 1 else 's'}, {when}"
         if self.taken:
             said += f": {_some(list(self.taken.values()))}"
         if self.yielding:
             many = len(self.yielding) > 1
             said += f"; {len(self.yielding)} run{'s' if many else ''} may have to give way"
-        if len(self.taken) < self.wanted:
+        empty = self.wanted - len(self.taken)
+        if empty and filled:
+            said += f"; {empty} {'is' if empty == 1 else 'are'} empty: {self.why_not()}"
+        elif empty:
             said += f"; {self.why_not()}"
         return said
 

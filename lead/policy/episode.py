@@ -35,7 +35,8 @@ NO_TIME = Rule(
 SPREAD = Rule(
     Axis.SELECT,
     "spread",
-    "{possible} nodes can be taken with at most {most} for each {attribute}, {wanted} are wanted",
+    "the spread (at most {most} for each {attribute}) leaves {possible} nodes, and {wanted} are "
+    "wanted",
 )
 
 

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from node.api import reading, replies
 from node.api.routing import NODE, Access, Query, Route
+from node.capabilities import program_version
 from node.clock import synchronisation
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound
@@ -25,7 +26,9 @@ from node.store.nodes import KnownNode
 
 
 def _document(known: KnownNode) -> NodeDocument:
-    return NodeDocument(version="", **vars(known))
+    """Of another node nobody keeps which version it runs."""
+    version = program_version() if known.is_self else ""
+    return NodeDocument(version=version, **vars(known))
 
 
 async def self_(request: web.Request) -> web.StreamResponse:

@@ -7,7 +7,8 @@ from aiohttp import web
 from node.api import reading, replies
 from node.api.routing import NODE, Access, Route
 from node.api.tasks import CURSOR, LIMIT
-from node.model.wire.pools import Outside, Pool, PoolDocument, PoolPatch
+from node.model import policysets
+from node.model.wire.pools import Outside, PolicySet, Pool, PoolDocument, PoolPatch
 from node.pools import Warnings, document_of
 from node.service import Node
 from node.store.pools import StoredPool
@@ -70,7 +71,26 @@ async def remove(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def sets(request: web.Request) -> web.StreamResponse:
+    """GET: the named sets of policies, the recommended one first."""
+    reading.only(request)
+    return replies.many(
+        [
+            PolicySet(name=name, good_for=kind.good_for, recommended=name == policysets.DEFAULT)
+            for name, kind in policysets.SETS.items()
+        ]
+    )
+
+
 ROUTES = (
+    Route(
+        "GET",
+        "/v1/policysets",
+        sets,
+        "List the sets of policies that a pool may be given, and what each is good for",
+        answer=PolicySet,
+        listed=True,
+    ),
     Route("POST", "/v1/pools", create, "Add a pool", Access.WRITE, PoolDocument, Pool, status=201),
     Route(
         "GET",

@@ -263,10 +263,15 @@ async def explain(request: web.Request) -> web.StreamResponse:
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
-    sentence = task.reason or (decisions[0].sentence if decisions else _not_planned(node, task))
+    newest = decisions[0].sentence if decisions else _not_planned(node, task)
+    lacks = bool(decisions) and not decisions[0].placed
+    if task.seats is not None and decisions:
+        # The newest decision may be of a term that is far away.
+        newest, lacks = seats_in_words(task.seats), task.seats.taken < task.seats.wanted
+    sentence = task.reason or newest
     if before is not None and task.state == "active":
         sentence += f"; in pool {before[0]} {before[1]:,} terms are due before it, or beside it"
-    elif not task.reason and decisions and not decisions[0].placed and task.plan_at is not None:
+    elif not task.reason and lacks and task.plan_at is not None:
         verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
         sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
     sentence = "; ".join([sentence, *map(waiting_in_words, waits)])
@@ -281,6 +286,18 @@ async def explain(request: web.Request) -> web.StreamResponse:
             decisions=decisions,
         )
     )
+
+
+def seats_in_words(seats: SeatCount) -> str:
+    """How the seats of the term that is on, or of the next one, stand and why some are empty."""
+    first, until = times.to_the_second(seats.term), times.to_the_second(seats.until)
+    when = first if seats.until - seats.term < times.SECOND else f"{first} to {until}"
+    said = f"{seats.taken} of {seats.wanted} seat{'' if seats.wanted == 1 else 's'}, {when}"
+    empty = seats.wanted - seats.taken
+    if not empty:
+        return said
+    why = seats.reason or "nodes are being looked for"
+    return f"{said}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
 
 
 def waiting_in_words(waits: seats.Waits) -> str:

@@ -60,15 +60,17 @@ CAMPAIGN = Kind(
         Column("under", lambda campaign: campaign["parent"] or ""),
         Column("weight", lambda campaign: f"{campaign['weight']:g}", whole=True),
         Column("level", lambda campaign: str(campaign["level"]), whole=True),
-        Column("promised", _promised),
+        Column("by weight", lambda campaign: percent(campaign["used"]["by_weight"]), whole=True),
+        Column("promised now", _promised),
         Column("had", lambda campaign: percent(campaign["used"]["delivered"]), whole=True),
         Column("booked", lambda campaign: percent(campaign["used"]["booked"]), whole=True),
         Column("waits", _waits),
     ),
     fields=(
-        "name", "parent", "weight", "level", "state", "used.promised", "used.delivered",
-        "used.booked", "used.delivered_seat_seconds", "used.booked_seat_seconds", "waiting.runs",
-        "waiting.reason", "owner", "contact", "revision",
+        "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
+        "used.delivered", "used.booked", "used.delivered_seat_seconds",
+        "used.booked_seat_seconds", "waiting.runs", "waiting.reason",
+        "owner", "contact", "revision",
     ),
     empty="No campaigns. Add one: parley campaign add NAME",
     key="name",
@@ -83,7 +85,7 @@ HOUR = Kind(
         Column("nodes", lambda hour: str(hour["nodes"])),
     ),
     fields=("starts_at", "campaign", "seat_seconds", "share", "nodes"),
-    empty="Nothing was charged in these hours.",
+    empty="Nothing was charged in these hours; background runs (rtt, dns, …) are not, by default.",
     key="campaign",
 )
 
@@ -101,7 +103,10 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
         click.option("--fairshare", metavar="PERCENT%[+-]", help="Part of all: 25%; 25%+ a floor."),
         click.option("--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
-                     help="Such as runs=10,50 or due_runs=100; repeat for others."),
+                     help="Most at any one instant: runs=10,50 is at most 10 runs going on at once "
+                     "while others want the pool, 50 in any case; one number is both. Also nodes, "
+                     "seats, seat_seconds, seconds (what is left of them), due_runs (considered "
+                     "at once) and others; repeat for several."),
         click.option("--quota", "quotas", multiple=True, metavar="WHAT=MOST",
                      help="Most of a counted resource, such as mbps=1000; repeat for others."),
         click.option("--owner", help="Whose it is."),
@@ -220,7 +225,12 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
 @limit_option
 @asks_node
 async def list_campaigns(session: Session, limit: int) -> None:
-    """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why."""
+    """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why.
+
+    'By weight' is the share if all wanted something. 'Promised now' is divided among those that
+    have tasks or were charged lately, so that it is 0 for others. The share of a campaign includes
+    those below it, which divide it: a parent and its only child have the same.
+    """
 
     async def page(size: int, cursor: str | None) -> Page[Campaign]:
         return await session.client.campaigns(limit=size, cursor=cursor)
@@ -273,12 +283,13 @@ async def edit(
 
 
 @campaign_group.command("remove")
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @asks_node
-async def remove(session: Session, name: str) -> None:
-    """Remove a campaign that was never used; others are closed."""
-    await session.client.remove_campaign(name)
-    session.progress.note(f"{name} is removed.")
+async def remove(session: Session, names: tuple[str, ...]) -> None:
+    """Remove campaigns that were never used, in this order; others are closed."""
+    for name in names:
+        await session.client.remove_campaign(name)
+        session.progress.note(f"{name} is removed.")
 
 
 @campaign_group.command("usage")
@@ -296,7 +307,9 @@ async def usage(
 ) -> None:
     """Show what a campaign, or each of them, was charged hour by hour, and has booked.
 
-    3600 seat-seconds are one exclusive run on one node over a whole hour.
+    3600 seat-seconds are one exclusive run on one node over a whole hour. Runs of the class
+    background (rtt, trace, dns and the like) are not charged, unless PARLEY_WEIGHT_BACKGROUND says
+    so.
     """
     now = session.clock.now()
 
@@ -326,7 +339,8 @@ def campaign_view(campaign: Record) -> str:
             ("weight", f"{campaign['weight']:g}"),
             ("level", str(campaign["level"])),
             ("priority", campaign["priority"] or None),
-            ("promised", _promised(campaign)),
+            ("by weight", percent(used["by_weight"])),
+            ("promised now", _promised(campaign)),
             ("had in 24 h", _used(used["delivered"], used["delivered_seat_seconds"])),
             ("booked", _used(used["booked"], used["booked_seat_seconds"])),
             ("waits", _waits(campaign)),

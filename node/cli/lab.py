@@ -141,7 +141,7 @@ async def _serve(lab: Lab, *, as_json: bool) -> int:
 
 def ready_line(lab: Lab) -> str:
     """All that a program needs to speak to the nodes, on one line."""
-    names = ("name", "url", "token", "dsn", "address")
+    names = ("name", "url", "token", "dsn", "address", "state")
     nodes = [{name: getattr(node, name) for name in names} for node in lab.nodes]
     return json.dumps({"nodes": nodes})
 
@@ -149,8 +149,8 @@ def ready_line(lab: Lab) -> str:
 def ready_text(lab: Lab) -> str:
     """The nodes and how to use them, for a person."""
     first = lab.nodes[0]
-    rows = [("node", "API and page", "measurement address")]
-    rows += [(node.name, node.url, node.address) for node in lab.nodes]
+    rows = [("node", "API and page", "measurement address", "its token")]
+    rows += [(node.name, node.url, node.address, f"{node.state}/token") for node in lab.nodes]
     last = lab.nodes[-1]
     return "\n".join(
         [
@@ -160,5 +160,8 @@ def ready_text(lab: Lab) -> str:
             "In another terminal:",
             f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}",
             f"  parley latency {last.name}",
+            "Each node is told itself what it is (the others: with their own tokens):",
+            f"  PARLEY_SERVER={last.url} PARLEY_TOKEN=$(cat {last.state}/token) \\",
+            "    parley node set site=two",
         ]
     )

@@ -38,7 +38,6 @@ NODE = Kind(
         Column("url", lambda node: node["url"] or "pull"),
         Column("seen", _reached),
         Column("attributes", _attributes),
-        Column("version", lambda node: node["version"]),
     ),
     fields=(
         "name",
@@ -113,8 +112,20 @@ async def set_attributes(session: Session, attributes: tuple[str, ...]) -> None:
 @asks_node
 async def unset(session: Session, names: tuple[str, ...]) -> None:
     """Take back attributes of this node that were set with 'parley node set'."""
+    here = next(node for node in (await session.client.nodes()).items if node.is_self)
+    for name in dict.fromkeys(names):
+        if name not in here.attributes:
+            session.progress.note(f"! {name} was not set: {_there(here.attributes)}")
     changed = await session.client.set_attributes(dict.fromkeys(names))
     session.output.one(changed.model_dump(mode="json"), NODE, node_view)
+
+
+def _there(attributes: Mapping[str, Any]) -> str:
+    """What could be meant; what the host says of itself is not set by hand."""
+    names = [name for name in sorted(attributes) if ":" not in name]
+    return (
+        f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "nothing is"
+    )
 
 
 @node_group.command("show")

@@ -13,7 +13,7 @@ from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printabl
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
 from node.model import times
-from node.model.policysets import AXES, SETS
+from node.model.policysets import AXES
 
 if TYPE_CHECKING:
     from node.client.answers import Page
@@ -24,6 +24,10 @@ def _match(pool: Record) -> str:
     from node.model.predicates import parse
 
     return printable(parse(pool["match"]).in_words())
+
+
+def _set_name(each: Record) -> str:
+    return f"{each['name']} (recommended)" if each["recommended"] else str(each["name"])
 
 
 def _policy(pool: Record) -> str:
@@ -50,6 +54,16 @@ POOL = Kind(
     key="name",
 )
 
+POLICY_SET = Kind(
+    columns=(
+        Column("set", _set_name, whole=True),
+        Column("good for", lambda each: each["good_for"]),
+    ),
+    fields=("name", "good_for", "recommended"),
+    empty="This node knows no sets.",
+    key="name",
+)
+
 _MATCH = click.option("--match", "match", multiple=True, metavar="CONDITION", help=MATCH_HELP)
 _SET = click.option("--set", "policy_set", metavar="SET", help="Policies; see: parley pool sets.")
 _OVERRIDE = click.option(
@@ -60,9 +74,17 @@ _OVERRIDE = click.option(
     help="Answer one question otherwise: order=next-run, share.window=PT30M; repeat for others.",
 )
 _CHOICE = click.option(
-    "--choice", type=click.Choice(("sticky", "rotating")), help="Who measures a target again."
+    "--choice",
+    type=click.Choice(("sticky", "rotating")),
+    help="Who measures a target again: the same, or each in turn. "
+    "rotating makes a term, and a task for each seat, for every run.",
 )
-_TERM = click.option("--term", type=DURATION, help="Nodes are chosen for so long at a time [6h].")
+_TERM = click.option(
+    "--term",
+    type=DURATION,
+    help="Nodes are chosen for so long at a time, with a task for each seat [6h]; of rotating "
+    "pools it is one run.",
+)
 _PATIENCE = click.option(
     "--patience", type=DURATION, help="A node that has not answered so long loses its seats [10m]."
 )
@@ -169,9 +191,10 @@ async def remove(session: Session, name: str) -> None:
 
 
 @pool_group.command("sets")
-def sets() -> None:
-    """List the sets of policies that a pool may be given."""
-    click.echo("\n".join(SETS))
+@asks_node
+async def sets(session: Session) -> None:
+    """List the sets of policies that a pool may be given, and what each is good for."""
+    session.output.many(records_of((await session.client.policy_sets()).items), POLICY_SET)
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from node.cli.attributes import MATCH_HELP, predicate, value_of
-from node.cli.output import Record, aligned, printable
+from node.cli.output import Record, aligned, flat, printable
 from node.cli.references import short
 from node.cli.times import local
 from node.model import times
@@ -76,6 +76,23 @@ def request_text(request: Record) -> str:
         words.append("together")
     words += [f"{most} per {name}" for name, most in request["spread"].items()]
     return ", ".join(words)
+
+
+def request_rows(request: Record | None) -> list[tuple[str, str]]:
+    """What else is asked of the nodes and how they are chosen, for the view of one task."""
+    if request is None:
+        return []
+    from node.model.predicates import parse
+
+    prefer = "; ".join(f"{name} {flat(values)}" for name, values in request["prefer"].items())
+    spread = ", ".join(f"at most {most} alike in {n}" for n, most in request["spread"].items())
+    return [
+        ("match", parse(request["match"]).in_words() if request["match"] else ""),
+        ("prefers", prefer),
+        ("spread", spread),
+        ("choice", request["choice"] or "that of the pool"),
+        ("filled in as", request["field"] or ""),
+    ]
 
 
 def seats_view(seats: Sequence[Record], wanted: int) -> str:

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
 from node.capabilities import program_version
+from node.cli import logs
 from node.clock import SystemClock
 from node.consent import introduced
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
@@ -124,6 +125,7 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+    logs.route()
     try:
         asyncio.run(_serve(settings, with_node=node, with_lead=lead))
     except ParleyError as error:

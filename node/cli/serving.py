@@ -46,6 +46,11 @@ class LabNode(Protocol):
         """What measurements to and from it use."""
         ...
 
+    @property
+    def state(self) -> str:
+        """Its state directory, with its users' token in the file ``token``."""
+        ...
+
 
 class Lab(Protocol):
     """Several nodes on this host."""

@@ -13,7 +13,7 @@ from node.cli.listing import collect, limit_option, shortened
 from node.cli.output import Column, Kind, Record, pairs, printable, records_of
 from node.cli.references import find_task, route, short
 from node.cli.runs import conclude
-from node.cli.seats import request_text, seats_view
+from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import RefusedByParticipant
@@ -247,6 +247,7 @@ def task_view(task: Record) -> str:
         ("task", task["id"]),
         ("when", schedule_text(task["schedule"])),
         ("nodes", request_text(task["pool"]) if task["pool"] else ""),
+        *((name, printable(said)) for name, said in request_rows(task["pool"])),
         ("seats", _seats(task)),
         ("seat of", task["parent"]),
         ("slip", _slip(task["schedule"])),

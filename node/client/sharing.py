@@ -11,7 +11,7 @@ from node.client.answers import Page, page, read
 from node.model.times import format_instant
 from node.model.wire.campaigns import Campaign, UsageHour
 from node.model.wire.nodes import Node
-from node.model.wire.pools import Pool
+from node.model.wire.pools import PolicySet, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +76,10 @@ class Sharing(ABC):
     async def add_pool(self, document: Mapping[str, Any]) -> Pool:
         """Add a pool; the very same again changes nothing."""
         return read(Pool, await self._ask("POST", "/pools", body=document))
+
+    async def policy_sets(self) -> Page[PolicySet]:
+        """The sets of policies that a pool may be given, the recommended one first."""
+        return page(PolicySet, await self._ask("GET", "/policysets"))
 
     async def pools(self, *, limit: int = 50, cursor: str | None = None) -> Page[Pool]:
         """Pools, by name."""

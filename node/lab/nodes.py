@@ -30,6 +30,8 @@ class LabNode:
     token: str
     dsn: str
     address: str
+    state: str
+    """Its state directory; the file ``token`` there is its users'."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ async def ready(
             while not running.ended:
                 answer = await _answer(session, f"{plan.url}/readyz")
                 if answer == "200":
-                    return LabNode(plan.name, plan.url, _token(plan), plan.dsn, plan.address)
+                    known = plan.name, plan.url, _token(plan), plan.dsn, plan.address
+                    return LabNode(*known, str(plan.state))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(running.wait(), _POLL_S)
     except TimeoutError:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from node.model.policysets import PROMISING, SETS, Kind
+from node.model import times
+from node.model.policysets import DEFAULT, PROMISING, SETS, Kind
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Sized:
     name: str
     nodes: int
     keeps_promises: bool
+    short_term: str | None = None
+    """How long nodes are chosen for, where that is so short that it is hardly meant."""
 
 
 def keeps_promises(policy_set: str, overrides: Mapping[str, Any]) -> bool:
@@ -50,12 +53,29 @@ def of_campaign(
 
 
 def of_pool(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
-    """What a pool cannot keep as it stands; nothing at all if nobody belongs to it."""
+    """What a pool cannot keep as it stands, or that it serves nobody; or that it has no nodes."""
     if not pool.nodes:
         said = f"no node known here belongs to {pool.name} now: its tasks wait"
         return (f"{said}; parley pool edit {pool.name} --match …, or parley node set there",)
-    if not pool.keeps_promises:
-        return ()
+    brief = (_brief(pool),) if pool.short_term else ()
+    return brief + (_of_promises(pool, promised) if pool.keeps_promises else ())
+
+
+def short_term(choice: str, term: int) -> str | None:
+    """The term in words if it is below a minute; nodes that take turns change with every run."""
+    return times.format_duration(term) if choice == "sticky" and term < times.MINUTE else None
+
+
+def _brief(pool: Sized) -> str:
+    said = f"its nodes are chosen anew every {pool.short_term}, with a task for each seat each time"
+    return f"{said}; parley pool edit {pool.name} --term 6h"
+
+
+def _of_promises(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
+    if not promised:
+        said = "its policies serve campaigns with a target only, and none has one: its tasks wait"
+        other = f"or parley pool set-policy {pool.name} {DEFAULT}"
+        return (f"{said}; parley campaign edit NAME --target 20, {other}",)
     told = [said for each in promised for said in _alone(each, pool)]
     return tuple(told or _together(promised, pool))
 

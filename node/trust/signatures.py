@@ -193,7 +193,8 @@ class Verifier:
         if not self._known(claim.identity):
             raise _refusal(
                 f"names the key {fingerprint(claim.identity)}, which this node does not know; its "
-                "owner admits the node with: parley node add URL"
+                "owner admits it with: parley node add URL, or, if it fetches its work (--pull), "
+                f"parley node add {claim.identity}"
             )
 
     def _check_time(self, claim: _Claim, now: int) -> None:

@@ -42,6 +42,7 @@ class Outsider:
     token: str
     dsn: str
     address: str
+    state: str
     session: aiohttp.ClientSession
 
     async def ask(

@@ -55,7 +55,7 @@ class Host:
         token = (self._folder / "state" / "token").read_text().strip()
         return Outsider(
             name="a", url=url, token=token, dsn=self._dsn, address="127.0.0.1",
-            session=self._session,
+            state=str(self._folder / "state"), session=self._session,
         )  # fmt: skip
 
     async def _answers(self, url: str) -> bool:

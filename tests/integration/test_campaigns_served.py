@@ -262,8 +262,12 @@ async def test_a_used_campaign_is_closed_and_not_removed(a: Asker) -> None:
     await _add(a, "ops")
     await _add(a, "ops-lab", parent="ops")
     status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
-    assert (status, "ops-lab is below ops" in problem["detail"]) == (409, True)
-    assert (await a.ask("DELETE", "/v1/campaigns/ops-lab"))[0] == 204
+    assert (status, "ops-lab is below ops;" in problem["detail"]) == (409, True)
+    await _add(a, "s3", parent="ops")
+    _, problem = await a.ask("DELETE", "/v1/campaigns/ops")
+    assert "ops-lab and s3 are below ops; give them another parent first" in problem["detail"]
+    for name in ("ops-lab", "s3"):
+        assert (await a.ask("DELETE", f"/v1/campaigns/{name}"))[0] == 204
     _, task = await a.ask("POST", "/v1/tasks", {"test": IDLE, "campaign": "ops"})
     status, problem = await a.ask("DELETE", "/v1/campaigns/ops")
     assert (status, "1 task of ops" in problem["detail"]) == (409, True)
@@ -292,6 +296,8 @@ async def test_shares_promised_and_delivered(a: Asker) -> None:
     used = {campaign["name"]: campaign["used"] for campaign in page["items"]}
     promised = {name: each["promised"] for name, each in used.items()}
     assert promised == {"default": 0.25, "ops": 0.75, "ops-lab": 0.75, "idle": 0}
+    by_weight = {name: each["by_weight"] for name, each in used.items()}
+    assert by_weight == {"default": 0.2, "ops": 0.6, "ops-lab": 0.6, "idle": 0.2}
     delivered = {name: each["delivered"] for name, each in used.items()}
     assert delivered == {"default": 0.25, "ops": 0.75, "ops-lab": 0.5, "idle": 0}
     assert (used["ops"]["booked"], used["ops"]["booked_seat_seconds"]) == (1, 1800)

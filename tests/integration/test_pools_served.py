@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from node.cli.services import with_foresight
+from node.model import policysets
 from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
@@ -194,3 +195,15 @@ async def test_a_tool_installed_later_is_noticed(a: Asker) -> None:
     assert card["attributes"]["tool:iperf3"] is False
     [row] = await a.rows("SELECT attributes FROM node WHERE is_self")
     assert row[0] == card["attributes"]
+
+
+async def test_the_sets_are_listed_with_what_they_are_good_for(a: Asker) -> None:
+    """All of them, the recommended one first and marked as such."""
+    status, listed = await a.ask("GET", "/v1/policysets")
+    assert status == 200
+    items = listed["items"]
+    assert [each["name"] for each in items] == list(policysets.SETS)
+    assert [each["name"] for each in items if each["recommended"]] == [policysets.DEFAULT]
+    assert {each["name"]: each["good_for"] for each in items}["gridserver-sla"].startswith(
+        "promised"
+    )

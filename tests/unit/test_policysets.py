@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 from lead.policy import sets
@@ -26,6 +27,19 @@ def test_the_lead_knows_the_same_sets() -> None:
     assert policysets.SETS.keys() == sets.SETS.keys()
     assert policysets.DEFAULT == sets.DEFAULT
     assert {*sets.PolicySet.__dataclass_fields__} - {"apart"} == {*policysets.AXES}
+
+
+def test_every_set_says_what_it_is_good_for() -> None:
+    """The line that a node shows is that of the table beside the sets, which has no others."""
+    text = (Path(sets.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = text.split("## What each set is good for")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    found = {name.split("`")[1]: good_for.removesuffix(" |") for name, good_for in rows}
+    assert found == {name: kind.good_for for name, kind in policysets.SETS.items()}
+    assert len(set(found.values())) == len(found)
+    assert [name for name, _ in rows if "recommended" in name] == [
+        f"| `{policysets.DEFAULT}` (recommended)"
+    ]
 
 
 def test_who_divides_by_weight() -> None:

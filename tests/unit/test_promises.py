@@ -9,8 +9,10 @@ import pytest
 from lead.policy.axes.share import Promised as PromisedRule
 from lead.policy.sets import SETS
 from lead.policy.settings import RULES
+from lead.policy.share.promised import admit
+from node.model import times
 from node.model.policysets import PROMISING
-from node.model.promises import Promised, Sized, keeps_promises, of_campaign, of_pool
+from node.model.promises import Promised, Sized, keeps_promises, of_campaign, of_pool, short_term
 
 
 def seats(campaign: str, count: int) -> Promised:
@@ -68,6 +70,39 @@ def test_a_promise_that_nobody_heeds() -> None:
     [said] = of_campaign(seats("ops", 1), [seats("ops", 1)], [OTHER])
     assert said.startswith("its target has no effect: no pool here")
     assert said.endswith("parley pool set-policy POOL gridserver-sla")
+
+
+def test_a_pool_that_serves_promises_where_there_are_none() -> None:
+    """It would refuse everybody: that is said with both remedies, and of other pools it is not."""
+    [said] = of_pool(FAST, [])
+    assert said.startswith("its policies serve campaigns with a target only, and none has one")
+    assert said.endswith("--target 20, or parley pool set-policy fast campaign-default")
+    assert of_pool(OTHER, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("promises", "begins"),
+    [
+        ({}, "no campaign has promised seats"),
+        ({"lab": 2}, "ops belongs to no group with promised seats; there are: lab; give it a "),
+    ],
+)
+def test_who_has_no_promise_is_told_the_remedy(promises: dict[str, int], begins: str) -> None:
+    """One rule, with the figures that there are: no empty list of groups."""
+    no = admit("ops", None, promises)
+    assert no is not None
+    assert no.rule.name == "no-group"
+    assert no.sentence.startswith(begins)
+    assert "parley campaign edit ops --target" in no.sentence
+
+
+def test_a_term_that_is_hardly_meant() -> None:
+    """Below a minute it is warned of; where nodes take turns the term has no effect."""
+    assert short_term("rotating", times.SECOND) is short_term("sticky", times.MINUTE) is None
+    assert short_term("sticky", times.SECOND) == "PT1S"
+    [said] = of_pool(Sized("fast", 3, keeps_promises=False, short_term="PT1S"), [])
+    assert said.startswith("its nodes are chosen anew every PT1S")
+    assert said.endswith("parley pool edit fast --term 6h")
 
 
 def test_a_pool_of_nobody() -> None:

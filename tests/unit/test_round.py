@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from lead.assignment import Part, Ruling, account_of
+from lead.planning.overview import Case
 from lead.policy.view import URGENT, Campaign
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -59,6 +60,33 @@ async def test_people_are_not_told_what_policies_call_a_term() -> None:
     [result] = ruling.results
     said = account_of(ruling, result).why_not()
     assert said.startswith("it found no common time on 1 of the 1 nodes that were asked; n1: no PT")
+
+
+def _spread(held: dict[int, str]) -> Case:
+    """Four seats, one for each site, of which three suffice; these are held."""
+    names = [name for name in ("a", "b", "c", "d") if name not in held.values()]
+    case = case_of("t", "ops", names, 4)
+    return replace(
+        case,
+        request=SeatRequest(pool="europe", k=4, min_k=3, spread={"site": 1}),
+        empty=[number for number in range(1, 5) if number not in held],
+        sitting=held,
+        held=len(held),
+    )
+
+
+@pytest.mark.parametrize("held", [{}, {1: "a", 2: "b", 3: "c"}], ids=["at first", "tried again"])
+async def test_a_seat_that_the_spread_leaves_empty_says_so(held: dict[int, str]) -> None:
+    """All the seats are counted, and the true cause comes first; d had time, and is like a."""
+    sites = {"a": "x", "b": "y", "c": "z", "d": "x"}
+    hosts = [Host(name, facts={"site": site}) for name, site in sites.items()]
+    ruling = await hold(hosts, [Campaign("ops")], [_spread(held)], {"policy_set": "pscheduler"})
+    [result] = ruling.results
+    said = account_of(ruling, result).sentence()
+    assert said.startswith("3 of 4 seats, ")
+    spread = "the spread (at most 1 for each site) leaves 3 nodes, and 4 are wanted"
+    assert f"1 is empty: {spread}; d: others with its site are taken" in said
+    assert "no common time" not in said
 
 
 async def test_no_more_gives_way_than_the_budget_allows() -> None:

@@ -118,8 +118,8 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
     when = f"{times.to_the_second(START)} to {times.to_the_second(START + times.HOUR)}"
     assert Account("p", "set", slots, 2, taken).sentence() == f"2 of 2 seats, {when}: a, b"
     assert Account("p", "set", slots, 3, taken, refused).sentence() == (
-        f"2 of 3 seats, {when}: a, b; n0: has no time; n1: has no time; n2: has no time; "
-        "n3: has no time; n4: has no time and 2 more"
+        f"2 of 3 seats, {when}: a, b; 1 is empty: n0: has no time; n1: has no time; "
+        "n2: has no time; n3: has no time; n4: has no time and 2 more"
     )
     verdict = {"sentence": "ops would hold 21 seats, of at most 20"}
     said = Account("p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]).sentence()
@@ -127,6 +127,8 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
         f"0 of 1 seat, {times.to_the_second(START)}; ops would hold 21 seats, of at most 20; "
         "n0: is busy"
     )
+    held = Account("p", "set", slots, 1, {}, {"n0": "is busy"}, held=3).sentence()
+    assert held == f"3 of 4 seats, {when}; 1 is empty: n0: is busy"
     assert Account("p", "set", slots, 1, {}).why_not() == "pool p has no other node for it"
     given = [Account("p", "s", slots, 2, seats) for seats in ({}, {1: "a"}, taken)]
     assert [it.outcome for it in given] == ["not seated", "partly seated", "seated"]

@@ -23,7 +23,14 @@ Promise = Exact
 NO_GROUP = Rule(
     Axis.SHARE,
     "no-group",
-    "{campaign} belongs to no group with promised seats; there are: {groups}",
+    "{campaign} belongs to no group with promised seats; there are: {groups}; give it a target or "
+    "a parent that has one (parley campaign edit {campaign} --target …)",
+)
+NO_PROMISES = Rule(
+    Axis.SHARE,
+    "no-group",
+    "no campaign has promised seats, and these policies serve no others: give {campaign} some "
+    "(parley campaign edit {campaign} --target …), or the pool other policies",
 )
 
 
@@ -47,6 +54,8 @@ def admit(campaign: str, group: str | None, promises: Mapping[str, Promise]) -> 
     """Why a campaign cannot take part, if so: each must name a group that has a promise."""
     if group in promises:
         return None
+    if not promises:
+        return NO_PROMISES.says_no(campaign=campaign)
     return NO_GROUP.says_no(campaign=campaign, groups=", ".join(promises))
 
 

@@ -226,6 +226,11 @@ class Used(Document):
         description="Its part by weight of those that want something; null for urgent ones, "
         "which are served first."
     )
+    by_weight: float | None = Field(
+        None,
+        description="Its part if all wanted something; null for urgent ones. A part includes "
+        "those below, which divide it.",
+    )
     delivered: float | None = Field(
         description="Its part of the seat-seconds of the last 24 hours; null where nobody had any."
     )

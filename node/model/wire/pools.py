@@ -83,6 +83,14 @@ class PoolPatch(Patch):
     description: Text | None = None
 
 
+class PolicySet(Document):
+    """A named set of policies that a pool may be given."""
+
+    name: str
+    good_for: str = Field(description="When to choose it.")
+    recommended: bool
+
+
 class Outside(Document):
     """A node that does not belong to a pool, and why."""
 
@@ -102,5 +110,6 @@ class Pool(PoolDocument):
     warnings: tuple[str, ...] = Field(
         (),
         description="What is allowed as it stands and hardly meant: nobody belongs to it, "
-        "more of its seats are promised than there are, or its policies do not see all its runs.",
+        "it serves promises and there are none, more of its seats are promised than there are, or "
+        "its policies do not see all its runs.",
     )

@@ -129,6 +129,8 @@ class SeatCount(Document):
     wanted: int
     taken: int
     reason: str | None = Field(description="Why some are empty.")
+    term: Instant = Field(description="The first slot of the term.")
+    until: Instant = Field(description="No slot of the term lies then or later.")
 
 
 SeatState = Literal["taken", "empty", "lost", "over"]

@@ -66,7 +66,9 @@ SELECT
             'wanted', term.seats,
             'taken', (SELECT count(*) FROM seat
                 WHERE seat.pool_task = term.pool_task AND seat.term = term.starts_at AND seat.lost_at IS NULL),
-            'reason', term.reason
+            'reason', term.reason,
+            'term', term.starts_at,
+            'until', term.ends_at
         )
         FROM term WHERE term.pool_task = task.id AND term.over_at > $1 ORDER BY term.starts_at LIMIT 1) AS seats,
     node.name AS lead_name,

@@ -25,6 +25,7 @@ class PlainNode:
     token: str = "secret"
     dsn: str = ""
     address: str = "127.0.0.1"
+    state: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())
     assert "limits runs soft 10, hard 50; due_runs soft 7, hard 7" in words
-    assert "promised 0 %" in words
+    assert "by weight 71.4 % promised now 0 % " in words
     listed = await ask("campaign", "list", "-o", "table")
     assert [line.split()[0] for line in listed.out.splitlines()] == ["campaign", "default", "ops"]
     assert (await ask("campaign", "remove", "ops")).code == 0
@@ -83,6 +83,8 @@ async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> No
     assert (await ask("node", "set", "tier=edge")).code == 0
     assert (await ask("pool", "add", "solo", "--match", "tier=edge")).code == 0
     assert (await ask("node", "unset", "tier")).code == 0
+    ended = await ask("node", "unset", "tier")
+    assert (ended.code, "tier was not set: " in ended.err) == (0, True)
     refused = await ask("task", "create", "idle", "--pool", "solo", "-k", "1")
     assert "is more than pool solo has: 0 nodes\n  widen the pool" in refused.err
 
@@ -129,4 +131,5 @@ async def test_what_is_no_pool(ask: Command) -> None:
     unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")
     assert (unknown.code, "near: maui-fifo" in unknown.err) == (2, True)
     assert (await ask("pool", "add", "x")).code == 2
-    assert "gridserver-usage" in (await ask("pool", "sets")).out.split()
+    assert "gridserver-usage" in (await ask("pool", "sets", "-o", "ids")).out.split()
+    assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out

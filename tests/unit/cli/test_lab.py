@@ -27,6 +27,7 @@ class PlainNode:
     token: str = "secret"
     dsn: str = "postgresql://x"
     address: str = "127.0.0.1"
+    state: str = "/tmp/lab/x"
 
 
 @dataclass
@@ -115,7 +116,9 @@ def test_what_a_lab_says_when_it_is_up() -> None:
     line = ready_line(lab)
     assert "\n" not in line
     first = json.loads(line)["nodes"][0]
-    assert sorted(first) == ["address", "dsn", "name", "token", "url"]
+    assert sorted(first) == ["address", "dsn", "name", "state", "token", "url"]
     text = ready_text(lab)
     assert "export PARLEY_SERVER=http://127.0.0.1:1 PARLEY_TOKEN=secret" in text
     assert "parley latency b" in text
+    assert text.count("/tmp/lab/x/token") == 3
+    assert "PARLEY_TOKEN=$(cat /tmp/lab/x/token) \\\n    parley node set" in text

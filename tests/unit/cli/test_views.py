@@ -10,7 +10,9 @@ from node.cli.explain import decision_lines, explanation_view
 from node.cli.lanes import Bar, Frame, lanes
 from node.cli.output import aligned, harmless, pairs, pick, printable
 from node.cli.results import in_order, result_view
+from node.cli.seats import request_rows
 from node.model.times import HOUR, MINUTE
+from node.model.wire.seats import SeatRequest
 
 
 @pytest.mark.parametrize(
@@ -187,3 +189,19 @@ def test_a_decision_on_seats_says_who_has_them_and_what_gives_way() -> None:
         "refused  b: is busy",
     ]
     assert "1 of 2 seats given" in decision_lines(decision)[0]
+
+
+def test_a_pool_task_shows_all_that_is_asked_of_its_nodes() -> None:
+    """Predicate, preference, spread and choice, in words; of other tasks nothing."""
+    wanted = SeatRequest(
+        pool="europe", k=4, match={"country": "DE"}, prefer={"site": ("x", "y")}, spread={"site": 1}
+    )
+    rows = dict(request_rows(wanted.model_dump(mode="json")))
+    assert "country" in rows["match"]
+    assert "DE" in rows["match"]
+    assert rows["prefers"].startswith("site x")
+    assert rows["spread"] == "at most 1 alike in site"
+    assert rows["choice"] == "that of the pool"
+    turns = wanted.model_copy(update={"choice": "rotating"}).model_dump(mode="json")
+    assert dict(request_rows(turns))["choice"] == "rotating"
+    assert request_rows(None) == []
