@@ -213,8 +213,8 @@ class Ending:
         ]
         ahead = {run.id: run for run in locked if now < run.starts_at}
         by_reason: dict[str, list[UUID]] = {}
-        for run in ahead:
-            by_reason.setdefault(why[run], []).append(run)
+        for coming in ahead:
+            by_reason.setdefault(why[coming], []).append(coming)
         moved: list[LockedRun] = []
         for reason, ids in by_reason.items():
             done = await runs.move(connection, ids, RunState.DISPLACED, reason, now)

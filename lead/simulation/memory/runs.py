@@ -141,7 +141,7 @@ def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
         )
         for run in sorted(runs)
         if (row := tables.runs.rows.get(run)) is not None
-        and (task := tables.tasks.rows[row.task_id])
+        for task in (tables.tasks.rows[row.task_id],)
     ]
 
 
@@ -346,11 +346,11 @@ def wait_again(
 ) -> Answer:
     """The slots of runs that lost their time are placed again inside their windows."""
     offered = []
-    for run, *given in zip(runs, following, tries, reasons, strict=True):
+    for run, then, attempt, reason in zip(runs, following, tries, reasons, strict=True):
         row = tables.runs.rows.get(run)
         if row is None or tables.tasks.rows[row.task_id].state != "active":
             continue
-        if tables.runs.offer(made := _again(row, *given, now)):
+        if tables.runs.offer(made := _again(row, then, attempt, reason, now)):
             offered.append((made.task_id, made.slot))
     return offered
 
