@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,7 @@ from tests.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
-Change = Callable[[Pooled, UUID], Awaitable[None]]
+Change = Callable[[Pooled, UUID], Coroutine[Any, Any, None]]
 
 
 async def _pause(pool: Pooled, task: UUID) -> None:
