@@ -164,7 +164,7 @@ async def test_the_database_is_asked_as_often_for_many_runs(
         booked = await book_everywhere(introduction([b]), b, [b], starts)
         with monkeypatch.context() as patch:
             asked = asked_of_database(patch)
-            made = await reserve(b, first, displace=True)
+            made = await reserve(b, first, displace=True, duration="PT1H")
             counts.append(len(asked))
         assert _inside(made) == [(run, True) for run in booked]
     assert counts[0] == counts[1]
