@@ -111,7 +111,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (
         "node.cli.plugins:plugin_group",
-        "List, make and check tests and tools that come from elsewhere.",
+        "List, make and check tests, tools and archivers that come from elsewhere.",
     ),
     "completion": (
         "node.cli.completion:completion",
