@@ -40,7 +40,8 @@ class Routed(logging.Handler):
             logging.DEBUG if quiet else record.levelno,
             "house-keeping is late" if quiet else record.getMessage(),
             by=record.name,
-            exc_info=record.exc_info,
+            exc_info=record.exc_info if record.levelno >= logging.ERROR else None,
+            **({"error": str(record.exc_info[1])} if record.exc_info else {}),
             **({"said": record.getMessage()} if quiet else {}),
             **({"more": kept_back} if kept_back else {}),
         )

@@ -41,3 +41,16 @@ def test_what_others_say_keeps_its_words_and_its_level() -> None:
         ("warning", "slow", "asyncio"),
         ("error", "Job raised", "apscheduler.x"),
     ]
+
+
+def test_what_a_library_mends_by_itself_has_no_traceback() -> None:
+    """A warning tells its error in words; only what is an error shows where it was raised."""
+    fault = FileNotFoundError("no socket")
+    routed = Routed()
+    with capture_logs() as told:
+        for level in (logging.WARNING, logging.ERROR):
+            record = _record("asyncpg.pool", level, f"failed {level}", 0.0)
+            record.exc_info = (FileNotFoundError, fault, None)
+            routed.handle(record)
+    assert [line["error"] for line in told] == ["no socket", "no socket"]
+    assert [bool(line["exc_info"]) for line in told] == [False, True]
