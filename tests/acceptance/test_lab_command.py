@@ -55,7 +55,9 @@ async def test_lab_up(number: signal.Signals) -> None:
     assert lab._stdout is not None
     (line,) = bytes(lab._stdout.kept).decode().splitlines()
     told = json.loads(line)["nodes"]
-    assert [sorted(node) for node in told] == [["address", "dsn", "name", "token", "url"]] * 3
+    assert [sorted(node) for node in told] == [
+        ["address", "dsn", "name", "state", "token", "url"]
+    ] * 3
     assert len({node["dsn"] for node in told}) == len({node["url"] for node in told}) == 3
     async with aiohttp.ClientSession() as session:
         nodes = [Outsider(**node, session=session) for node in told]

@@ -57,7 +57,7 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
 @pytest.mark.parametrize(
     ("archive", "pointer", "word"),
     [
-        ({"archiver": "nosuch"}, "/archiver", "there are: file, http, syslog, tcp, udp"),
+        ({"archiver": "nosuch"}, "/archiver", "there are: file, http, kafka, otlp"),
         ({"archiver": "http"}, "/spec/url", "required"),
         (http("gopher://a"), "/spec/url", "https://"),
         (http(cheap=True), "/spec/cheap", "no such field"),
@@ -90,7 +90,10 @@ async def test_what_cannot_work_is_refused_with_its_field(
 async def test_archivers_describe_themselves(a: Asker) -> None:
     """Each has a title and the schema of its spec."""
     _, listed = await a.ask("GET", "/v1/archivers")
-    assert [each["name"] for each in listed["items"]] == ["file", "http", "syslog", "tcp", "udp"]
+    assert [each["name"] for each in listed["items"]] == [
+        *("file", "http", "kafka", "otlp", "postgresql", "prometheus", "rabbitmq", "s3"),
+        *("syslog", "tcp", "udp"),
+    ]
     status, one = await a.ask("GET", "/v1/archivers/http")
     assert (status, "url" in one["spec"]["properties"]) == (200, True)
     assert (await a.ask("GET", "/v1/archivers/nosuch"))[0] == 404

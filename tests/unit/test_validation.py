@@ -41,7 +41,12 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
         (CampaignDocument, {"name": "Ops!"}, "/name", 'is "Ops!"; write a small letter, then'),
         (CampaignDocument, {}, "/name", "is required: What it is called, such as ops."),
         (CampaignDocument, CAMPAIGN | {"weight": -1}, "/weight", "is -1; give 0 or more"),
-        (CampaignDocument, CAMPAIGN | {"weight": "x"}, "/weight", 'must be a number, not "x"'),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"weight": "x"},
+            "/weight",
+            "is text; give a number, without quotes",
+        ),
         (
             CampaignDocument,
             CAMPAIGN | {"weight": 0.1234567},

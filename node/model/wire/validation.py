@@ -19,6 +19,7 @@ from node.model.errors import FieldFault
 from node.model.wire.fields import KIND
 
 PATTERNS: Final[Mapping[str, str]] = {
+    r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$": "the name of an interface, as 'ip link' shows it",
     r"^[a-z][a-z0-9-]{0,62}$": "a small letter, then at most 62 small letters, digits and '-'",
     r"^[a-z][a-z0-9-]{0,30}$": "a small letter, then at most 30 small letters, digits and '-'",
     r"^[a-z][a-z0-9_]{0,62}$": "a small letter, then at most 62 small letters, digits and '_'",
