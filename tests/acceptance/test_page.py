@@ -60,7 +60,10 @@ def ordinary() -> StandIn:
 async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> None:
     """Now, next, last and tasks are there with routes, results and local times."""
     async with opened(browser, ordinary) as page:
-        await page.until(f"{DRAWN} && {LIVE}")
+        await page.until(f"{DRAWN} && {LIVE} && document.querySelector('#nodes li')")
+        await page.until(
+            "document.querySelector('#now table') && document.querySelector('#next table')"
+        )
         assert "a.example → 198.51.100.7" in await page.text("#now")
         assert "waiting for time" in await page.text("#next")
         assert "20.41 ms, loss 0 %" in await page.text("#last")
