@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -18,43 +16,13 @@ from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
 from tests import page_scene as scene
-from tests.browser import Page, chromium, new_page
+from tests.browser import Page
+from tests.page_opened import DRAWN, LIVE, opened
 from tests.page_stand_in import NOW, StandIn
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-CONTRAST = Path(__file__).parents[1] / "contrast.js"
+CONTRAST = Path(__file__).parents[2] / "contrast.js"
 
 pytestmark = pytest.mark.timeout(40)
-
-DRAWN = "document.querySelector('#last table') && document.querySelector('#tasks table')"
-LIVE = "document.getElementById('live').dataset.state === 'live'"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[str]:
-    """One browser for all tests here; each gets a context of its own in it."""
-    with chromium() as address:
-        yield address
-
-
-@asynccontextmanager
-async def opened(browser: str, stand_in: StandIn, place: str = "") -> AsyncIterator[Page]:
-    """The page of a stand-in, on the way to being drawn."""
-    async with TestServer(stand_in.application()) as server, new_page(browser) as page:
-        await page.open(str(server.make_url("/")) + place)
-        await page.until("document.documentElement.dataset.started")
-        yield page
-        assert {url.split("/", 3)[2] for url in page.requests()} == {f"127.0.0.1:{server.port}"}
-
-
-@pytest.fixture
-def ordinary() -> StandIn:
-    """A stand-in with the runs of an ordinary day."""
-    stand_in = StandIn()
-    scene.ordinary_day(stand_in)
-    return stand_in
 
 
 async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> None:
@@ -278,68 +246,6 @@ async def test_filters_by_task(browser: str, ordinary: StandIn) -> None:
         assert "Only runs of idle a.example, b.example, c.example" in await page.text("#filter")
         await page.click("#filter a")
         await page.until(f"{tests}.size > 1")
-
-
-async def test_draws_the_course_of_a_task(browser: str, ordinary: StandIn) -> None:
-    """The figures of a task's runs are a chart, with what failed below; another can be chosen."""
-    failed = ordinary.runs[scene.the_failed(ordinary)]
-    count = "document.querySelectorAll('#course .dot').length"
-    async with opened(browser, ordinary, f"#task={failed.task}") as page:
-        finished = sum(
-            run.task == failed.task and run.state == "finished" for run in ordinary.runs.values()
-        )
-        without = sum(
-            run.task == failed.task and run.state in {"failed", "missed", "unplaced"}
-            for run in ordinary.runs.values()
-        )
-        await page.until(f"{count} === {finished}")
-        assert "Mb/s" in await page.text("#course")
-        titles = "[...document.querySelectorAll('#course a:has(.cross) title')]"
-        assert scene.CAUSE in await page.evaluate(f"{titles}.map((e) => e.textContent).join()")
-        await page.evaluate(
-            "(s => { s.value = 'retransmits'; s.dispatchEvent(new Event('change')); })"
-            "(document.querySelector('#course select'))"
-        )
-        assert "segments" in await page.text("#course")
-        assert await page.text("#course .bad") == f"\u00d7 {without} without it"
-        assert page.complaints() == []
-
-
-async def test_a_run_stands_in_its_course(browser: str, ordinary: StandIn) -> None:
-    """The drawer of a run shows it among those of its task; a click on another one goes there."""
-    async with opened(browser, ordinary) as page:
-        await page.until(DRAWN)
-        await page.click("#last tr.done td.outcome")
-        await page.until("document.querySelectorAll('#drawer[open] .chart .shown').length === 1")
-        before = await page.evaluate("location.hash")
-        await page.evaluate(
-            "document.querySelector('#drawer .dot').parentNode.dispatchEvent("
-            "new MouseEvent('click', {bubbles: true, cancelable: true}))"
-        )
-        await page.until(f"location.hash !== '{before}'")
-
-
-async def test_charts_have_round_ticks_and_units(browser: str) -> None:
-    """Ticks are round and hold all values; lines are cut where a run has no figure."""
-    async with opened(browser, StandIn()) as page:
-        found = await page.evaluate(
-            """import('/web/chart-layout.js').then((c) => {
-                const figure = (value) => [{name: 'x_ms', value, unit: 'ms', labels: {}}];
-                const run = (starts, ...values) =>
-                    ({id: starts, starts, participants: ['a'], metrics: values.flatMap(figure)});
-                const course = c.courseOf([run(3, 2), run(1, 1), run(2), run(4, 3)], 'x_ms');
-                return [c.ticksOf([20.1, 23.9]), c.ticksOf([0.5, 97]), c.ticksOf([5]),
-                    c.ticksOf([0]), c.ticksOf([]),
-                    c.valueText(941300000, 'bit/s'), c.valueText(0.0125, '1'),
-                    c.valueText(20.412, 'ms'), c.valueText(12345, 'segments'),
-                    course.series[0].pieces.map((piece) => piece.length), course.bad.length];
-            })"""
-        )
-        assert found == [
-            [20, 21, 22, 23, 24],
-            *([0, 50, 100], [4, 6], [0, 0.5], [0, 1]),
-            *("941 Mb/s", "1.25 %", "20.4 ms", "12345 segments", [1, 2], 1),
-        ]
 
 
 async def test_a_crowded_day_stays_smooth(browser: str) -> None:

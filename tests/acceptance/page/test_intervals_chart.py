@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from aiohttp.test_utils import TestServer
+from typing import TYPE_CHECKING
 
-from tests import page_scene as scene
-from tests.browser import chromium, new_page
-from tests.page_stand_in import StandIn
+import pytest
+
+from tests.page_opened import opened
+
+if TYPE_CHECKING:
+    from tests.page_stand_in import StandIn
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -33,15 +35,11 @@ Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.
 """
 
 
-async def test_intervals_have_a_chart() -> None:
+async def test_intervals_have_a_chart(browser: str, ordinary: StandIn) -> None:
     """All that were asked for are in it, cut at a gap, which tells its cause; the last are told."""
-    stand_in = StandIn()
-    scene.ordinary_day(stand_in)
-    run = next(run for run in stand_in.runs.values() if run.state == "finished")
-    with chromium() as browser:
-        async with TestServer(stand_in.application()) as server, new_page(browser) as page:
-            await page.open(str(server.make_url("/")))
-            dots, lines, cause, label, told = await page.evaluate(_SHOWN % run.id)
-            assert (dots, lines, told) == (29, 2, 20)
-            assert "nobody told" in cause
-            assert label.startswith("delay median of 29 intervals, 1 without it")
+    run = next(run for run in ordinary.runs.values() if run.state == "finished")
+    async with opened(browser, ordinary) as page:
+        dots, lines, cause, label, told = await page.evaluate(_SHOWN % run.id)
+        assert (dots, lines, told) == (29, 2, 20)
+        assert "nobody told" in cause
+        assert label.startswith("delay median of 29 intervals, 1 without it")

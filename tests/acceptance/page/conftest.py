@@ -1,0 +1,29 @@
+"""A browser for the tests of the page, and a node to look at in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import page_scene as scene
+from tests.browser import chromium
+from tests.page_stand_in import StandIn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[str]:
+    """One browser for all tests of a module; each gets a context of its own in it."""
+    with chromium() as address:
+        yield address
+
+
+@pytest.fixture
+def ordinary() -> StandIn:
+    """A stand-in with the runs of an ordinary day."""
+    stand_in = StandIn()
+    scene.ordinary_day(stand_in)
+    return stand_in

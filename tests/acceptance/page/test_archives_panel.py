@@ -1,0 +1,26 @@
+"""The page's panel of archives in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import page_scene as scene
+from tests.page_opened import opened
+from tests.page_stand_in import StandIn
+
+pytestmark = pytest.mark.timeout(40)
+
+
+async def test_what_waits_for_an_archive_is_tried_again(browser: str) -> None:
+    """Where results go, how many wait since when and why; the button has them tried again."""
+    stand_in = StandIn()
+    stand_in.backlog = [scene.BACKLOG]
+    async with opened(browser, stand_in) as page:
+        await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
+        told = await page.text("#archives")
+        for word in ("https://collector.example/in", "3", "41", ":00:00", "404 Not Found"):
+            assert word in told
+        await page.click("#archives button")
+        await page.until("document.getElementById('archives-panel').hidden")
+        assert stand_in.retried == [{"destination": 7}]
+        assert page.complaints() == []
