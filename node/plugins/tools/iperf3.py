@@ -104,6 +104,20 @@ class _End(_ServerEnd):
     sum_sent: _Sum | None = None
 
 
+class _Socket(_Lenient):
+    """One end of a connection; that it is there is all that is used of it."""
+
+
+class _Start(_Lenient):
+    connected: tuple[_Socket, ...] = ()
+    """The streams; the server's are there as soon as it has heard of them."""
+    accepted_connection: _Socket | None = None
+
+
+class _Beginning(_Lenient):
+    start: _Start = _Start()
+
+
 class _ServerDocument(_Lenient):
     error: str | None = None
     intervals: tuple[_IntervalEntry, ...] = ()
@@ -165,6 +179,8 @@ class Iperf3Tool:
             raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
         knows_sent = is_client or spec.reverse
         printed = replace(output, stdout=_without_warnings(output.stdout))
+        if spec.protocol == "udp" and output.ended_by != "itself":
+            _check_open(spec, printed, is_client=is_client)
         document = document_of(printed, "iperf3", _Document if knows_sent else _ServerDocument)
         # Since 3.19 it also ends with exit code 0 when it was told to end.
         interrupted = document.error is not None and _INTERRUPTED in document.error
@@ -180,6 +196,22 @@ class Iperf3Tool:
         if sent is None and received is None:
             raise failure(output, "iperf3", "the other end went away before anything was measured")
         return _part(spec, document, sent, received)
+
+
+def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> None:
+    """Refuse what was ended because a stream had not opened: its sums are no numbers.
+
+    A stream over UDP opens with one datagram each way. Neither is sent again if it is lost (3.12),
+    and both ends then wait for as long as they are let.
+    """
+    start = document_of(printed, "iperf3", _Beginning).start
+    if len(start.connected) == spec.streams:
+        return
+    opening = "iperf3: the datagram that opens a stream, sent only once,"
+    if is_client:
+        raise ToolOutputError(f"{opening} was not answered")
+    if start.accepted_connection is not None:
+        raise ToolOutputError(f"{opening} did not come")
 
 
 def _without_warnings(stdout: bytes) -> bytes:
