@@ -123,8 +123,7 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> T
         streams=command.streams,
         chased=True,
     )
-    relayed: list[Interval] = []
-    relaying = asyncio.create_task(_relay(tool, context, running, count, clock, relayed))
+    relaying = asyncio.create_task(_relay(tool, context, running, count, clock))
     left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
@@ -134,7 +133,7 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> T
     finally:
         await running.end(1.0)
     finished = await running.wait()
-    await relaying
+    intervals = await relaying
     output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
     name = context.parties[context.participant].name
     result: Mapping[str, Any] | None = None
@@ -144,23 +143,22 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> T
     except ToolOutputError as error:
         reason = error.detail
     part = Part(context.participant, name, None if result is None else dict(result), reason)
-    return Tried(name, command.argv, output, part, relayed)
+    return Tried(name, command.argv, output, part, intervals)
 
 
-async def _relay(  # noqa: PLR0913 - what a relay needs, and where it ends
-    tool: Tool,
-    context: PartContext,
-    running: Running,
-    count: int,
-    clock: Clock,
-    relayed: list[Interval],
-) -> None:
+async def _relay(
+    tool: Tool, context: PartContext, running: Running, count: int, clock: Clock
+) -> Sequence[Interval]:
+    """What the program has told of its intervals by its end, if it is one that does."""
+    told: list[Interval] = []
+
     async def keep(given: Sequence[Interval]) -> None:
-        relayed.extend(given)
+        told.extend(given)
 
     if isinstance(tool, StreamingTool):
         read = partial(tool.read_interval, context)
         await Relay(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
+    return told
 
 
 def _address(host: str) -> str:

@@ -117,6 +117,8 @@ def _connected(family: int, address: SocketAddress, timeout_s: float) -> socket.
     try:
         endpoint.settimeout(timeout_s)
         endpoint.connect(address)
+        # Else a request after TLS's last word waits until that has been acknowledged.
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         endpoint.close()
         raise
