@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.bench import agendas, archives, booking, episodes, proposals, starts
+from tests.bench import agendas, archives, booking, episodes, proposals, starts, streams
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 
@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
     "launch": (1, starts.launches),
+    "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
 }
 """By name: how many nodes it takes (none: it is about pure functions), and what it does."""
