@@ -2,7 +2,7 @@
 
 One asyncio task for each run that starts soon: prepare, hold the program ready, release it at the
 instant, watch, end (TERM shortly before the booked end, KILL at it), read the output, hand the part
-to the collector. A start takes 2 ms and a release none: of fifty at once the last is not 100 ms late.
+to the collector. A start takes 2 ms and a release next to none, which counts when fifty are due.
 Notifications tell of new and cancelled runs; a look at the table now and then is the safety net.
 """
 
