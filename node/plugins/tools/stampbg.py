@@ -7,9 +7,7 @@ sent. What is under way then is waited for after the booked end; the class allow
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -22,6 +20,7 @@ from node.plugins.distribution import BUCKETS_MAX
 from node.plugins.fields import Counted, Finite
 from node.plugins.figures import DelayFigures, milliseconds
 from node.plugins.oneway import Clock, DelaysBothWays, DestPart, JitterBothWays
+from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of, failure, record_of
 from node.plugins.streaming import StreamEnd
 from node.plugins.tests.latencybg import (
@@ -33,7 +32,6 @@ from node.plugins.tests.latencybg import (
 )
 
 _SOURCE, _DEST = 0, 1
-_PROGRAMS = Path(__file__).resolve().parent / "programs"
 _MICROSECOND_NS = 1000
 _TTL_SENT = 255
 
@@ -156,10 +154,8 @@ def overtime(spec: LatencyBgSpec) -> int:
 
 
 def _program(name: str, part: PartContext, arguments: dict[str, object]) -> Command:
-    """Isolated and without site packages: it starts in some 40 ms, whatever is installed."""
-    written = json.dumps(_shared(part) | arguments, separators=(",", ":"))
-    argv = (sys.executable, "-I", "-S", str(_PROGRAMS / name), written)
-    return Command(argv, waits_itself=True, streams=True, overtime=overtime(part.spec))
+    program = own_program(name, _shared(part) | arguments)
+    return replace(program, streams=True, overtime=overtime(part.spec))
 
 
 def _shared(part: PartContext) -> dict[str, object]:
