@@ -9,17 +9,16 @@ doubled on the way there, hops, strangers' packets, ICMP errors.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import RootModel
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins import irttdocument
 from node.plugins.attending import Told, attended, told
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
-from node.plugins.fields import Counted
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
 from node.plugins.reading import document_of, failure, text_of
 from node.plugins.tests.latency import LatencySpec
@@ -40,61 +39,7 @@ _MARGIN = 400 * MILLISECOND
 _PACKETS_MAX = 10_000
 """irtt's output has some 700 bytes for each packet."""
 
-_Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
-_Instant = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-class _Lenient(BaseModel):
-    """A part of irtt's JSON; unknown keys are passed over."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Parameters(_Lenient):
-    interval: Counted
-    length: Counted
-
-
-class _Configuration(_Lenient):
-    params: _Parameters
-
-
-class _Stats(_Lenient):
-    packets_sent: Counted
-    duplicates: Counted
-
-
-class _Stamp(_Lenient):
-    wall: _Instant = 0
-
-
-class _Stamps(_Lenient):
-    receive: _Stamp = _Stamp()
-    send: _Stamp = _Stamp()
-
-
-class _BothStamps(_Lenient):
-    client: _Stamps
-    server: _Stamps
-
-
-class _Delay(_Lenient):
-    receive: _Nanoseconds | None = None
-    rtt: _Nanoseconds | None = None
-    send: _Nanoseconds | None = None
-
-
-class _RoundTrip(_Lenient):
-    seqno: Counted
-    lost: Literal["false", "true", "true_up", "true_down"]
-    timestamps: _BothStamps
-    delay: _Delay
-
-
-class _Document(_Lenient):
-    config: _Configuration
-    stats: _Stats
-    round_trips: tuple[_RoundTrip, ...]
+_Document = RootModel[dict[str, Any]]
 
 
 class IrttTool:
@@ -158,7 +103,7 @@ class IrttTool:
         if printed.exit_code != 0:
             raise _refused(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)
-        return _source_part(part.spec, document, known).model_dump(mode="json")
+        return _source_part(part.spec, document.root, known).model_dump(mode="json")
 
 
 def _own(party: Party) -> str:
@@ -190,78 +135,31 @@ def _dest_part(known: Told) -> DestPart:
     )
 
 
-def _source_part(spec: LatencySpec, document: _Document, known: Told) -> SourcePart:
-    used, asked = document.config.params, (spec.interval * _MICROSECOND_NS, spec.length)
-    if (used.interval, used.length) != asked:
-        raise ToolOutputError(
-            f"irtt sent {used.length} bytes each {used.interval} ns, not as it was asked"
-        )
-    trips = document.round_trips
-    if [trip.seqno for trip in trips] != list(range(len(trips))):
-        raise ToolOutputError("irtt tells of packets that are not numbered one after another")
-    counted = trips[: spec.count]
-    if not counted or len(trips) != document.stats.packets_sent:
-        raise ToolOutputError(
-            f"irtt tells of {len(trips)} packets and of {document.stats.packets_sent} sent"
-        )
-    back = [trip for trip in counted if trip.lost == "false"]
-    in_time = _in_time(spec, back)
-    delays, jitters = delays_and_jitter(in_time)
+def _source_part(spec: LatencySpec, document: dict[str, Any], known: Told) -> SourcePart:
+    try:
+        told = irttdocument.told(document, spec.interval * _MICROSECOND_NS, spec.length)
+    except ValueError as reason:
+        raise ToolOutputError(str(reason)) from None
+    counted = told.trips[: spec.count]
+    seen = irttdocument.reading(counted, spec.timeout * _MICROSECOND_NS)
+    delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
         sent=len(counted),
         unsent=spec.count - len(counted),
-        received_back=len(in_time),
-        received_at_dest=_at_dest(counted),
-        late=len(back) - len(in_time),
+        received_back=len(seen.in_time),
+        received_at_dest=seen.at_dest,
+        late=seen.late,
         unreachable=None,
         duplicates_forward=None,
         # It counts them without saying where they were doubled.
-        duplicates_backward=None if document.stats.duplicates else 0,
-        reordered_backward=_reordered(back),
+        duplicates_backward=None if told.duplicates else 0,
+        reordered_backward=seen.reordered,
         delay_ms=delays,
         jitter_ms=jitters,
         hops_forward=None,
         hops_backward=None,
         clock=known.clock.clock,
     )
-
-
-def _at_dest(trips: Sequence[_RoundTrip]) -> int | None:
-    """How many reached dest; null where an answer that would tell never came."""
-    if any(trip.lost == "true" for trip in trips):
-        return None
-    return sum(trip.lost != "true_up" for trip in trips)
-
-
-_Delays = tuple[int, int]
-"""Nanoseconds there and back; of two clocks, so either may be below zero."""
-
-
-def _in_time(spec: LatencySpec, back: Sequence[_RoundTrip]) -> dict[int, _Delays]:
-    found: dict[int, _Delays] = {}
-    for trip in back:
-        there, around, home = trip.delay.send, trip.delay.rtt, trip.delay.receive
-        stamps = trip.timestamps
-        if there is None or around is None or home is None:
-            raise ToolOutputError(f"irtt tells no delay of packet {trip.seqno}")
-        if around < 0 or there + home < 0:
-            raise ToolOutputError(
-                "a round trip took less than no time: a clock was set during the run"
-            )
-        in_dest = max(0, stamps.server.send.wall - stamps.server.receive.wall)
-        if around + in_dest <= spec.timeout * _MICROSECOND_NS:
-            found[trip.seqno] = (there, home)
-    return found
-
-
-def _reordered(back: Sequence[_RoundTrip]) -> int:
-    """Answers that came after one that dest sent later (RFC 4737)."""
-    latest, count = -1, 0
-    for trip in sorted(back, key=lambda trip: trip.timestamps.client.receive.wall):
-        sent = trip.timestamps.server.send.wall
-        count += sent < latest
-        latest = max(latest, sent)
-    return count
 
 
 TOOL = IrttTool()

@@ -17,12 +17,10 @@ from typing import Any
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins.distribution import distribution, histogram, jitter
+from node.plugins.distribution import both_ways
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
 _SECOND_NS = 1_000_000_000
-_MS = 1e6
-_MICROSECOND_NS = 1000
 _LATE_NS_MAX = _SECOND_NS
 _READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
 
@@ -46,17 +44,6 @@ class _Interval:
         self.complaint = ""
 
     def figures(self) -> dict[str, Any]:
-        there = {at: answer[0] for at, answer in self.in_time.items()}
-        back = {at: answer[1] for at, answer in self.in_time.items()}
-        delays_ns = {
-            "forward": there,
-            "backward": back,
-            "round_trip": {at: there[at] + back[at] for at in there},
-        }
-        in_ms = {
-            way: {at: delay / _MS for at, delay in delays.items()}
-            for way, delays in delays_ns.items()
-        }
         return {
             "sent": len(self.sent_ns) - self.unsent,
             "unsent": self.unsent,
@@ -66,17 +53,10 @@ class _Interval:
             "duplicates_forward": self.duplicates_forward,
             "duplicates_backward": self.duplicates_backward,
             "reordered_backward": self.reordered,
-            "delay_ms": {way: distribution(delays.values()) for way, delays in in_ms.items()},
-            "jitter_ms": {way: jitter(delays) for way, delays in in_ms.items()},
-            "histogram_us": {way: _histogram(delays) for way, delays in delays_ns.items()},
+            **both_ways(self.in_time),
             "ttls": self.ttls,
             "complaint": self.complaint,
         }
-
-
-def _histogram(delays_ns: dict[int, int]) -> dict[str, Any]:
-    width, buckets = histogram(delay // _MICROSECOND_NS for delay in delays_ns.values())
-    return {"width": width, "buckets": sorted(buckets.items())}
 
 
 class Stream(stamp_session.SendingEnd):
