@@ -37,10 +37,13 @@ class Trip(NamedTuple):
     answer: Answer | None
 
 
+Trips = Sequence[Trip]
+
+
 class Told(NamedTuple):
     """A document: the packets in the order in which they were sent, and answers that came twice."""
 
-    trips: Sequence[Trip]
+    trips: Trips
     duplicates: int
 
 
@@ -79,7 +82,7 @@ def told(document: object, interval_ns: int, length: int) -> Told:
     return Told(trips, _number(stats, "duplicates"))
 
 
-def reading(trips: Sequence[Trip], timeout_ns: int) -> Reading:
+def reading(trips: Trips, timeout_ns: int) -> Reading:
     """What was seen of ``trips``; an answer that took longer than ``timeout_ns`` is late."""
     answers = {at: trip.answer for at, trip in enumerate(trips) if trip.answer is not None}
     in_time = {

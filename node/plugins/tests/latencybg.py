@@ -126,7 +126,9 @@ class LatencyBgResult(Document):
     )
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
-    unreachable: Counted = Field(description="ICMP errors: nothing listened at dest.")
+    unreachable: Counted | None = Field(
+        description="ICMP errors: nothing listened at dest; null if the tool does not tell."
+    )
     histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
     clocks_synchronised: bool = Field(
         description="Whether both clocks were synchronised, or the same clock, in each interval."
@@ -212,7 +214,7 @@ class LatencyBgTest(oneway.OneWayTest):
             jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
             duplicates=_counts(each.duplicates for each in found),
             reordered=_counts(each.reordered for each in found),
-            unreachable=sum(each.unreachable or 0 for each in found),
+            unreachable=_sum(each.unreachable for each in found),
             histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
             clocks_synchronised=all(each.clocks_synchronised for each in found),
             clock_error_ms=max((e for e in errors if e is not None), default=None)
@@ -235,11 +237,13 @@ class LatencyBgTest(oneway.OneWayTest):
 
 def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
     every = list(counts)
-    sums: dict[str, Any] = {}
-    for way in _BOTH_WAYS:
-        known = [count for each in every if (count := getattr(each, way)) is not None]
-        sums[way] = sum(known) if known else None
-    return CountsBothWays(**sums)
+    return CountsBothWays(**{way: _sum(getattr(each, way) for each in every) for way in _BOTH_WAYS})
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of what is known; None where nothing is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _jitter(intervals: Sequence[LatencyInterval], way: str) -> float | None:
