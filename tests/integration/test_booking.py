@@ -54,7 +54,7 @@ async def test_ports_in_a_row_lie_in_the_range(
     line = booker.site.node.time_line
     few = booker.site.node.settings.model_copy(update={"port_first": 9000, "port_last": 9013})
     monkeypatch.setattr(line, "_settings", few)
-    given = []
+    given: list[int] = []
     for at, count in enumerate((4, 4, 1, 1)):
         monkeypatch.setattr(line, "_needs_port", lambda *_, count=count: count)
         answered = await booker.hold(hold_request(await booker.task(), [HOUR + at * REACH]))

@@ -67,6 +67,7 @@ class ProcNetTool:
     name = "procnet"
     tests: tuple[str, ...] = ("interface",)
     preference = 0
+    binds = frozenset({"interface"})
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -86,7 +87,7 @@ class ProcNetTool:
         """Our program; isolated and without site packages it starts in some 40 ms."""
         spec: InterfaceSpec = part.spec
         arguments: dict[str, Any] = {
-            "interface": spec.interface,
+            "interface": spec.interface or part.parties[part.participant].device,
             "first_ns": part.starts * _MICROSECOND_NS,
             "each_ns": spec.each * _MICROSECOND_NS,
             "intervals": spec.duration // spec.each,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import (
     Command,
     Output,
@@ -73,6 +74,7 @@ class ScamperTool:
     name = "scamper"
     tests: tuple[str, ...] = ("trace",)
     preference = 3
+    binds = frozenset({"address"})
     requirement: Requirement | None = Requirement(
         "scamper",
         "scamper",
@@ -107,6 +109,7 @@ class ScamperTool:
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
         options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
+        options = " ".join([options, *bound(part, "", "-S")])
         if spec.protocol == "tcp":
             options += f" -d {port_of(spec)}"
         four, six = (

@@ -145,7 +145,7 @@ def test_each_stream_has_a_port_of_the_server() -> None:
     ],
 )
 def test_several_streams(case: str, fields: dict[str, Any], rate_bps: tuple[float, float]) -> None:
-    """All together; a rate is of each. The congestion control is known as of one."""
+    """All together are told; a rate is of each, and the congestion control known as of one."""
     result = merged(case, duration="PT2S", omit="PT1S", streams=3, **HOST, **fields).result
     assert result is not None
     assert rate_bps[0] < result["rate_bps"] < rate_bps[1]
