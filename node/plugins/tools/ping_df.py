@@ -15,6 +15,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import (
     Command,
     Output,
@@ -65,6 +66,7 @@ class PingDfTool(LoneTool):
     name = "ping-df"
     tests: tuple[str, ...] = ("mtu",)
     preference = 1
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         "ping",
         "iputils-ping",
@@ -86,7 +88,7 @@ class PingDfTool(LoneTool):
         spec: MtuSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "most": _most(spec),
             "wait_s": spec.wait / SECOND,
             "tries": _TRIES,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import (
     Command,
     Output,
@@ -74,6 +75,7 @@ class ScamperTool(LoneTool):
     name = "scamper"
     tests: tuple[str, ...] = ("trace",)
     preference = 3
+    binds = frozenset({"address"})
     requirement: Requirement | None = Requirement(
         "scamper",
         "scamper",
@@ -104,6 +106,7 @@ class ScamperTool(LoneTool):
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
         options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
+        options = " ".join([options, *bound(part, "", "-S")])
         if spec.protocol == "tcp":
             options += f" -d {port_of(spec)}"
         four, six = (
