@@ -161,8 +161,9 @@ def _compare_latency(case: Case, truth: Truth, trial: Trial) -> Figures:
 
 def _streams() -> Iterator[Case]:
     spec = {**_BOTH, "duration": "PT6S", "each": "PT2S", "interval": "PT0.02S"}
-    for wan, ip_version in _paths():
-        yield Case("latencybg", "stampbg", spec, wan, ip_version, _compare_stream)
+    for tool in ("stampbg", "irtt"):
+        for wan, ip_version in _paths():
+            yield Case("latencybg", tool, spec, wan, ip_version, _compare_stream)
 
 
 def _compare_stream(case: Case, truth: Truth, trial: Trial) -> Figures:

@@ -33,13 +33,16 @@ measured with; true rates are those of the link less the headers of full packets
 
 What is known of the differences:
 
+- What is measured once, and not as a median of many (`dns`, `http`, `tls`, `name`), has in it what
+  else the host did just then. Names contain what the C library loads to look one up, some 1 ms
+  here, and TLS the work of both ends, some 4 ms.
 - `irtt` takes its stamps in the program and not in the kernel, so its delays contain its own
-  wake-ups. Four packets more than it tells of, and the opening, are lost or not as the others are:
-  the WAN counts them, which makes up to a packet or two of its loss.
+  wake-ups. Four packets more than it tells of, and the opening of each interval, are lost or not as
+  the others are: the WAN counts them, which makes a packet or two of its loss.
 - `nuttcp` tells the seconds that are left out in blocks of 8 KiB: up to 1.3 % of 5 s at 1 Mb/s.
 - `iperf3` opens a stream over UDP with one datagram each way and sends neither again. Where one
-  packet in ten is lost, one such run in five has no result, and its reason says so. `nuttcp`
-  speaks over TCP first.
+  packet in ten is lost, one run in five has no result therefore, and its reason says so. Of runs of
+  `nuttcp` there, one in some thirty has none: it did not come to its end in the time booked.
 """
 
 
