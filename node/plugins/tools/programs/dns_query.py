@@ -115,7 +115,7 @@ class Question:
         until_s = time.monotonic() + timeout_s
         over_tcp = self._arguments["protocol"] == "tcp"
         kind = socket.SOCK_STREAM if over_tcp else socket.SOCK_DGRAM
-        with socket.socket(family, kind) as endpoint:
+        with target.endpoint_of(family, kind, self._arguments) as endpoint:
             endpoint.settimeout(timeout_s)
             # UDP too: only so is it told that nothing listens there, and only so others are not.
             endpoint.connect(address)
@@ -181,7 +181,8 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One question.
 
     Arguments: ``name``, ``type``, ``server`` (an address or a name; null: this host's resolvers in
-    turn), ``port``, ``ip_version`` (4, 6 or null), ``protocol`` (udp or tcp), ``recurse``,
+    turn), ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from where, or null),
+    ``protocol`` (udp or tcp), ``recurse``,
     ``dnssec`` (whether to ask for signatures), ``tries``, ``timeout_ns`` (of each try),
     ``lookup_ns`` (for the server's name), ``first_ns`` (the instant to begin).
     Result: the server asked last, tries, nanoseconds of the one that was answered and in all, the
