@@ -52,7 +52,9 @@ class Case:
         if self.wan.rate_mbit is not None:
             words.append(f"{self.wan.rate_mbit:g} Mb/s")
         if self.link_bytes != _MTU:
-            words.append(f"{self.link_bytes} bytes")
+            words.append(f"a link of {self.link_bytes} bytes")
+        if self.echoes is not None:
+            words.append(f"pings of {self.echoes[1]} bytes")
         return ", ".join([*words, f"IPv{self.ip_version}"])
 
 
@@ -138,7 +140,7 @@ def _mtus() -> Iterator[Case]:
 
 
 def _compare_mtu(case: Case, truth: Truth, trial: Trial) -> Figures:
-    return {"mtu_bytes": (case.link_bytes, _result(trial)["mtu_bytes"])}
+    return {"mtu": (case.link_bytes, _result(trial)["mtu_bytes"])}
 
 
 def _latencies() -> Iterator[Case]:

@@ -50,7 +50,8 @@ What is known of the differences:
 class Row:
     """One figure of one run; a run that failed has a reason and no figures.
 
-    ``late_ms`` is by how much the emulator's latest packet of the run was late.
+    ``late_ms`` is by how much the emulator's latest packet of the run was late. ``lossy``: the WAN
+    lost packets, so that a tool may have failed for that.
     """
 
     test: str
@@ -60,6 +61,7 @@ class Row:
     truth: float
     reported: float
     late_ms: float = 0.0
+    lossy: bool = False
     reason: str | None = None
 
 
@@ -82,6 +84,7 @@ class Unit:
 UNITS: Mapping[str, Unit] = {
     "_ms": Unit("{:.3f} ms", "{:+.3f} ms"),
     "_mbps": Unit("{:.4g} Mb/s", "{:+.1f} %", relative=True),
+    "mtu": Unit("{:.0f} bytes", "{:+.0f} bytes"),
     "_bytes": Unit("{:.0f} bytes", "{:+.0f} bytes"),
     "_packets": Unit("{:.0f}", "{:+.0f}"),
     "tries": Unit("{:.0f}", "{:+.0f}"),
@@ -92,12 +95,12 @@ UNITS: Mapping[str, Unit] = {
 
 def written(rows: Sequence[Row], versions: Iterable[str]) -> str:
     """The whole document."""
-    late = [row.late_ms for row in rows]
+    late = {(row.test, row.tool, row.condition): row.late_ms for row in rows}.values()
     lines = [
         PREFACE,
         f"{platform.system()} {platform.release()}, {platform.machine()}; {', '.join(versions)}.",
-        f"The emulator's latest packet was {statistics.median(late):.1f} ms late in half of the",
-        f"runs or less, and {max(late):.1f} ms in the worst.",
+        f"The emulator's latest packet was late by {statistics.median(late):.1f} ms in the median",
+        f"run, and by {max(late):.1f} ms in the worst.",
         "",
         "## The worst of each figure",
         "",

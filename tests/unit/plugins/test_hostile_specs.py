@@ -86,10 +86,9 @@ def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
                 wrong = fault_inside(word, own, hostile)
                 if wrong is not None:
                     return wrong
-            elif word != hostile and not (
-                word.startswith("--") or before.startswith("-") or after_all_options
-            ):
-                return f"it is a part of the word {word}"
+            elif word != hostile and not (word.startswith("--") or after_all_options):
+                if word.startswith("-") or not before.startswith("-"):
+                    return f"it is a part of the word {word}"
             elif word == hostile and not after_all_options and not before.startswith("-"):
                 return f"it stands free before --, after {before}"
         after_all_options = after_all_options or word == "--"
