@@ -46,7 +46,7 @@ def test_no_word_waits_for_the_last_one_to_be_acknowledged() -> None:
     deadline = target.Deadline(1_000_000_000)
     with talking(lambda _: None) as port:
         found = target.look_up("127.0.0.1", port, None, deadline)
-        with target.connect(found, deadline) as endpoint:
+        with target.connect(found, deadline, {}) as endpoint:
             assert endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
