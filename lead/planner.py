@@ -283,6 +283,7 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
         reference=claimed.reference,
         created_at=claimed.created_at,
         revision=claimed.revision,
+        pool_task=claimed.parent,
         freeing=None if claimed.freeing is None else Freeing.model_validate(claimed.freeing),
     )
 

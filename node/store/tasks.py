@@ -39,6 +39,8 @@ class StoredTask:
     paused_at: int | None = None
     ended_at: int | None = None
     parent: UUID | None = None
+    pool_task: UUID | None = None
+    """Of one that another node leads: what ``parent`` is there."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,14 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
         task.reference,
         task.created_at,
         task.revision,
+        task.pool_task,
     )
     return kept is not None
+
+
+async def leads_of_pool_task(connection: Connection, task: UUID) -> set[str]:
+    """Whoever leads this pool task, as far as is known here."""
+    return {row[0] for row in await connection.fetch(_SQL["leads_of_pool_task"], task)}
 
 
 async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
