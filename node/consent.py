@@ -154,9 +154,7 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
-async def _claimed(
-    connection: Connection, lead: str, introduction: Introduction
-) -> str | None:
+async def _claimed(connection: Connection, lead: str, introduction: Introduction) -> str | None:
     """Why its lead may not say of which pool task it is: a reservation may be for its seats."""
     whole = introduction.pool_task
     if whole is None or await tasks.leads_of_pool_task(connection, whole) <= {lead}:

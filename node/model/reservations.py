@@ -2,9 +2,9 @@
 
 A reservation admits a run that meets one criterion of its access list; where several overlap, each
 must admit it. Campaign and priority are what a lead says of itself, so they count only where this
-node is the lead; another lead is named. A pool task is named for all its seats. The rule is said once more in SQL (``schema.sql``,
-``admits``), where it has the last word; a test compares the two. Instants and durations are
-microseconds, spans half-open.
+node is the lead; another lead is named. A pool task is named for all its seats. The rule is said
+once more in SQL (``schema.sql``, ``admits``), where it has the last word; a test compares the two.
+Instants and durations are microseconds, spans half-open.
 """
 
 from __future__ import annotations

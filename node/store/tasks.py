@@ -147,9 +147,12 @@ async def listed(connection: Connection, wanted: Filter, now: int) -> list[Recor
     return rows
 
 
-async def end(connection: Connection, task: UUID, state: str, reason: str, now: int) -> bool:
-    """End a task; False if it has ended already."""
-    return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
+async def end(
+    connection: Connection, tasks: Sequence[UUID], state: str, reason: str, now: int
+) -> set[UUID]:
+    """End these tasks; those that had not ended already."""
+    rows = await connection.fetch(_SQL["end_tasks"], list(tasks), state, reason, now)
+    return {row[0] for row in rows}
 
 
 async def stop_planning(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int | None]:

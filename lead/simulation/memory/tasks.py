@@ -182,13 +182,15 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 
 @TWINS.of("id")
-def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> Answer:
-    """End a task, unless it has ended."""
-    row = tables.tasks.rows.get(task)
-    if row is None or row.state not in {"active", "paused"}:
-        return ()
-    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
-    return [(task,)]
+def end_tasks(tables: Tables, tasks: Sequence[UUID], state: str, reason: str, now: int) -> Answer:
+    """End these, unless they have ended."""
+    ended = []
+    for task in dict.fromkeys(tasks):
+        row = tables.tasks.rows.get(task)
+        if row is not None and row.state in {"active", "paused"}:
+            tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
+            ended.append((task,))
+    return ended
 
 
 @TWINS.of("task_id", "lease_until")

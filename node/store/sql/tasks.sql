@@ -114,10 +114,10 @@ WHERE
 ORDER BY task.created_at DESC, task.id DESC
 LIMIT $10;
 
--- end_task --
+-- end_tasks --
 UPDATE task
 SET state = $2::task_state, reason = $3, ended_at = $4, paused_at = NULL
-WHERE id = $1 AND state IN ('active', 'paused')
+WHERE id = ANY($1::uuid []) AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
