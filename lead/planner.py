@@ -281,7 +281,7 @@ def _standing(
 
 
 def out_of_time(attempt: Attempt) -> str | None:
-    """Why a seat is of no use to who has it: there is no time for any of its runs, not one is booked.
+    """Why a seat is of no use to who has it: there is no time for any of its runs.
 
     Another lead, say, has booked between the look for nodes and the booking. Pure; None if some run
     may still have time there.

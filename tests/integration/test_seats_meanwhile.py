@@ -175,6 +175,7 @@ async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
     """A node that says it has time, and then never has, is not asked again and again."""
     pool = await pooled(world, [{}] * (MOVES_MAX + 2))
     task = await pool.create(1, seat=False, schedule=ONE_TERM)
+    there: dict[int, str] = {}
     for _ in range(MOVES_MAX + 1):
         await _given(pool)
         [there] = (await pool.seats(task)).values()
