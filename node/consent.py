@@ -47,9 +47,13 @@ class Consent:
         reason, tools, lacks = self._considered(introduction)
         known = None
         if lead != self._identity:
-            known = await self._database.settle(
-                lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
-            )
+
+            async def hear(connection: Connection) -> tuple[str | None, StoredTask | None]:
+                why = reason or await _claimed(connection, lead, introduction)
+                kept = why is None
+                return why, await self._hear(connection, lead, introduction, kept=kept)
+
+            reason, known = await self._database.settle(hear)
         if known is not None and known.lead == lead and known.revision > introduction.revision:
             msg = (
                 f"task {introduction.task} has been changed since revision "
@@ -94,8 +98,9 @@ class Consent:
         """What it would say to this introduction, of a new task or a change; nothing is kept."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
+            claimed = await _claimed(connection, lead, introduction)
         reason, tools, lacks = self._considered(introduction)
-        return _answer(reason or _not_open(lead, known), tools, lacks)
+        return _answer(reason or claimed or _not_open(lead, known), tools, lacks)
 
     def _considered(
         self, introduction: Introduction
@@ -149,6 +154,14 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
+async def _claimed(connection: Connection, lead: str, introduction: Introduction) -> str | None:
+    """Why its lead may not say of which pool task it is: a reservation may be for its seats."""
+    whole = introduction.pool_task
+    if whole is None or await tasks.leads_of_pool_task(connection, whole) <= {lead}:
+        return None
+    return f"pool task {whole} is led by another node"
+
+
 def _word(introduction: Introduction) -> str:
     return "active" if introduction.paused_at is None else "paused"
 
@@ -197,6 +210,7 @@ def stored(introduction: Introduction, lead: str) -> StoredTask:
         reference=introduction.reference,
         created_at=introduction.created_at,
         revision=introduction.revision,
+        pool_task=introduction.pool_task,
     )
 
 
@@ -219,6 +233,7 @@ def introduced(task: StoredTask, place: int) -> Introduction:
         reference=task.reference,
         created_at=task.created_at,
         revision=task.revision,
+        pool_task=task.parent,
         paused_at=task.paused_at,
         freeing=None if task.freeing is None else Freeing.model_validate(task.freeing),
     )

@@ -196,6 +196,7 @@ class Site:
             participant_of=self._participant,
             choose_tool=node.capabilities.agree,
             refuse_task=node.ending.refuse_task,
+            take_back=node.ending.take_back,
             rng=random.Random(1),
         )
         deliver, kinds = self.delivery.deliver, (Kind.COMMIT, Kind.RELEASE)
