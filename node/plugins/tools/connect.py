@@ -9,9 +9,11 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import delay_figures, milliseconds, share
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
@@ -32,27 +34,20 @@ class _ConnectorOutput(Document):
     failure: Told | None = None
 
 
-class ConnectTool:
+class ConnectTool(LoneTool):
     """Our own connector."""
 
     name = "connect"
     tests: tuple[str, ...] = ("tcp",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
-
-    def can(self, spec: TcpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
 
     def duration(self, spec: TcpSpec) -> int:
         """Name, all attempts, the last one's timeout, banner and wrap-up, in microseconds."""
         waits = 3 if spec.banner else 2
         return _SET_UP + (spec.count - 1) * spec.interval + waits * spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: TcpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our connector."""
@@ -60,7 +55,7 @@ class ConnectTool:
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "count": spec.count,
             "interval_ns": spec.interval * _MICROSECOND_NS,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

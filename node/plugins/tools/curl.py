@@ -13,8 +13,10 @@ from pydantic import BaseModel, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, NonNegative, Told
+from node.plugins.lone import LoneTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
@@ -49,28 +51,21 @@ class _CurlOutput(BaseModel):
     time_total: NonNegative
 
 
-class CurlTool:
+class CurlTool(LoneTool):
     """The program curl."""
 
     name = "curl"
     tests: tuple[str, ...] = ("http",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         "curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)"
     )
     tried: tuple[str, ...] = ("7.88.1",)
 
-    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: HttpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``curl -q --silent … --url URL``; headers on standard input.
@@ -91,8 +86,10 @@ class CurlTool:
             argv += ["--location", "--max-redirs", str(spec.redirects_followed)]
         if not spec.verify:
             argv.append("--insecure")
-        if spec.ip_version is not None:
-            argv.append(f"--ipv{spec.ip_version}")
+        if (version := version_of(part)) is not None:
+            argv.append(f"--ipv{version}")
+        if words := bound(part, "if!", "host!"):
+            argv += ["--interface", "".join(words)]
         if spec.headers:
             argv += ["--header", "@-"]
         argv += _elsewhere(spec, part.addresses.get(spec.host, spec.host))

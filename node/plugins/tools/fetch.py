@@ -9,9 +9,11 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
@@ -45,26 +47,19 @@ class _FetchOutput(Document):
     failure: Told | None = None
 
 
-class FetchTool:
+class FetchTool(LoneTool):
     """Our own HTTP client."""
 
     name = "fetch"
     tests: tuple[str, ...] = ("http",)
     preference = 1
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
-
-    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
 
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: HttpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our HTTP client; headers on standard input, so that no list of processes has them."""
@@ -73,7 +68,7 @@ class FetchTool:
             "url": spec.url,
             "address": part.addresses.get(spec.host, spec.host),
             "method": spec.method,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "redirects": spec.redirects_followed,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,
             "bytes_max": spec.bytes_max,

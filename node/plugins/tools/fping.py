@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import (
     Command,
     Output,
@@ -22,6 +23,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
+from node.plugins.lone import LoneTool
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
@@ -44,12 +46,13 @@ _REFUSAL = re.compile(r"ICMP (?P<said>.{1,200}) from (?P<router>\S{1,100}) for I
 _ERRORS_MAX = 10
 
 
-class FpingTool:
+class FpingTool(LoneTool):
     """fping by Schemers and Schweikert."""
 
     name = "fping"
     tests: tuple[str, ...] = ("rtt",)
     preference = -1
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         # With the kernel's sockets for echo requests version 5.1 loses every answer.
         "fping",
@@ -59,19 +62,11 @@ class FpingTool:
     )
     tried: tuple[str, ...] = ("5.1",)
 
-    def can(self, spec: RttSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and more, and wrap-up, in microseconds."""
         late = max(_TICK, spec.interval // _LATE_SHARE)
         packets = spec.count * (spec.interval + late)
         return _SET_UP + _LOOK_UP + packets + spec.timeout + _LATER + _WRAP_UP
-
-    def needs_port(self, spec: RttSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: ICMP has no ports."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``fping -A -C 10 -p 200 -t 2000 -b 56 -- ADDRESS``."""
@@ -80,8 +75,9 @@ class FpingTool:
         options += ["-t", f"{(spec.timeout + _LATER) / MILLISECOND:g}", "-b", str(spec.length)]
         if spec.ttl is not None:
             options += ["-H", str(spec.ttl)]
-        if spec.ip_version is not None:
-            options.append(f"-{spec.ip_version}")
+        options += bound(part, "-I", "-S")
+        if (version := version_of(part)) is not None:
+            options.append(f"-{version}")
         return Command(argv=("fping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

@@ -9,9 +9,11 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import DAY, SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
@@ -39,26 +41,19 @@ class _HandshakeOutput(Document):
     failure: Told | None = None
 
 
-class HandshakeTool:
+class HandshakeTool(LoneTool):
     """Our own TLS client."""
 
     name = "handshake"
     tests: tuple[str, ...] = ("tls",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
-
-    def can(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
 
     def duration(self, spec: TlsSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: TlsSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our TLS client."""
@@ -66,7 +61,7 @@ class HandshakeTool:
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "server_name": spec.server_name or spec.dest,
             "alpn": spec.alpn,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

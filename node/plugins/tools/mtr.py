@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import (
     Command,
     Output,
@@ -21,6 +22,7 @@ from node.plugins.contracts import (
     Result,
 )
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
 from node.plugins.tests.trace import TraceSpec
@@ -41,12 +43,13 @@ _KNOWN = re.compile(r"[xhdp] ")
 _TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
-class MtrTool:
+class MtrTool(LoneTool):
     """The mtr of Roger Wolff."""
 
     name = "mtr"
     tests: tuple[str, ...] = ("trace",)
     preference = 1
+    binds = frozenset({"address"})  # its -I takes the address of an interface, not its way
     requirement: Requirement | None = Requirement(
         "mtr",
         "mtr-tiny",
@@ -65,10 +68,6 @@ class MtrTool:
         rounds = probes_of(spec) * max(_ROUND, spec.hops_max * _ROUND // _FIRST_HOPS)
         return _SET_UP + _LOOK_UP * (1 + spec.names) + rounds + wait_of(spec) + _WRAP_UP
 
-    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
-
     def command(self, part: PartContext) -> Command:
         """``mtr --raw -n -c 3 -i 1 -G 2 -Z 2 -m 30 -U 30 -- ADDRESS``."""
         spec: TraceSpec = part.spec
@@ -76,6 +75,7 @@ class MtrTool:
         argv = ["mtr", "--raw", *([] if spec.names else ["-n"]), "-c", str(probes_of(spec))]
         argv += ["-i", "1", "-G", str(wait_s), "-Z", str(wait_s)]
         argv += ["-m", str(spec.hops_max), "-U", str(spec.hops_max)]
+        argv += bound(part, "", "-a")
         if spec.protocol == "udp":
             argv.append("-u")
         if spec.protocol == "tcp":

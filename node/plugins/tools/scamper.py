@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import (
     Command,
     Output,
@@ -24,6 +25,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.lone import LoneTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
@@ -67,12 +69,13 @@ class _Trace(BaseModel):
     hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
 
 
-class ScamperTool:
+class ScamperTool(LoneTool):
     """The scamper of CAIDA and Matthew Luckie."""
 
     name = "scamper"
     tests: tuple[str, ...] = ("trace",)
     preference = 3
+    binds = frozenset({"address"})
     requirement: Requirement | None = Requirement(
         "scamper",
         "scamper",
@@ -95,10 +98,6 @@ class ScamperTool:
         packets = spec.hops_max * probes_of(spec)
         return _SET_UP + _LOOK_UP + packets * (wait_of(spec) + SECOND // _PER_SECOND) + _WRAP_UP
 
-    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
-
     def command(self, part: PartContext) -> Command:
         """``scamper -O json -p 50 -c "trace -P udp-paris -Q -q 3 -w 2 -m 30 -g 5" -i ADDRESS``.
 
@@ -107,6 +106,7 @@ class ScamperTool:
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
         options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
+        options = " ".join([options, *bound(part, "", "-S")])
         if spec.protocol == "tcp":
             options += f" -d {port_of(spec)}"
         four, six = (
