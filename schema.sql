@@ -293,7 +293,7 @@ COMMENT ON COLUMN task.freeing IS
 COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 COMMENT ON COLUMN task.pool_task IS
-'(At other participants) the pool task in which this one has seats, as its lead says; no other lead may say so of it.';
+'(At other participants) the pool task in which this one has seats, as its lead says; what another lead says of it does not count.';
 COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
 COMMENT ON COLUMN task.starts IS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
 
 from node.capabilities import Capabilities
 from node.clock import Clock
@@ -47,13 +49,9 @@ class Consent:
         reason, tools, lacks = self._considered(introduction)
         known = None
         if lead != self._identity:
-
-            async def hear(connection: Connection) -> tuple[str | None, StoredTask | None]:
-                why = reason or await _claimed(connection, lead, introduction)
-                kept = why is None
-                return why, await self._hear(connection, lead, introduction, kept=kept)
-
-            reason, known = await self._database.settle(hear)
+            known = await self._database.settle(
+                lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
+            )
         if known is not None and known.lead == lead and known.revision > introduction.revision:
             msg = (
                 f"task {introduction.task} has been changed since revision "
@@ -75,7 +73,9 @@ class Consent:
         if known is not None and known.revision > introduction.revision:
             return known
         if kept:
-            await keep(connection, stored(introduction, lead), known, now)
+            whole = await _pool_task(connection, lead, introduction)
+            made = replace(stored(introduction, lead), pool_task=whole)
+            await keep(connection, made, known, now)
         # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
         revision = introduction.revision if kept or known is None else known.revision
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
@@ -98,9 +98,8 @@ class Consent:
         """What it would say to this introduction, of a new task or a change; nothing is kept."""
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-            claimed = await _claimed(connection, lead, introduction)
         reason, tools, lacks = self._considered(introduction)
-        return _answer(reason or claimed or _not_open(lead, known), tools, lacks)
+        return _answer(reason or _not_open(lead, known), tools, lacks)
 
     def _considered(
         self, introduction: Introduction
@@ -154,12 +153,12 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
-async def _claimed(connection: Connection, lead: str, introduction: Introduction) -> str | None:
-    """Why its lead may not say of which pool task it is: a reservation may be for its seats."""
+async def _pool_task(connection: Connection, lead: str, introduction: Introduction) -> UUID | None:
+    """In which pool task it has seats, unless another node leads that: time may be kept for it."""
     whole = introduction.pool_task
     if whole is None or await tasks.leads_of_pool_task(connection, whole) <= {lead}:
-        return None
-    return f"pool task {whole} is led by another node"
+        return whole
+    return None
 
 
 def _word(introduction: Introduction) -> str:

@@ -92,10 +92,7 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
 
 @pytest.mark.timeout(120)
 def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
-    """They do not talk: who finds that the other one was faster gives the seat to another node.
-
-    Both are given all their tasks at one instant, at the world's beginning, and cannot help that.
-    """
+    """They do not talk: who finds that the other one was faster gives the seat to another node."""
     few = scenario(days=0.25, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
     [pool] = few.pools
     tasks = [
@@ -115,6 +112,7 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     report = simulate(both)
     moved = {reason.state: reason.slots for reason in report.not_delivered}
     assert moved.keys() == {"cancelled"}
+    # Both begin with all their tasks at one instant, and find the same time for them.
     assert moved["cancelled"] < 0.25 * report.delivered
     assert report.delivered > 300
     assert report.messages["proposals"] < 4 * report.delivered
