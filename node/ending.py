@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -309,13 +310,14 @@ class Ending:
         wholes = dict.fromkeys(task.parent for task in over if task.parent is not None)
         notices: list[tuple[object, ...]] = [("task", task, state) for task in ids]
         await bookings.notify_all(connection, [*notices, *(("seats", it, "lost") for it in wholes)])
-        posts = [post for task in over for post in self._ended(task, state, reason, sender)]
-        await outbox.post_all(connection, posts, now)
-        leased = [until for until in leases.values() if until is not None]
+        posts = {task.id: self._ended(task, state, reason, sender) for task in over}
+        await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
+        leased = {task: until for task, until in leases.items() if until is not None}
         if leased:
             # A worker may be making it known at this moment, to nodes that have it not ended yet.
-            again = max(0, max(leased) - now) + _ON_ITS_WAY
-            await outbox.post_all(connection, posts, now, again)
+            again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
+            told = [post for task in leased for post in posts[task]]
+            await outbox.post_all(connection, told, now, again)
         return True
 
     def _ended(self, task: StoredTask, state: str, reason: str, sender: str | None) -> list[Post]:
