@@ -183,3 +183,12 @@ def test_ours_can_be_tried_too(tmp_path: Path) -> None:
     done = run(PARLEY, "plugin", "test", "latency", "--run", "--spec", spec, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "loss 0 % / 0 %" in done.stdout
+
+
+def test_one_that_gives_a_result_each_interval_can_be_tried(tmp_path: Path) -> None:
+    """What it told of its intervals is merged when it has ended."""
+    spec = json.dumps({"interface": "lo", "duration": "PT2S", "each": "PT1S"})
+    done = run(PARLEY, "plugin", "test", "interface", "--run", "--spec", spec, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lo: " in done.stdout
+    assert re.search(r"^ +intervals +2$", done.stdout, re.MULTILINE), done.stdout

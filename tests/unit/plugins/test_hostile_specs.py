@@ -71,6 +71,11 @@ def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
     return fault(document["argv"], plain.get("argv", ()), hostile)
 
 
+def is_value(word: str, before: str) -> bool:
+    """Whether a word is the value of an option: ``--option=word``, or ``-o word``."""
+    return word.startswith("--") or (before.startswith("-") and not word.startswith("-"))
+
+
 def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
     """What is wrong with how a spec's word got into an argv; ``own`` is one without it."""
     known = Counter(own)
@@ -86,7 +91,7 @@ def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
                 wrong = fault_inside(word, own, hostile)
                 if wrong is not None:
                     return wrong
-            elif word != hostile and not word.startswith("--") and not after_all_options:
+            elif word != hostile and not (after_all_options or is_value(word, before)):
                 return f"it is a part of the word {word}"
             elif word == hostile and not after_all_options and not before.startswith("-"):
                 return f"it stands free before --, after {before}"

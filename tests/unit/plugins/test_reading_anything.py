@@ -23,7 +23,7 @@ PAIRS = [(test, name) for name, tool in sorted(registry.tools().items()) for tes
 ends = st.builds(
     lambda pair, place: (*pair, place), st.sampled_from(PAIRS), st.sampled_from([0, 1])
 )
-streams = ends.filter(lambda end: isinstance(registry.tools()[end[1]], StreamingTool))
+streams = ends.filter(lambda end: isinstance(registry.tests()[end[0]], StreamingTest))
 exits = st.sampled_from([0, 1, 2, -15])
 endings = st.sampled_from(["itself", "end"])
 numbers = st.integers() | st.floats()
