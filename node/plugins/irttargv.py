@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _MICROSECOND_NS = 1000
+_CLIENT = ("irtt", "client", "-Q", "-o", "-")
 
 
 class _Party(Protocol):
@@ -45,7 +46,7 @@ def client(
 
     ``openings_ms``: how long it waits for the server's word at its first packet, its second …
     """
-    argv = ["irtt", "client", "-Q", "-o", "-", "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
+    argv = [*_CLIENT, "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
     # With these alone a packet of the shortest length, 44, holds all that is asked for.
     argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
     argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
@@ -57,7 +58,8 @@ def client(
 
 def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
     """The client's command line with how long it sends."""
-    return [*argv[:2], "-d", f"{lasts_ns}ns", *argv[2:]]
+    after = len(_CLIENT) + 2
+    return [*argv[:after], "-d", f"{lasts_ns}ns", *argv[after:]]
 
 
 def _own(party: _Party) -> str:
