@@ -8,20 +8,28 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from node.execution.launcher import PREPARE
 from node.model.times import SECOND
 from node.plugins.contracts import Interval, Part, PartContext, Party, StreamingTool, Tool
 from node.plugins.tests.latencybg import TEST, LatencyBgSpec
+from tests.integration.plugins.test_stamp_on_loopback import free_port
 
 BRIEF = {"each": "PT1S", "interval": "PT0.01S", "timeout": "PT0.5S"}
 RS = b"\x1e"
 
 
-def stream(tool: Tool, starts: int, port: int, seconds: int, **fields: Any) -> list[PartContext]:
-    """Both parts of a stream, which may be shorter than anybody may ask for."""
+def spec_of(seconds: int, **fields: Any) -> LatencyBgSpec:
+    """A spec of a stream, which may be shorter than anybody may ask for."""
     spec = LatencyBgSpec.model_validate({"dest": "b"} | BRIEF | fields)
-    spec = spec.model_copy(update={"duration": seconds * SECOND})
+    return spec.model_copy(update={"duration": seconds * SECOND})
+
+
+def stream(tool: Tool, starts: int, port: int, seconds: int, **fields: Any) -> list[PartContext]:
+    """Both parts of a stream."""
+    spec = spec_of(seconds, **fields)
     parties = (Party("a", "127.1.0.1"), Party("b", "127.1.0.2", {"port": port}))
     first = PartContext(spec, 0, parties, starts, starts + tool.duration(spec))
     return [first, dataclasses.replace(first, participant=1)]
@@ -66,3 +74,15 @@ def merged(parts: list[PartContext], shares: list[list[Interval]]) -> list[Inter
 def soon() -> int:
     """An instant by which programs that are started now are ready, however busy the machine."""
     return time.time_ns() // 1000 + 3 * SECOND // 2
+
+
+def run_after_run(tool: StreamingTool) -> Iterator[list[Interval]]:
+    """The intervals of two runs on one port, of which the second begins where the first ends."""
+    port, first = free_port("127.1.0.2"), soon()
+    found = []
+    for parts in (stream(tool, first, port, 2), stream(tool, first + 2 * SECOND, port, 2)):
+        wait_until(parts[0].starts - PREPARE)
+        found.append((parts, [start(tool, part) for part in parts]))
+    for parts, processes in found:
+        pairs = zip(parts, processes, strict=True)
+        yield merged(parts, [told(tool, part, process) for part, process in pairs])

@@ -11,14 +11,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.execution.launcher import PREPARE
 from node.execution.proctable import living_members
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.plugins.contracts import Output, PartContext
 from node.plugins.irttstream import LEAD_IN
 from node.plugins.tools.irtt import TOOL
-from tests.integration.plugins.streams import merged, soon, start, stream, told, wait_until
+from tests.integration.plugins.streams import (
+    run_after_run,
+    soon,
+    start,
+    stream,
+    told,
+    wait_until,
+)
 from tests.integration.plugins.test_stamp_on_loopback import free_port
 
 COUNTS = ("sent", "received_at_dest", "received_back")
@@ -43,14 +49,7 @@ def served(part: PartContext) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_no_packet_is_lost_between_two_runs() -> None:
     """Intervals and runs follow each other, and every packet of each comes back."""
-    port, first = free_port("127.1.0.2"), soon()
-    found = []
-    for parts in (stream(TOOL, first, port, 2), stream(TOOL, first + 2 * SECOND, port, 2)):
-        wait_until(parts[0].starts - PREPARE)
-        found.append((parts, [start(TOOL, part) for part in parts]))
-    for parts, processes in found:
-        pairs = zip(parts, processes, strict=True)
-        intervals = merged(parts, [told(TOOL, part, process) for part, process in pairs])
+    for intervals in run_after_run(TOOL):
         assert [(each.number, each.reason) for each in intervals] == [(0, None), (1, None)]
         for each in intervals:
             result = each.result or {}

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import signal
 
-from node.execution.launcher import PREPARE
 from node.model.times import SECOND
 from node.plugins.tests.latencybg import TEST
 from node.plugins.tools.stampbg import LEAD_IN, TOOL
-from tests.integration.plugins.streams import merged, soon, start, stream, told, wait_until
+from tests.integration.plugins.streams import (
+    run_after_run,
+    soon,
+    spec_of,
+    start,
+    stream,
+    told,
+    wait_until,
+)
 from tests.integration.plugins.test_stamp_on_loopback import free_port
 
 
 def test_no_packet_is_lost_between_two_runs() -> None:
     """Where one run ends the next begins: every packet of both comes back, on the same port."""
-    port, first = free_port("127.1.0.2"), soon()
-    found = []
-    for parts in (stream(TOOL, first, port, 2), stream(TOOL, first + 2 * SECOND, port, 2)):
-        wait_until(parts[0].starts - PREPARE)
-        found.append((parts, [start(TOOL, part) for part in parts]))
-    for parts, processes in found:
-        shares = [told(TOOL, part, process) for part, process in zip(parts, processes, strict=True)]
-        intervals = merged(parts, shares)
+    for intervals in run_after_run(TOOL):
         assert [(each.number, each.reason) for each in intervals] == [(0, None), (1, None)]
         for each in intervals:
             result = each.result or {}
             names = ("sent", "received_at_dest", "received_back", "strays")
             assert [result[name] for name in names] == [100, 100, 100, 0]
             assert result["reordered"] == {"forward": 0, "backward": 0}
-        total = TEST.total(parts[0].spec, intervals)
+        total = TEST.total(spec_of(2), intervals)
         assert 0 < total["delay_ms"]["round_trip"]["median"] < 50
 
 
