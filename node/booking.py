@@ -63,12 +63,12 @@ class TimeLine:
         clock: Clock,
         settings: Settings,
         identity: str,
-        needs_port: Callable[[HeldTask, str], bool],
+        needs_port: Callable[[HeldTask, str], int],
         rng: random.Random,
     ) -> None:
         """``identity`` is this node's.
 
-        ``needs_port(task, tool)`` says whether it must give out a port for its part.
+        ``needs_port(task, tool)`` says how many ports in a row it must give out for its part.
         """
         self._database = database
         self._clock = clock
@@ -228,24 +228,27 @@ class TimeLine:
     async def _data(
         self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], held: set[UUID]
     ) -> dict[UUID, dict[str, int]]:
-        """What this participant adds: a port no other exchange uses, where its tool needs one."""
-        needing = [
-            hold.exchange
+        """What this participant adds: a port no other exchange has, where its tool needs some."""
+        needing = {
+            hold.exchange: count
             for hold, task in fresh
-            if self._needs_port(task, hold.request.tool)
+            if (count := self._needs_port(task, hold.request.tool))
             and any(run.run in held for run in hold.request.runs)
-        ]
+        }
         if not needing:
             return {}
-        used = await bookings.ports_in_use(connection)
-        # Every other one: nuttcp's data goes to the port after the one that was given out.
+        used = set(await bookings.ports_in_use(connection))
         first, last = self._settings.port_first, self._settings.port_last
-        every = range(first, last, 2) or range(first, last + 1)
-        free = [port for port in every if port not in used]
-        if len(free) < len(needing):
-            free = list(every)
-        ports = self._rng.sample(free, len(needing))
-        return {exchange: {"port": port} for exchange, port in zip(needing, ports, strict=True)}
+        given: dict[UUID, dict[str, int]] = {}
+        for exchange, count in needing.items():
+            # Every other one, for nuttcp's data goes to the next. With several streams it goes to
+            # more than one: they may be given to others that run at the same time, none by TCP.
+            every = range(first, last + 2 - max(2, count), 2) or range(first, last + 1)
+            free = [port for port in every if used.isdisjoint(range(port, port + count))]
+            port = self._rng.choice(free or every)
+            used.add(port)
+            given[exchange] = {"port": port}
+        return given
 
     async def commit(
         self, exchange: UUID, request: CommitRequest, sender: str | None = None

@@ -182,8 +182,8 @@ class Capabilities:
         tool = self.choose(test, preferred, offers, parsed)
         return tool.name, tool.duration(parsed)
 
-    def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> bool:
-        """Whether this tool needs a port for that participant's part.
+    def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> int:
+        """How many ports in a row this tool needs for that participant's part.
 
         :raises InvalidDocument: there is no such tool here.
         """

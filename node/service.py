@@ -245,7 +245,7 @@ class Node:
         """What this node says of itself."""
         return self.own_card.current
 
-    def _needs_port(self, task: HeldTask, tool: str) -> bool:
+    def _needs_port(self, task: HeldTask, tool: str) -> int:
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
 
     async def start(self) -> None:

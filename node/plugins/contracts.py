@@ -283,8 +283,8 @@ class Tool(Protocol):
         """How long a run occupies its participants, in microseconds, set-up included."""
         ...
 
-    def needs_port(self, spec: Any, participant: int) -> bool:
-        """Whether the node of this participant must give out a port for the run."""
+    def needs_port(self, spec: Any, participant: int) -> int:
+        """How many ports the node of this participant gives out: a number and those after it."""
         ...
 
     def command(self, part: PartContext) -> Command:

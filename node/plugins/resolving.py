@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from node.plugins.binding import version_of
 from node.plugins.contracts import Command, Output, PartContext
 from node.plugins.hops import address_in
 from node.plugins.reading import failure, text_of
@@ -25,7 +26,7 @@ def resolving(part: PartContext, four: Sequence[str], six: Sequence[str] | None 
     """The command that looks ``dest`` up and becomes ``four``, or ``six`` if it is of version 6."""
     asked = {
         "host": part.addresses.get(part.spec.dest, part.spec.dest),
-        "ip_version": part.spec.ip_version,
+        "ip_version": version_of(part),
         "argv": {"4": [*four], "6": [*(four if six is None else six)]},
     }
     written = json.dumps(asked, separators=(",", ":"))

@@ -9,6 +9,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import delay_figures, milliseconds, share
@@ -39,6 +40,7 @@ class ConnectTool(LoneTool):
     name = "connect"
     tests: tuple[str, ...] = ("tcp",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -53,7 +55,7 @@ class ConnectTool(LoneTool):
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "count": spec.count,
             "interval_ns": spec.interval * _MICROSECOND_NS,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

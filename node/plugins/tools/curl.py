@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, NonNegative, Told
 from node.plugins.lone import LoneTool
@@ -56,6 +57,7 @@ class CurlTool(LoneTool):
     name = "curl"
     tests: tuple[str, ...] = ("http",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         "curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)"
     )
@@ -84,8 +86,10 @@ class CurlTool(LoneTool):
             argv += ["--location", "--max-redirs", str(spec.redirects_followed)]
         if not spec.verify:
             argv.append("--insecure")
-        if spec.ip_version is not None:
-            argv.append(f"--ipv{spec.ip_version}")
+        if (version := version_of(part)) is not None:
+            argv.append(f"--ipv{version}")
+        if words := bound(part, "if!", "host!"):
+            argv += ["--interface", "".join(words)]
         if spec.headers:
             argv += ["--header", "@-"]
         argv += _elsewhere(spec, part.addresses.get(spec.host, spec.host))

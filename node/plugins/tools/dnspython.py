@@ -9,6 +9,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
@@ -45,6 +46,7 @@ class DnspythonTool(LoneTool):
     name = "dnspython"
     tests: tuple[str, ...] = ("dns",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -61,7 +63,7 @@ class DnspythonTool(LoneTool):
             "type": spec.type,
             "server": None if server is None else part.addresses.get(server, server),
             "port": spec.port,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "protocol": spec.protocol,
             "recurse": spec.recurse,
             "dnssec": spec.dnssec,

@@ -9,6 +9,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
@@ -52,6 +53,7 @@ class FetchTool(LoneTool):
     name = "fetch"
     tests: tuple[str, ...] = ("http",)
     preference = 1
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -66,7 +68,7 @@ class FetchTool(LoneTool):
             "url": spec.url,
             "address": part.addresses.get(spec.host, spec.host),
             "method": spec.method,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "redirects": spec.redirects_followed,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,
             "bytes_max": spec.bytes_max,

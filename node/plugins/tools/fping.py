@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
@@ -44,6 +45,7 @@ class FpingTool(LoneTool):
     name = "fping"
     tests: tuple[str, ...] = ("rtt",)
     preference = -1
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         # With the kernel's sockets for echo requests version 5.1 loses every answer.
         "fping",
@@ -66,8 +68,9 @@ class FpingTool(LoneTool):
         options += ["-t", f"{(spec.timeout + _LATER) / MILLISECOND:g}", "-b", str(spec.length)]
         if spec.ttl is not None:
             options += ["-H", str(spec.ttl)]
-        if spec.ip_version is not None:
-            options.append(f"-{spec.ip_version}")
+        options += bound(part, "-I", "-S")
+        if (version := version_of(part)) is not None:
+            options.append(f"-{version}")
         return Command(argv=("fping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

@@ -9,6 +9,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import DAY, SECOND
 from node.model.wire.fields import Document
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
@@ -46,6 +47,7 @@ class HandshakeTool(LoneTool):
     name = "handshake"
     tests: tuple[str, ...] = ("tls",)
     preference = 0
+    binds = EITHER
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -59,7 +61,7 @@ class HandshakeTool(LoneTool):
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "server_name": spec.server_name or spec.dest,
             "alpn": spec.alpn,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

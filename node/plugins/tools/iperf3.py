@@ -2,7 +2,8 @@
 
 What its JSON does that one would not expect (recorded in ``tests/golden/tools/iperf3``): a
 failure has exit code 0 or 1 and an ``error`` key; a server whose client went away before measuring
-says nothing at all; a server's ``sum_sent`` may hold numbers below zero as unsigned ones.
+says nothing at all; what a server did not send or receive itself may hold numbers below zero as
+unsigned ones.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _CONNECT_TIMEOUT_MS = 2000
 _IDLE_TIMEOUT_S = 10
 """Without a client for this long the server gives up, instead of blocking a long run's time."""
 _INTERRUPTED = "interrupt - "
+_GUESSES = " - server may have stopped running or use a different port, firewall issue, etc."
+"""What newer versions put before the reason why there was no connection."""
 _ENTRIES_MAX = 10_000
 """Entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 
@@ -92,26 +95,54 @@ class _Cpu(_Lenient):
     host_total: NonNegative = 0
 
 
-class _ServerEnd(_Lenient):
+class _End(_Lenient):
     streams: tuple[_Stream, ...] = ()
-    sum_received: _Sum | None = None
     cpu_utilization_percent: _Cpu | None = None
     sender_tcp_congestion: str | None = Field(default=None, max_length=32)
 
 
-class _End(_ServerEnd):
-    # Only where this end sent or asked the other: a receiving server's is rubbish.
+class _SendingEnd(_End):
     sum_sent: _Sum | None = None
 
 
-class _ServerDocument(_Lenient):
+class _ReceivingEnd(_End):
+    sum_received: _Sum | None = None
+
+
+class _ClientEnd(_SendingEnd, _ReceivingEnd):
+    """It is told the server's figures, too; those that a server has of the client are rubbish."""
+
+
+class _Socket(_Lenient):
+    """One end of a connection; that it is there is all that is used of it."""
+
+
+class _Start(_Lenient):
+    connected: tuple[_Socket, ...] = ()
+    """The streams; the server's are there as soon as it has heard of them."""
+    accepted_connection: _Socket | None = None
+
+
+class _Beginning(_Lenient):
+    start: _Start = _Start()
+
+
+class _Document(_Lenient):
     error: str | None = None
     intervals: tuple[_IntervalEntry, ...] = ()
-    end: _ServerEnd
-
-
-class _Document(_ServerDocument):
     end: _End
+
+
+class _SendingDocument(_Document):
+    end: _SendingEnd
+
+
+class _ReceivingDocument(_Document):
+    end: _ReceivingEnd
+
+
+class _ClientDocument(_Document):
+    end: _ClientEnd
 
 
 class Iperf3Tool:
@@ -127,7 +158,7 @@ class Iperf3Tool:
         ("iperf3", "--version"),
         congestion=lambda spec: spec.control,
     )
-    tried: tuple[str, ...] = ("3.12",)
+    tried: tuple[str, ...] = ("3.12", "3.18", "3.22")
     binds = frozenset({"interface", "address"})
 
     def can(self, spec: ThroughputSpec) -> str | None:  # noqa: ARG002 - contract
@@ -163,23 +194,48 @@ class Iperf3Tool:
         is_client = part.participant == _CLIENT
         if not is_client and not output.stderr and not output.stdout.strip():
             raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
-        knows_sent = is_client or spec.reverse
         printed = replace(output, stdout=_without_warnings(output.stdout))
-        document = document_of(printed, "iperf3", _Document if knows_sent else _ServerDocument)
+        if spec.protocol == "udp" and output.ended_by != "itself":
+            _check_open(spec, printed, is_client=is_client)
+        document = document_of(printed, "iperf3", _kind_of(spec, is_client=is_client))
         # Since 3.19 it also ends with exit code 0 when it was told to end.
         interrupted = document.error is not None and _INTERRUPTED in document.error
         if output.ended_by != "itself" and (output.exit_code != 0 or interrupted):
             late = "had not finished" if is_client or document.intervals else "had seen no client"
             raise ToolOutputError(f"iperf3 {late} at the end of the run")
         if document.error:
-            raise ToolOutputError(f"iperf3: {document.error.removeprefix('error - ')[:300]}")
-        sent = document.end.sum_sent if isinstance(document, _Document) else None
-        received = document.end.sum_received if is_client or not spec.reverse else None
+            said = document.error.removeprefix("error - ").replace(_GUESSES, "")
+            raise ToolOutputError(f"iperf3: {said[:300]}")
+        end = document.end
+        sent = end.sum_sent if isinstance(end, _SendingEnd) else None
+        received = end.sum_received if isinstance(end, _ReceivingEnd) else None
         if output.exit_code != 0:
             raise failure(output, "iperf3", "it failed without a reason")
         if sent is None and received is None:
             raise failure(output, "iperf3", "the other end went away before anything was measured")
         return _part(spec, document, sent, received)
+
+
+def _kind_of(spec: ThroughputSpec, *, is_client: bool) -> type[_Document]:
+    if is_client:
+        return _ClientDocument
+    return _SendingDocument if spec.reverse else _ReceivingDocument
+
+
+def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> None:
+    """Refuse what was ended because a stream had not opened: its sums are no numbers.
+
+    A stream over UDP opens with one datagram each way. Neither is sent again if it is lost (3.12),
+    and both ends then wait for as long as they are let.
+    """
+    start = document_of(printed, "iperf3", _Beginning).start
+    if len(start.connected) == spec.streams:
+        return
+    opening = "iperf3: the datagram that opens a stream, sent only once,"
+    if is_client:
+        raise ToolOutputError(f"{opening} was not answered")
+    if start.accepted_connection is not None:
+        raise ToolOutputError(f"{opening} did not come")
 
 
 def _without_warnings(stdout: bytes) -> bytes:
@@ -218,7 +274,7 @@ def _interval_s(spec: ThroughputSpec) -> int:
 
 
 def _part(
-    spec: ThroughputSpec, document: _ServerDocument, sent: _Sum | None, received: _Sum | None
+    spec: ThroughputSpec, document: _Document, sent: _Sum | None, received: _Sum | None
 ) -> Result:
     end = document.end
     cpu = end.cpu_utilization_percent
@@ -251,7 +307,7 @@ def _received(total: _Sum) -> Received:
     )
 
 
-def _datagrams(total: _Sum, end: _ServerEnd) -> Datagrams:
+def _datagrams(total: _Sum, end: _End) -> Datagrams:
     # Duplicates make iperf3 count fewer than none lost.
     lost = max(0, total.lost_packets)
     return Datagrams(

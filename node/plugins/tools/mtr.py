@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.lone import LoneTool
@@ -41,6 +42,7 @@ class MtrTool(LoneTool):
     name = "mtr"
     tests: tuple[str, ...] = ("trace",)
     preference = 1
+    binds = frozenset({"address"})  # its -I takes the address of an interface, not its way
     requirement: Requirement | None = Requirement(
         "mtr",
         "mtr-tiny",
@@ -66,6 +68,7 @@ class MtrTool(LoneTool):
         argv = ["mtr", "--raw", *([] if spec.names else ["-n"]), "-c", str(probes_of(spec))]
         argv += ["-i", "1", "-G", str(wait_s), "-Z", str(wait_s)]
         argv += ["-m", str(spec.hops_max), "-U", str(spec.hops_max)]
+        argv += bound(part, "", "-a")
         if spec.protocol == "udp":
             argv.append("-u")
         if spec.protocol == "tcp":

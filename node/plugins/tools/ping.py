@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
 from node.plugins.lone import LoneTool
@@ -75,7 +76,7 @@ class PingTool(LoneTool):
     preference = 0
     requirement: Requirement | None = iputils.PING
     tried: tuple[str, ...] = iputils.TRIED
-    binds = frozenset({"interface", "address"})
+    binds = EITHER
 
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
@@ -89,10 +90,9 @@ class PingTool(LoneTool):
         options += ["-W", _seconds(spec.timeout), "-s", str(spec.length)]
         if spec.ttl is not None:
             options += ["-t", str(spec.ttl)]
-        if spec.ip_version is not None:
-            options.append(f"-{spec.ip_version}")
-        if part.context is not None and part.context.bound:
-            options += ["-I", part.context.name]
+        if (version := version_of(part)) is not None:
+            options.append(f"-{version}")
+        options += bound(part, "-I", "-I")
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

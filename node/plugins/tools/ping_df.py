@@ -16,6 +16,7 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins import iputils
+from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import address_in
 from node.plugins.lone import LoneTool
@@ -59,6 +60,7 @@ class PingDfTool(LoneTool):
     name = "ping-df"
     tests: tuple[str, ...] = ("mtu",)
     preference = 1
+    binds = EITHER
     requirement: Requirement | None = iputils.PING
     tried: tuple[str, ...] = iputils.TRIED
 
@@ -74,7 +76,7 @@ class PingDfTool(LoneTool):
         spec: MtuSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
-            "ip_version": spec.ip_version,
+            **leaving(part),
             "most": _most(spec),
             "wait_s": spec.wait / SECOND,
             "tries": _TRIES,

@@ -66,6 +66,7 @@ class ProcNetTool(LoneTool):
     name = "procnet"
     tests: tuple[str, ...] = ("interface",)
     preference = 0
+    binds = frozenset({"interface"})
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
@@ -77,7 +78,7 @@ class ProcNetTool(LoneTool):
         """Our program."""
         spec: InterfaceSpec = part.spec
         arguments: dict[str, Any] = {
-            "interface": spec.interface,
+            "interface": spec.interface or part.parties[part.participant].device,
             "first_ns": part.starts * _MICROSECOND_NS,
             "each_ns": spec.each * _MICROSECOND_NS,
             "intervals": spec.duration // spec.each,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import bound
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
@@ -67,6 +68,7 @@ class ScamperTool(LoneTool):
     name = "scamper"
     tests: tuple[str, ...] = ("trace",)
     preference = 3
+    binds = frozenset({"address"})
     requirement: Requirement | None = Requirement(
         "scamper",
         "scamper",
@@ -97,6 +99,7 @@ class ScamperTool(LoneTool):
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
         options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
+        options = " ".join([options, *bound(part, "", "-S")])
         if spec.protocol == "tcp":
             options += f" -d {port_of(spec)}"
         four, six = (

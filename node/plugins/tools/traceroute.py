@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.lone import LoneTool
@@ -39,6 +40,7 @@ class TracerouteTool(LoneTool):
     name = "traceroute"
     tests: tuple[str, ...] = ("trace",)
     preference = 2
+    binds = EITHER
     requirement: Requirement | None = Requirement(
         "traceroute",
         "traceroute",
@@ -68,8 +70,9 @@ class TracerouteTool(LoneTool):
             options += ["-T", "-p", str(port_of(spec))]
         if spec.as_numbers:
             options.append("-A")
-        if spec.ip_version is not None:
-            options.append(f"-{spec.ip_version}")
+        options += bound(part, "-i", "-s")
+        if (version := version_of(part)) is not None:
+            options.append(f"-{version}")
         length = [] if spec.length is None else [str(spec.length)]
         dest = part.addresses.get(spec.dest, spec.dest)
         return Command(argv=("traceroute", *options, "--", dest, *length))

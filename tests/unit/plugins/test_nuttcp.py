@@ -45,10 +45,15 @@ def test_the_server_serves_one_client() -> None:
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        (HOST, "-T 12 -i 1"),
-        (HOST | {"duration": "PT1S"}, "-T 1 -i 0.5"),
-        (HOST | {"rate_bps": 2_000_000, "window_bytes": 65_536}, "-T 12 -i 1 -R 2000k -w64 -ws64"),
-        (HOST | {"reverse": True}, "-T 12 -i 1 -r -F"),
+        (HOST, "-T 12 -i 1 -l 8192"),
+        (HOST | {"duration": "PT1S"}, "-T 1 -i 0.5 -l 8192"),
+        (
+            HOST | {"rate_bps": 2_000_000, "window_bytes": 65_536},
+            "-T 12 -i 1 -l 8192 -R 2000k -w64 -ws64",
+        ),
+        (HOST | {"reverse": True}, "-T 12 -i 1 -l 8192 -r -F"),
+        (HOST | {"streams": 3}, "-T 12 -i 1 -N 3 -l 8192"),
+        (HOST | {"streams": 3, "rate_bps": 2_000_000}, "-T 12 -i 1 -N 3 -l 8192 -R 6000k"),
         ({"protocol": "udp", "omit": "PT0S"}, "-T 10 -i 1 -u -l 1400 -R 1000k"),
     ],
 )
@@ -77,7 +82,7 @@ def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
     given = spec("throughput", **UDP, reverse=True)
     argv = asked(PartContext(given, CLIENT, parties, 0, 1))["argv"]
     assert argv[:6] == ["nuttcp", "-6", "-P", "7001", "-p", "6001"]
-    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [True, True]
+    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [1, 2]
     assert not TOOL.needs_port(spec("throughput", **HOST, reverse=True), CLIENT)
 
 
@@ -85,7 +90,7 @@ def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
     ("fields", "reason"),
     [
         ({}, "nuttcp cannot choose cubic, only the host's own congestion control"),
-        ({"streams": 2}, "nuttcp would need a port for each stream, and is given one"),
+        (UDP | {"streams": 2}, "nuttcp counts the datagrams of one stream only"),
         ({"rate_bps": 1500}, "nuttcp knows rates in whole kb/s only"),
         ({"window_bytes": 1500}, "nuttcp knows windows in whole KiB only"),
     ],
@@ -125,6 +130,30 @@ def test_tcp_in_reverse() -> None:
     assert result is not None
     assert result["congestion"] == "bbr"
     assert 18e6 < result["rate_bps"] < 19.4e6
+
+
+def test_each_stream_has_a_port_of_the_server() -> None:
+    """They follow its own, which is given out; each takes another round trip to open."""
+    given = spec("throughput", **HOST, streams=3)
+    assert [TOOL.needs_port(given, at) for at in (CLIENT, SERVER)] == [0, 4]
+    assert TOOL.duration(given) - TOOL.duration(spec("throughput", **HOST)) == 800_000
+
+
+@pytest.mark.parametrize(
+    ("case", "fields", "rate_bps"),
+    [
+        ("tcp-streams", {}, (18e6, 20e6)),
+        ("tcp-streams-reverse", {"reverse": True}, (18e6, 20e6)),
+        ("tcp-streams-rate", {"rate_bps": 2_000_000}, (5.8e6, 6.1e6)),
+    ],
+)
+def test_several_streams(case: str, fields: dict[str, Any], rate_bps: tuple[float, float]) -> None:
+    """All together are told; a rate is of each, and the congestion control known as of one."""
+    result = merged(case, duration="PT2S", omit="PT1S", streams=3, **HOST, **fields).result
+    assert result is not None
+    assert rate_bps[0] < result["rate_bps"] < rate_bps[1]
+    assert (result["streams"], result["congestion"]) == (3, "bbr")
+    assert [interval["omitted"] for interval in result["intervals"]][:2] == [True, False]
 
 
 def test_a_single_second() -> None:

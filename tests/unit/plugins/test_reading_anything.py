@@ -144,7 +144,8 @@ def test_any_change_of_a_real_ping(data: st.DataObject) -> None:
 def test_any_change_of_a_real_iperf3(data: st.DataObject) -> None:
     """A real iperf3's document with any one value replaced is refused or read."""
     case = data.draw(st.sampled_from(["tcp-client", "udp-server", "tcp-streams-reverse-server"]))
-    document = json.loads(output("iperf3", case).stdout)
+    version = data.draw(st.sampled_from(["iperf3", "iperf3-3.18", "iperf3-3.22"]))
+    document = json.loads(output(version, case).stdout)
     change(data, document)
     end = ("throughput", "iperf3", data.draw(st.sampled_from([0, 1])))
     read_or_refuse(end, Output(0, json.dumps(document).encode(), b""))

@@ -20,6 +20,8 @@ import dns.flags
 import dns.message
 import dns.query
 import dns.rcode
+import dns.rdata
+import dns.rdataclass
 import dns.rdatatype
 import dns.reversename
 import dns.rrset
@@ -115,7 +117,7 @@ class Question:
         until_s = time.monotonic() + timeout_s
         over_tcp = self._arguments["protocol"] == "tcp"
         kind = socket.SOCK_STREAM if over_tcp else socket.SOCK_DGRAM
-        with socket.socket(family, kind) as endpoint:
+        with target.endpoint_of(family, kind, self._arguments) as endpoint:
             endpoint.settimeout(timeout_s)
             # UDP too: only so is it told that nothing listens there, and only so others are not.
             endpoint.connect(address)
@@ -128,6 +130,12 @@ class Question:
                 message, where, left_s, port, sock=endpoint, ignore_unexpected=True,
                 ignore_errors=True,
             )  # fmt: skip
+
+
+def _load(kind: str) -> None:
+    """Load in advance what reading an answer needs: the library would while its time is taken."""
+    dns.rdata.get_rdata_class(dns.rdataclass.IN, dns.rdatatype.from_text(kind))
+    dns.message.from_wire(dns.message.make_query(".", kind, use_edns=0).to_wire())
 
 
 def _message(arguments: stamp_endpoint.Arguments) -> dns.message.QueryMessage:
@@ -181,12 +189,14 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One question.
 
     Arguments: ``name``, ``type``, ``server`` (an address or a name; null: this host's resolvers in
-    turn), ``port``, ``ip_version`` (4, 6 or null), ``protocol`` (udp or tcp), ``recurse``,
+    turn), ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from where, or null),
+    ``protocol`` (udp or tcp), ``recurse``,
     ``dnssec`` (whether to ask for signatures), ``tries``, ``timeout_ns`` (of each try),
     ``lookup_ns`` (for the server's name), ``first_ns`` (the instant to begin).
     Result: the server asked last, tries, nanoseconds of the one that was answered and in all, the
     code, the flags and the records of the answer; ``failure`` if there was none.
     """
+    _load(arguments["type"])
     stamp_endpoint.wait_until(arguments["first_ns"])
     return Question(arguments).run()
 

@@ -108,7 +108,7 @@ class Fetch:
         at = self._arguments["address"] if host == own else host
         found = target.look_up(at, port, self._arguments["ip_version"], self._deadline)
         found_ns = self._add("name", asked_ns)
-        with target.connect(found, self._deadline) as plain:
+        with target.connect(found, self._deadline, self._arguments) as plain:
             connected_ns = self._add("connect", found_ns)
             self._told["address"] = plain.getpeername()[0]
             if parts.scheme == "http" or self._context is None:
@@ -240,9 +240,10 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One URL.
 
     Arguments: ``url``, ``address`` (of its host, or the host itself), ``method``, ``ip_version``
-    (4, 6 or null), ``redirects`` (how many to follow), ``timeout_ns`` (for all), ``bytes_max`` (of
-    the body), ``text`` (to look for in it, or null), ``verify`` (the certificate), ``headers``
-    (whether some come on standard input, as a JSON object), ``first_ns`` (the instant to begin).
+    (4, 6 or null), ``device``, ``source`` (from where, or null), ``redirects`` (how many to
+    follow), ``timeout_ns`` (for all), ``bytes_max`` (of the body), ``text`` (to look for in it, or
+    null), ``verify`` (the certificate), ``headers`` (whether some come on standard input, as a JSON
+    object), ``first_ns`` (the instant to begin).
     Result: the last URL, its address, status and protocol, bytes read and whether that was all,
     whether the text was found; ``phases_ns``, each summed over all requests; nanoseconds in all and
     until the last request; ``failure`` if there is no more to tell.

@@ -112,14 +112,16 @@ def outcome_of(printed: str) -> Outcome:
 class Asking:
     """Pings of one address: one for a size, and some more, for a lost packet says nothing of it."""
 
-    def __init__(self, address: str, version: int, wait_s: float, tries: int) -> None:
-        """Ask ``address``, and wait so long for each answer."""
+    def __init__(self, address: str, version: int, arguments: stamp_endpoint.Arguments) -> None:
+        """Ask ``address``, with the arguments of :func:`measure`."""
         self.said = ""
         self._argv = ["ping", f"-{version}", "-n", "-M", "do", "-i", _INTERVAL_S]
-        self._argv += ["-W", f"{wait_s:g}"]
+        self._argv += ["-W", f"{arguments['wait_s']:g}"]
+        via = arguments.get("device") or arguments.get("source")
+        self._argv += [] if via is None else ["-I", via]
         self._address = address
         self._headers = HEADERS[version]
-        self._again = tries - 1
+        self._again = arguments["tries"] - 1
 
     def __call__(self, size: int) -> Outcome:
         """What became of packets of ``size`` bytes.
@@ -160,8 +162,9 @@ def finish(argv: list[str]) -> tuple[int, str, str]:
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """The search.
 
-    Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``most`` (bytes),
-    ``wait_s``, ``tries`` for each size (2 or more), ``first_ns`` (the instant to begin).
+    Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``device``, ``source``
+    (from where, or null), ``most`` (bytes), ``wait_s``, ``tries`` for each size (2 or more),
+    ``first_ns`` (the instant to begin).
     Result: ``address``, ``mtu``, ``limits`` as [who or null, bytes], ``vanished``: the smallest
     size of which nobody said anything, or null.
     """
@@ -170,7 +173,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     found = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
     family, (address, *_) = found[0]
     version = 6 if family == socket.AF_INET6 else 4
-    asking = Asking(address, version, arguments["wait_s"], arguments["tries"])
+    asking = Asking(address, version, arguments)
     stamp_endpoint.wait_until(arguments["first_ns"])
     mtu = search(asking, LEAST[version], arguments["most"])
     if mtu is None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import sys
 import threading
 import time
 
-from node.plugins.tools.programs.stamp_endpoint import SocketAddress
+from node.plugins.tools.programs.stamp_endpoint import Arguments, SocketAddress
 
 Address = tuple[int, SocketAddress]
 """Family and socket address."""
@@ -94,8 +95,27 @@ def _asked(host: str, port: int, ip_version: int | None, flags: int) -> list[Add
     return [(entry[0], entry[4]) for entry in found]
 
 
-def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:
+def endpoint_of(family: int, kind: int, arguments: Arguments) -> socket.socket:
+    """A socket that sends by the interface ``device``, from the address ``source``, if any is said.
+
+    That it cannot is no result of the target: this program ends then, and says why.
+    """
+    device, source = arguments.get("device"), arguments.get("source")
+    endpoint = socket.socket(family, kind)
+    try:
+        if device is not None:
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        if source is not None:
+            endpoint.bind((source, 0))
+    except OSError as fault:
+        sys.exit(f"cannot measure from {device or source}: {said(fault)}")
+    return endpoint
+
+
+def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) -> socket.socket:
     """A connection to the first address that takes one; each may use its share of the time left.
+
+    Arguments: ``device``, ``source`` (see :func:`endpoint_of`).
 
     :raises Unreached: none does; tells why of the last one.
     """
@@ -104,7 +124,7 @@ def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:
         waited_for = f"{place(address)} did not answer"
         share_s = deadline.left(waited_for) / (len(addresses) - at)
         try:
-            return _connected(family, address, share_s)
+            return _connected(family, address, share_s, arguments)
         except TimeoutError:
             reason = deadline.over(waited_for)
         except OSError as fault:
@@ -112,11 +132,15 @@ def connect(addresses: list[Address], deadline: Deadline) -> socket.socket:
     raise reason
 
 
-def _connected(family: int, address: SocketAddress, timeout_s: float) -> socket.socket:
-    endpoint = socket.socket(family, socket.SOCK_STREAM)
+def _connected(
+    family: int, address: SocketAddress, timeout_s: float, arguments: Arguments
+) -> socket.socket:
+    endpoint = endpoint_of(family, socket.SOCK_STREAM, arguments)
     try:
         endpoint.settimeout(timeout_s)
         endpoint.connect(address)
+        # Else a request after TLS's last word waits until that has been acknowledged.
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         endpoint.close()
         raise

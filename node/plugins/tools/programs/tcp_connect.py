@@ -29,11 +29,12 @@ _BANNER_BYTES_MAX = 256
 class Connector:
     """The attempts: which are under way, and what came of the others."""
 
-    def __init__(self, address: target.Address, timeout_ns: int, *, banner: bool) -> None:
-        """``banner``: whether to wait for the first bytes on the first connection there is."""
+    def __init__(self, address: target.Address, arguments: stamp_endpoint.Arguments) -> None:
+        """With the arguments of :func:`measure`."""
         self._family, self._address = address
-        self._timeout_ns = timeout_ns
-        self._banner_wanted = banner
+        self._arguments = arguments
+        self._timeout_ns: int = arguments["timeout_ns"]
+        self._banner_wanted: bool = arguments["banner"]
         self._selector = selectors.DefaultSelector()
         self._begun: dict[socket.socket, tuple[int, int]] = {}
         """Attempts under way: number, steady nanoseconds of their beginning."""
@@ -59,7 +60,7 @@ class Connector:
         }
 
     def _begin(self, number: int) -> None:
-        endpoint = socket.socket(self._family, socket.SOCK_STREAM)
+        endpoint = target.endpoint_of(self._family, socket.SOCK_STREAM, self._arguments)
         endpoint.settimeout(0)  # never blocks
         self._begun[endpoint] = (number, time.monotonic_ns())
         failed = endpoint.connect_ex(self._address)
@@ -136,7 +137,8 @@ def _shown(banner: bytes) -> str:
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """All attempts.
 
-    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``count``, ``interval_ns``,
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from
+    where, or null), ``count``, ``interval_ns``,
     ``timeout_ns`` (for the name, for each attempt, and for the banner), ``banner`` (whether to wait
     for it), ``first_ns`` (the instant of the first attempt).
     Result: the address, nanoseconds that the name took, ``connected`` (number and nanoseconds of
@@ -153,7 +155,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     except target.Unreached as reason:
         return {"failure": str(reason)}
     told = {"address": found[0][1][0], "name_ns": time.monotonic_ns() - began_ns}
-    connector = Connector(found[0], timeout_ns, banner=arguments["banner"])
+    connector = Connector(found[0], arguments)
     return told | connector.run(arguments["count"], arguments["interval_ns"])
 
 

@@ -69,7 +69,7 @@ class Handshake:
         :raises target.Unreached: there was none.
         """
         began_ns = time.monotonic_ns()
-        with target.connect(found, self._deadline) as endpoint:
+        with target.connect(found, self._deadline, self._arguments) as endpoint:
             connected_ns = time.monotonic_ns()
             self.told["address"] = endpoint.getpeername()[0]
             self.told["connect_ns"] = connected_ns - began_ns
@@ -186,8 +186,9 @@ def names_match(server_name: str, names: list[str]) -> bool:
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """One handshake, or a second one without judging if the first ended in distrust.
 
-    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``server_name``, ``alpn`` (names
-    of protocols), ``timeout_ns`` (for all), ``first_ns`` (the instant to begin).
+    Arguments: ``host``, ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (from
+    where, or null), ``server_name``, ``alpn`` (names of protocols), ``timeout_ns`` (for all),
+    ``first_ns`` (the instant to begin).
     Result: nanoseconds for the name, the connection and the handshake; version, cipher, protocol;
     whether the system's trust store trusts the certificate, and why not; the chain, the first one's
     end in seconds since 1970; and ``failure``

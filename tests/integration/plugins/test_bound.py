@@ -1,0 +1,188 @@
+"""Tools that are bound to an interface or an address leave by it, and from there. Needs root.
+
+::
+
+    near ──┬── near0  198.51.100.2, 198.51.100.3 ── far0 ──┬── far, which is all of 192.0.2.0/24
+           └── near1  203.0.113.2 ───────────────── far1 ──┘
+
+The way to far is by near0, from 198.51.100.2, unless a tool does something for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from node.execution import process, surroundings
+from node.model.contexts import Context, parse
+from node.plugins import registry
+from node.plugins.contracts import PartContext, Party
+from tests.integration.host_leftovers import nothing_left
+
+pytestmark = pytest.mark.timeout(60)
+
+NEAR, FAR = (f"parley-{os.getpid()}-bound-{end}" for end in ("near", "far"))
+USUAL, SECOND, OTHER = "198.51.100.2", "198.51.100.3", "203.0.113.2"
+INTERFACE, ADDRESS = parse("interface:near1"), parse(f"address:{SECOND}")
+
+LINKS = {
+    NEAR: (
+        "link set lo up",
+        f"link add near0 type veth peer name far0 netns {FAR}",
+        f"link add near1 type veth peer name far1 netns {FAR}",
+        f"addr add {USUAL}/24 dev near0",
+        f"addr add {SECOND}/24 dev near0",
+        f"addr add {OTHER}/24 dev near1",
+        "link set near0 up",
+        "link set near1 up",
+        "route add 192.0.2.0/24 via 198.51.100.1 dev near0",
+        "route add 192.0.2.0/24 via 203.0.113.1 dev near1 metric 100",
+    ),
+    FAR: (
+        "link set lo up",
+        "addr add 198.51.100.1/24 dev far0",
+        "addr add 203.0.113.1/24 dev far1",
+        "link set far0 up",
+        "link set far1 up",
+        "route add local 192.0.2.0/24 dev lo",
+    ),
+}
+
+SPECS: dict[str, dict[str, Any]] = {
+    "rtt": {"count": 1},
+    "trace": {"probes": 1, "wait": "PT1S", "hops_max": 2},
+    "mtu": {"mtu_max_bytes": 1280},
+    "dns": {"name": "a.example", "tries": 1},
+    "http": {"timeout": "PT2S"},
+    "tcp": {"port": 9, "count": 1},
+    "tls": {},
+    "latency": {"count": 2, "interval": "PT0.01S", "timeout": "PT0.1S"},
+    "clock": {"count": 2, "interval": "PT0.01S", "timeout": "PT0.1S"},
+    "latencybg": {"duration": "PT5S", "each": "PT5S"},
+    "throughput": {"duration": "PT1S", "congestion": "cubic"},
+}
+"""How to ask each test of one packet or a few; who answers, and what, does not matter here."""
+
+SENDS_NOTHING = {("idle", "sleep"), ("interface", "procnet")}
+
+CASES = [
+    (test, name, context)
+    for name, tool in sorted(registry.tools().items())
+    for test in tool.tests
+    if (test, name) not in SENDS_NOTHING
+    for context in (INTERFACE, ADDRESS)
+    if context.kind in getattr(tool, "binds", ())
+]
+
+
+@pytest.fixture(name="links")
+def _links() -> Iterator[None]:
+    with nothing_left():
+        try:
+            for namespace in LINKS:
+                argv = ["ip", "netns", "add", namespace]
+                assert process.run(argv, timeout_s=20).exit_code == 0
+            for namespace, lines in LINKS.items():
+                argv = ["ip", "-n", namespace, "-batch", "-"]
+                made = process.run(argv, timeout_s=20, stdin="\n".join(lines).encode())
+                assert made.exit_code == 0, made.stderr
+            yield
+        finally:
+            for namespace in LINKS:
+                process.run(["ip", "netns", "del", namespace], timeout_s=20)
+
+
+def listening() -> socket.socket:
+    """A socket to which everything comes that comes to far."""
+    kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+    every = socket.htons(0x0003)  # ETH_P_ALL
+    return surroundings.inside(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
+
+
+def heard(endpoint: socket.socket) -> dict[str, set[tuple[str, str]]]:
+    """Who has sent to each address of far: source and interface, by destination."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            packet, (interface, _, kind, *_) = endpoint.recvfrom(100)
+            if interface != "lo" and kind == socket.PACKET_HOST and packet[0] >> 4 == 4:
+                source, dest = (socket.inet_ntoa(packet[at : at + 4]) for at in (12, 16))
+                found.setdefault(dest, set()).add((source, interface))
+    return found
+
+
+async def ask(test: str, name: str, context: Context, dest: str) -> None:
+    """Start a tool's part at the asking end, and let it do what it can."""
+    model = registry.tests()[test].spec_model
+    asked = SPECS[test] | {"url": f"http://{dest}/"} if test == "http" else SPECS[test]
+    field = {"dns": "server", "http": None}.get(test, "dest")
+    spec = model.model_validate(asked if field is None else asked | {field: dest})
+    tool = registry.tools()[name]
+    source = OTHER if context.device else SECOND
+    parties = (Party("a", source, device=context.device), Party("b", dest, {"port": 5301}))
+    starts = time.time_ns() // 1000
+    ends = starts + tool.duration(spec)
+    part = PartContext(spec, 0, parties, starts, ends, {}, context)
+    assert tool.can(spec) is None
+    argv = ["ip", "netns", "exec", NEAR, *tool.command(part).argv]
+    finished = await process.finish(argv, timeout_s=30)
+    assert b"not permitted" not in finished.stderr, finished.stderr
+
+
+@pytest.mark.usefixtures("links")
+async def test_tools_leave_by_what_they_are_bound_to() -> None:
+    """Every one that says it can be bound, to the interface or to the address, whatever it asks."""
+    dests = [f"192.0.2.{at}" for at in range(1, len(CASES) + 1)]
+    with listening() as endpoint:
+        await asyncio.gather(*(ask(*case, dest) for case, dest in zip(CASES, dests, strict=True)))
+        found = heard(endpoint)
+    ways = {INTERFACE: {(OTHER, "far1")}, ADDRESS: {(SECOND, "far0")}}
+    assert {case: found.get(dest, set()) for case, dest in zip(CASES, dests, strict=True)} == {
+        case: ways[case[2]] for case in CASES
+    }
+
+
+def test_what_can_be_bound() -> None:
+    """Only programs that have no option for it cannot (mtr's takes just the address)."""
+    unable = {
+        (name, kind)
+        for name, tool in registry.tools().items()
+        for kind in ("interface", "address")
+        if kind not in getattr(tool, "binds", ())
+    }
+    assert unable == {
+        ("irtt", "interface"),
+        ("mtr", "interface"),
+        ("nuttcp", "interface"),
+        ("nuttcp", "address"),
+        ("procnet", "address"),
+        ("scamper", "interface"),
+        ("tracepath", "interface"),
+        ("tracepath", "address"),
+    }
+
+
+@pytest.mark.usefixtures("links")
+async def test_an_unusable_origin_is_no_answer_of_the_target() -> None:
+    """Our own programs end with the reason; nothing is measured."""
+    part = PartContext(
+        registry.tests()["tcp"].spec_model.model_validate({"dest": "192.0.2.1", "port": 9}),
+        0,
+        (Party("a", OTHER, device="near1"),),
+        time.time_ns() // 1000,
+        time.time_ns() // 1000 + 10**7,
+        {},
+        parse("interface:away0"),
+    )
+    argv = ["ip", "netns", "exec", NEAR, *registry.tools()["connect"].command(part).argv]
+    finished = await process.finish(argv, timeout_s=30)
+    assert finished.exit_code == 1
+    assert finished.stdout == b""
+    assert finished.stderr.decode() == "cannot measure from away0: No such device\n"
