@@ -110,13 +110,13 @@ def _reordered(answers: Iterable[Answer]) -> int:
 
 def _trip(number: int, entry: object) -> Trip:
     lost = _of(entry, "lost")
-    if lost not in _LOST:
+    if not isinstance(lost, str) or lost not in _LOST:
         raise _unlike("lost")
     client, server = _part(entry, "timestamps", "client"), _part(entry, "timestamps", "server")
     delay = _part(entry, "delay")
     sent_ns = _instant(client, "send")
     if lost != "false":
-        return Trip(sent_ns, str(lost), None)
+        return Trip(sent_ns, lost, None)
     if not {"send", "receive", "rtt"} <= delay.keys():
         raise ValueError(f"irtt tells no delay of packet {number}")
     there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,11 @@ from tests.integration.plugins.streams import (
 from tests.integration.plugins.test_stamp_on_loopback import free_port
 
 COUNTS = ("sent", "received_at_dest", "received_back")
+
+
+def now() -> int:
+    """The instant, for what may begin late."""
+    return time.time_ns() // 1000
 
 
 @contextlib.contextmanager
@@ -62,21 +68,21 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 
 def test_a_server_that_comes_late_is_found() -> None:
     """What was due before is told as not sent, and is no loss."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 3, each="PT3S")
+    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
     clients = start(TOOL, parts[0])
     wait_until(parts[0].starts + LEAD_IN + SECOND // 2)
     with served(parts[1]):
         [interval] = told(TOOL, parts[0], clients)
     result = interval.result or {}
-    assert 50 <= result["sent"] < 290
+    assert 20 <= result["sent"] < 390
     assert result["received_back"] == result["received_at_dest"] == result["sent"]
-    assert result["unsent"] >= 300 - result["sent"]
+    assert result["unsent"] >= 400 - result["sent"]
     assert "connection refused; " in (interval.reason or "")
 
 
 def test_without_a_server_there_is_a_gap() -> None:
     """An interval in which the server never answered has the reason, and no figures."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 1)
+    parts = stream(TOOL, now(), free_port("127.1.0.2"), 1)
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     assert interval.result is None
     assert (interval.reason or "").startswith("no packet could be sent: irtt: read udp4 ")
@@ -84,7 +90,7 @@ def test_without_a_server_there_is_a_gap() -> None:
 
 def test_a_server_whose_port_is_taken_says_so() -> None:
     """Its own words are the reason."""
-    parts = stream(TOOL, time.time_ns() // 1000, free_port("127.1.0.2"), 5)
+    parts = stream(TOOL, now(), free_port("127.1.0.2"), 5)
     with served(parts[1]) as first:
         assert first.stdout is not None
         first.stdout.readline()  # its first interval is over: it listens
@@ -94,3 +100,36 @@ def test_a_server_whose_port_is_taken_says_so() -> None:
     assert living_members(second.pid) == []
     with pytest.raises(ToolOutputError, match=r"irtt: listen .* address already in use$"):
         TOOL.read(parts[1], Output(second.returncode, stdout, stderr))
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("echo nonsense", "irtt printed something that is not a document"),
+        ("echo 'Error: no' >&2; exit 2", "irtt: no"),
+        ("exec tail -f /dev/null", "irtt did not end in time"),
+    ],
+)
+def test_an_irtt_that_misbehaves_makes_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, reason: str
+) -> None:
+    """Whatever it prints, and if it hangs, each interval is a gap with the cause."""
+    program = tmp_path / "irtt"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    parts = stream(TOOL, now(), free_port("127.1.0.2"), 1)
+    [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
+    assert interval.result is None
+    assert (interval.reason or "").startswith("no packet could be sent: ")
+    assert (interval.reason or "").endswith(reason)
+
+
+def test_without_irtt_there_is_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where irtt has gone since the run was booked, both ends say so."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for part in stream(TOOL, now(), free_port("127.1.0.2"), 1):
+        program = start(TOOL, part)
+        stdout, _ = program.communicate(timeout=20)
+        with pytest.raises(ToolOutputError, match="irtt: irtt: No such file or directory"):
+            TOOL.read(part, Output(program.returncode, stdout, b""))
