@@ -32,11 +32,21 @@ class _Packets(Protocol):
     def ip_version(self) -> int | None: ...
 
 
-def server(dest: _Party, port: int, spec: _Packets) -> list[str]:
-    """``irtt server -b ADDRESS:PORT …``."""
+def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
+    """``irtt server -b ADDRESS:PORT …``; a client that is silent for ``idle`` µs is forgotten."""
     own = f"{_own(dest)}:{port}"
     # No least interval: packets that were held up somewhere come closer than they were sent.
-    return ["irtt", "server", "-b", own, "-i", "0", "-l", str(spec.length), "--timeout=0"]
+    return [
+        "irtt",
+        "server",
+        "-b",
+        own,
+        "-i",
+        "0",
+        "-l",
+        str(spec.length),
+        f"--timeout={_idle(idle)}",
+    ]
 
 
 def client(
@@ -60,6 +70,10 @@ def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
     """The client's command line with how long it sends."""
     after = len(_CLIENT) + 2
     return [*argv[:after], "-d", f"{lasts_ns}ns", *argv[after:]]
+
+
+def _idle(idle: int) -> str:
+    return f"{idle * _MICROSECOND_NS}ns" if idle else "0"
 
 
 def _own(party: _Party) -> str:

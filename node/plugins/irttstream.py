@@ -38,6 +38,9 @@ _WRAP_UP = SECOND
 """For the last figures, before the launcher ends what still runs."""
 _MARGIN = 500 * MILLISECOND
 """The server is ended this long before, whatever the clients do."""
+_FORGOTTEN = 10 * SECOND
+"""A client lasts no longer than its interval and this; the server forgets one that is silent for so
+long, be it a stranger's."""
 _PACKETS_MAX = 10_000
 """irtt's output has some 700 bytes for each packet."""
 _EACH_MIN = 5 * SECOND
@@ -108,7 +111,7 @@ def command(part: PartContext) -> Command:
             "irttbg_server.py",
             shared
             | {
-                "argv": irttargv.server(dest, port, spec),
+                "argv": irttargv.server(dest, port, spec, spec.each + _FORGOTTEN),
                 "at_ns": part.starts * _MICROSECOND_NS,
                 "until_ns": until * _MICROSECOND_NS,
                 "each_ns": spec.each * _MICROSECOND_NS,
