@@ -129,7 +129,8 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
         served = record_of(record, "irtt's server", _ServerRecord)
         return Interval(served.interval, dest_part(served.clock).model_dump(mode="json"))
     told = record_of(record, "irtt's clients", _ClientRecord)
-    check(told, part.spec.each // part.spec.interval, "irtt")
+    packets = part.spec.each // part.spec.interval
+    check(told, packets, "irtt")
     arrived = told.received_at_dest
     if arrived is not None and not told.received_back + told.late <= arrived <= told.sent:
         raise ToolOutputError("irtt tells of more packets back than there, or of more than sent")
@@ -143,7 +144,11 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
         "hops_forward": None,
         "hops_backward": None,
     }
-    reason = f"{told.complaint}; {told.unsent} packets were not sent" if told.complaint else None
+    reason = (
+        f"{told.complaint}; {told.unsent} of {packets} packets were not sent"
+        if told.complaint
+        else None
+    )
     result = source_interval(told, dict(counts)).model_dump(mode="json")
     return Interval(told.interval, result, reason)
 

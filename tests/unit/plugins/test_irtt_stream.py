@@ -178,7 +178,7 @@ def test_a_server_that_never_answers() -> None:
 def test_a_server_that_is_killed() -> None:
     """What was measured until then is a result, and the reason says what is missing."""
     first, second = recorded("cut", SOURCE)
-    assert first.reason == "irtt ended after 28 packets; 22 packets were not sent"
+    assert first.reason == "irtt ended after 28 packets; 22 of 50 packets were not sent"
     assert (first.result or {})["sent"] == 28
     assert (first.result or {})["received_at_dest"] is None
     assert second.result is None
@@ -214,7 +214,7 @@ def test_a_packet_that_was_skipped_is_no_fault() -> None:
     assert told.reason is None
     assert (told.result or {})["sent"] == 9
     told = client(fewer | {"complaint": "irtt: [OpenTimeout] no reply from server"})
-    assert told.reason == "irtt: [OpenTimeout] no reply from server; 1 packets were not sent"
+    assert told.reason == "irtt: [OpenTimeout] no reply from server; 1 of 10 packets were not sent"
 
 
 def test_the_end_of_the_programs() -> None:
