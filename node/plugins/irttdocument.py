@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+PACKETS_MAX = 9_000
+"""Packets of one document: each takes some 1000 bytes in it."""
+BYTES_MAX = 10_000_000
+"""A longer document is not read."""
+
 _LOST = frozenset({"false", "true", "true_up", "true_down"})
 _DELAY_NS_MAX = 10**18
 _NUMBER_MAX = 2**63 - 1

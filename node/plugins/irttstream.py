@@ -18,6 +18,7 @@ from node.plugins import irttargv
 from node.plugins.attending import ClockOutput
 from node.plugins.contracts import Command, Interval, Output, PartContext, Result
 from node.plugins.fields import Counted
+from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import failure, record_of
@@ -41,8 +42,6 @@ _MARGIN = 500 * MILLISECOND
 _FORGOTTEN = 10 * SECOND
 """A client lasts no longer than its interval and this; the server forgets one that is silent for so
 long, be it a stranger's."""
-_PACKETS_MAX = 10_000
-"""irtt's output has some 700 bytes for each packet."""
 _EACH_MIN = 5 * SECOND
 _DURATION_MIN = 10 * SECOND
 """The server of the run before last has ended by then."""
@@ -61,8 +60,8 @@ class _ServerRecord(Document):
 
 def can(spec: LatencyBgSpec) -> str | None:
     """Neither many packets in an interval, nor few, nor short intervals, nor short runs."""
-    if spec.each // spec.interval > _PACKETS_MAX:
-        return f"irtt prints more than can be read for more than {_PACKETS_MAX} packets in each"
+    if spec.each // spec.interval > PACKETS_MAX:
+        return f"irtt prints more than can be read for more than {PACKETS_MAX} packets in each"
     if spec.interval > _EXTRA_LAST_MAX:
         return "irtt as a stream sends a packet each PT2S at least"
     if spec.each < _EACH_MIN or spec.duration < _DURATION_MIN:

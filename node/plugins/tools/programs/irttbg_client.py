@@ -13,13 +13,15 @@ over; the packets that were due meanwhile are told as not sent.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
@@ -38,6 +40,7 @@ _AT_ONCE = 4  # clients: one that sends, those that wait for late packets, those
 _PAUSE_S = 1.0
 _LATER_S = 0.5  # than it should have ended, a client is killed
 _COMPLAINT_MAX = 200
+_COMPLAINT_BYTES = 4096
 
 
 class _Failed(Exception):
@@ -126,17 +129,10 @@ class Stream:
         argv = irttargv.sending(self._argv, lasts_ns)
         started_ns = time.time_ns()
         left_s = (over_ns - time.monotonic_ns()) / _SECOND_NS + _LATER_S
-        try:
-            ended = subprocess.run(  # noqa: S603 - an argv
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=left_s, check=False
-            )
-        except OSError as fault:
-            raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
-        except subprocess.TimeoutExpired:
-            raise ValueError("irtt did not end in time") from None
-        if ended.returncode != 0 or not ended.stdout.strip():
-            raise _Failed(_complaint(ended.stderr, ended.returncode))
-        told = irttdocument.told(_document(ended.stdout), self._interval_ns, self._length)
+        exit_code, printed, complaints = _ended(argv, left_s)
+        if exit_code != 0 or not printed.strip():
+            raise _Failed(_complaint(complaints, exit_code))
+        told = irttdocument.told(_document(printed), self._interval_ns, self._length)
         self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
         return told
 
@@ -166,6 +162,34 @@ def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
 def _sleep_until(instant_ns: int) -> None:
     """Return at an instant of steady time."""
     time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
+
+
+def _ended(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:
+    """A program's exit code, what it printed, and the beginning of what it complained of.
+
+    :raises stamp_endpoint.Unusable: it cannot be started.
+    :raises ValueError: it printed too much, or had not ended after ``left_s`` seconds.
+    """
+    try:
+        program = subprocess.Popen(  # noqa: S603 - an argv
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as fault:
+        raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
+    timer = threading.Timer(left_s, program.kill)
+    timer.start()
+    with program:
+        printed = cast(IO[bytes], program.stdout).read(irttdocument.BYTES_MAX + 1)
+        if len(printed) > irttdocument.BYTES_MAX:
+            program.kill()
+        complaints = cast(IO[bytes], program.stderr).read(_COMPLAINT_BYTES)
+        exit_code = program.wait()
+    timer.cancel()
+    if len(printed) > irttdocument.BYTES_MAX:
+        raise ValueError("irtt printed too much to be read")
+    if exit_code == -signal.SIGKILL:
+        raise ValueError("irtt did not end in time")
+    return exit_code, printed, complaints
 
 
 def _document(printed: bytes) -> object:
