@@ -84,14 +84,17 @@ class Stream:
         told, missed, complaint = irttdocument.Told((), 0), 0, ""
         while missed < self._size:
             try:
-                told = self._client(self._size - missed, due_ns)
+                told, early = self._client(self._size - missed, due_ns)
             except _Failed as reason:
                 complaint = str(reason)
             except ValueError as reason:  # it has sent; what, nobody knows
                 complaint = str(reason)
                 break
             else:
-                complaint = complaint or self._cut_short(told.trips, self._size - missed)
+                # That it skipped a packet, because it could not run when it was due, only counts.
+                sent = len(told.trips)
+                if early and sent < self._size - missed:
+                    complaint = complaint or f"irtt ended after {sent} packets"
                 break
             time.sleep(_PAUSE_S)
             late_ns = time.monotonic_ns() + self._opening() - due_ns
@@ -117,8 +120,8 @@ class Stream:
         """How long before its first packet a client is to be started; the best of the last ones."""
         return min(self._openings, default=_START_NS)
 
-    def _client(self, packets: int, due_ns: int) -> irttdocument.Told:
-        """What a client tells that sends so many packets that count.
+    def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.Told, bool]:
+        """What a client tells that sends so many packets that count; whether it ended too early.
 
         :raises _Failed: it has sent nothing.
         :raises ValueError: it told of what cannot be.
@@ -127,24 +130,15 @@ class Stream:
         over_ns = due_ns + (self._size + self._extra) * self._interval_ns
         over_ns += self._opening_ns + self._timeout_ns
         argv = irttargv.sending(self._argv, lasts_ns)
-        started_ns = time.time_ns()
-        left_s = (over_ns - time.monotonic_ns()) / _SECOND_NS + _LATER_S
+        started_ns, began_ns = time.time_ns(), time.monotonic_ns()
+        left_s = (over_ns - began_ns) / _SECOND_NS + _LATER_S
         exit_code, printed, complaints = _ended(argv, left_s)
+        lived_ns = time.monotonic_ns() - began_ns
         if exit_code != 0 or not printed.strip():
             raise _Failed(_complaint(complaints, exit_code))
         told = irttdocument.told(_document(printed), self._interval_ns, self._length)
         self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
-        return told
-
-    def _cut_short(self, trips: irttdocument.Trips, packets: int) -> str:
-        """That a client ended before its time, as where its server is gone; empty if it did not.
-
-        That it skipped a packet, because it could not run when it was due, is not told.
-        """
-        lasted_ns = trips[-1].sent_ns - trips[0].sent_ns
-        if len(trips) < packets and lasted_ns < (packets - 2) * self._interval_ns:
-            return f"irtt ended after {len(trips)} packets"
-        return ""
+        return told, lived_ns < lasts_ns - 2 * self._interval_ns
 
 
 def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
