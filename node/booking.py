@@ -452,6 +452,7 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
         test=task.test,
         scheduling_class=task.scheduling_class,
         priority=hold.request.priority,
+        pool_task=task.pool_task,
     )
 
 

@@ -88,7 +88,7 @@ DOCUMENTS: dict[str, list[Any]] = {
     "target_share": [Decimal(1), Decimal("0.25")],
 }
 OF_QUERY = {
-    ("tasks.end_task", "state"): ["cancelled", "refused"],
+    ("tasks.end_tasks", "state"): ["cancelled", "refused"],
     ("runs.conclude", "state"): ["finished", "failed"],
     ("runs.move", "state"): STATES,
     ("campaigns.keep_campaign", "state"): ["active", "closed"],
@@ -109,7 +109,7 @@ OFTEN = {
 }
 SELDOM = {
     *(
-        "tasks.end_task",
+        "tasks.end_tasks",
         "nodes.remove",
         "runs.purge",
         "runs.purge_exchanges",

@@ -73,7 +73,8 @@ def blocking_runs(
 
 
 @TWINS.of(
-    "id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"
+    *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
+    "pool_task",
 )
 def accept_epochs(
     tables: Tables,
@@ -104,6 +105,7 @@ def accept_epochs(
                 row.duration,
                 None if leader is None else leader.is_self,
                 row.campaign,
+                row.parent or row.pool_task,
             )
         )
     return accepted

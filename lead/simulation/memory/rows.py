@@ -288,6 +288,7 @@ class Task(Row):
     paused_at: int | None = None
     ended_at: int | None = None
     parent: UUID | None = None
+    pool_task: UUID | None = None
     yielding: tuple[UUID, ...] | None = None
     starts: tuple[int, ...] | None = None
 

@@ -66,7 +66,8 @@ WHERE
     AND task.revision = asked.revision
 RETURNING
     task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
-    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign;
+    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign,
+    coalesce(task.parent, task.pool_task) AS pool_task;
 
 -- task_standings --
 -- Why accept_epochs did not find one.
@@ -175,7 +176,7 @@ FROM (
             AND NOT admits(
                 reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
                 task.campaign, task.test, exchange.scheduling_class::scheduling_class,
-                exchange.priority
+                exchange.priority, coalesce(task.parent, task.pool_task)
             )
     )
     ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
