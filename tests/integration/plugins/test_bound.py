@@ -162,6 +162,8 @@ def test_what_can_be_bound() -> None:
         ("mtr", "interface"),
         ("nuttcp", "interface"),
         ("nuttcp", "address"),
+        ("owping", "interface"),
+        ("owping", "address"),
         ("procnet", "address"),
         ("scamper", "interface"),
         ("tracepath", "interface"),
