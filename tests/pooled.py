@@ -11,6 +11,7 @@ from uuid import UUID
 
 from lead.episodes import Bounds, Episodes, SeatPowers
 from lead.planning.agenda import Limits
+from node.cli.services import seat_powers
 from node.model import times
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument, TaskPatch
@@ -27,16 +28,7 @@ def bounds_of(site: Site) -> Bounds:
 
 def powers_of(site: Site) -> SeatPowers:
     """What giving seats may have the node of a site do."""
-    node = site.node
-    return SeatPowers(
-        known=node.directory.known,
-        wanted_of=node.seating.wanted,
-        needs_of=node.seating.needs,
-        resources=node.capabilities.resources,
-        participant_of=site._participant,
-        seat_task=node.admission.seat_task,
-        take_back=node.ending.take_back,
-    )
+    return seat_powers(site.node, site._participant)
 
 
 def episodes_of(site: Site) -> Episodes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
@@ -52,12 +53,12 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Service(Node):
+class Service(Node, ABC):
     """A node that others reach over the simulated network."""
 
+    @abstractmethod
     def hold_served(self) -> None:
         """A hold was made here: it will run out."""
-        raise NotImplementedError
 
 
 class Station(Protocol):

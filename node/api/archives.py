@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Query, Route
-from node.api.tasks import CURSOR, LIMIT
+from node.api.routing import CURSOR, ID, LIMIT, NODE, TEXT, Access, Query, Route
 from node.archivers import archivers, missing
 from node.model.errors import NotFound
 from node.model.wire.archives import (
@@ -127,7 +126,6 @@ async def backlog(request: web.Request) -> web.StreamResponse:
     return replies.many([Backlog.model_validate(dict(row)) for row in rows])
 
 
-_ID = {"type": "string", "format": "uuid"}
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": _MOST}
 
 ROUTES = (
@@ -186,11 +184,11 @@ ROUTES = (
         answer=Archiving,
         listed=True,
         query=(
-            Query("run", "Only of this run.", _ID),
-            Query("task", "Only of this task's runs.", _ID),
-            Query("archive", "Only to this archive of the node's own.", {"type": "string"}),
+            Query("run", "Only of this run.", ID),
+            Query("task", "Only of this task's runs.", ID),
+            Query("archive", "Only to this archive of the node's own.", TEXT),
             Query("destination", "Only to this destination.", _NUMBER),
-            Query("state", "Comma-separated: waiting, delivered, parked.", {"type": "string"}),
+            Query("state", "Comma-separated: waiting, delivered, parked.", TEXT),
             LIMIT,
             CURSOR,
         ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Query, Route
-from node.api.tasks import CURSOR, LIMIT
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Access, Query, Route
 from node.campaigns import no_such
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
@@ -103,12 +102,12 @@ _HOURS = (
     Query(
         "since",
         "Hours that begin then or later; the last 24 unless said.",
-        {"type": "string", "format": "date-time"},
+        INSTANT,
     ),
     Query(
         "until",
         "Hours that begin before; the next 24 unless said.",
-        {"type": "string", "format": "date-time"},
+        INSTANT,
     ),
     LIMIT,
     CURSOR,

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from node.api import reading
-from node.api.routing import NODE, Query, Route
+from node.api.routing import NODE, TEXT, Query, Route
 
 _BEAT_S = 15.0
 _DIGITS = 18  # more than any event's number has
@@ -56,6 +56,6 @@ ROUTES = (
         stream,
         "What changes, as it happens (server-sent events)",
         media_type="text/event-stream",
-        headers=(Query("Last-Event-ID", "Go on behind this event.", {"type": "string"}),),
+        headers=(Query("Last-Event-ID", "Go on behind this event.", TEXT),),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Query, Route
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route, waits
 from node.api.runs import fetch
 from node.api.waiting import until
 from node.model.runstate import OVER
@@ -63,18 +63,14 @@ FILTERS = (
     Query(
         "since",
         "Only intervals that end after this instant.",
-        {"type": "string", "format": "date-time"},
+        INSTANT,
     ),
     Query(
         "order", "By number: asc (default) or desc.", {"type": "string", "enum": ["asc", "desc"]}
     ),
-    Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
-    Query("cursor", "The list's next of the page before.", {"type": "string"}),
-    Query(
-        "wait",
-        "Answer only when there are some or the run is over, at most after so many seconds.",
-        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
-    ),
+    LIMIT,
+    CURSOR,
+    waits("there are some or the run is over"),
 )
 
 ROUTES = (

@@ -8,8 +8,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Query, Route
-from node.api.tasks import CURSOR, LIMIT
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.meshes import (
@@ -178,12 +177,12 @@ _SPAN = (
     Query(
         "from",
         "Of slots then or later; the last 24 hours unless said.",
-        {"type": "string", "format": "date-time"},
+        INSTANT,
     ),
     Query(
         "to",
         "Of slots before; now unless said, and never later.",
-        {"type": "string", "format": "date-time"},
+        INSTANT,
     ),
 )
 

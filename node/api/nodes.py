@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Query, Route
+from node.api.routing import NODE, TEXT, Access, Query, Route
 from node.capabilities import program_version
 from node.clock import synchronisation
 from node.model import predicates
@@ -137,7 +137,7 @@ async def tools(request: web.Request) -> web.StreamResponse:
 MATCH = Query(
     "match",
     'Only nodes whose attributes meet this predicate, as JSON: {"country": "DE"}.',
-    {"type": "string"},
+    TEXT,
 )
 
 ROUTES = (

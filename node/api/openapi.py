@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from node.api.routing import Access, Query, Route
+from node.api.routing import ID, TEXT, Access, Query, Route
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, Problem
 
@@ -82,7 +82,7 @@ def _operation_id(route: Route) -> str:
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
-    schema = {"type": "string", "format": "uuid"} if name == "id" else {"type": "string"}
+    schema = ID if name == "id" else TEXT
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 

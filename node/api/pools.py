@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Route
-from node.api.tasks import CURSOR, LIMIT
+from node.api.routing import CURSOR, LIMIT, NODE, Access, Route
 from node.model import policysets
 from node.model.wire.pools import Outside, PolicySet, Pool, PoolDocument, PoolPatch
 from node.pools import Warnings, document_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Query, Route
-from node.api.tasks import CURSOR, KEY, LIMIT, idempotency_key
+from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Access, Route
+from node.api.tasks import KEY, idempotency_key
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
 from node.store.reservations import Filter
 
@@ -54,8 +54,6 @@ async def remove(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-_PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
-
 ROUTES = (
     Route(
         "POST",
@@ -75,7 +73,7 @@ ROUTES = (
         "List reservations, newest first",
         answer=Reservation,
         listed=True,
-        query=(_PREFIX, LIMIT, CURSOR),
+        query=(PREFIX, LIMIT, CURSOR),
     ),
     Route(
         "GET",

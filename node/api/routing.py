@@ -60,3 +60,23 @@ class Route:
     query: tuple[Query, ...] = ()
     media_type: str = "application/json"
     headers: tuple[Query, ...] = ()
+
+
+TEXT = {"type": "string"}
+INSTANT = {"type": "string", "format": "date-time"}
+ID = {"type": "string", "format": "uuid"}
+
+LIMIT = Query(
+    "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+)
+CURSOR = Query("cursor", "The list's next of the page before.", TEXT)
+PREFIX = Query("prefix", "First characters of an id.", TEXT)
+
+
+def waits(until: str) -> Query:
+    """The query parameter of what answers only then."""
+    return Query(
+        "wait",
+        f"Answer only when {until}, at most after so many seconds.",
+        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
+    )

@@ -8,7 +8,19 @@ import orjson
 from aiohttp import web
 
 from node.api import reading, replies
-from node.api.routing import NODE, Access, Query, Route
+from node.api.routing import (
+    CURSOR,
+    ID,
+    INSTANT,
+    LIMIT,
+    NODE,
+    PREFIX,
+    TEXT,
+    Access,
+    Query,
+    Route,
+    waits,
+)
 from node.api.waiting import until
 from node.model import times
 from node.model.errors import NotFound
@@ -246,28 +258,18 @@ def _reserved(each: Reserved) -> ReservedSpan:
     )
 
 
-_TEXT = {"type": "string"}
-_INSTANT = {"type": "string", "format": "date-time"}
 FILTERS = (
-    Query("state", "Comma-separated states.", _TEXT),
-    Query("test", "Only this test.", _TEXT),
-    Query("prefix", "First characters of an id.", _TEXT),
-    Query("from", "Only runs that end after this instant.", _INSTANT),
-    Query("to", "Only runs that start before this instant.", _INSTANT),
+    Query("state", "Comma-separated states.", TEXT),
+    Query("test", "Only this test.", TEXT),
+    PREFIX,
+    Query("from", "Only runs that end after this instant.", INSTANT),
+    Query("to", "Only runs that start before this instant.", INSTANT),
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
-    Query("limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
-    Query("cursor", "The list's next of the page before.", _TEXT),
-    Query(
-        "wait",
-        "Answer only when there are some, at most after so many seconds.",
-        {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
-    ),
+    LIMIT,
+    CURSOR,
+    waits("there are some"),
 )
-_WAIT = Query(
-    "wait",
-    "Answer only when it is over, at most after so many seconds.",
-    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
-)
+_WAIT = waits("it is over")
 
 ROUTES = (
     Route(
@@ -277,7 +279,7 @@ ROUTES = (
         "List runs, newest first",
         answer=Run,
         listed=True,
-        query=(*FILTERS, Query("task", "Only this task's.", {"type": "string", "format": "uuid"})),
+        query=(*FILTERS, Query("task", "Only this task's.", ID)),
     ),
     Route("GET", "/v1/runs/{id}", show, "Show a run with its parts", answer=Run, query=(_WAIT,)),
     Route(
@@ -303,8 +305,8 @@ ROUTES = (
         answer=ScheduleEntry,
         listed=True,
         query=(
-            Query("from", "Default: an hour ago.", _INSTANT),
-            Query("to", "Default: in six hours.", _INSTANT),
+            Query("from", "Default: an hour ago.", INSTANT),
+            Query("to", "Default: in six hours.", INSTANT),
         ),
     ),
 )

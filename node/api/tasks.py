@@ -7,7 +7,19 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import reading, replies, runs
-from node.api.routing import NODE, Access, Query, Route
+from node.api.routing import (
+    CURSOR,
+    ID,
+    INSTANT,
+    LIMIT,
+    NODE,
+    PREFIX,
+    TEXT,
+    Access,
+    Query,
+    Route,
+    waits,
+)
 from node.api.waiting import until
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
@@ -320,22 +332,13 @@ def _not_planned(node: Node, task: Task) -> str:
     return "it is about to be planned"
 
 
-_PREFIX = Query("prefix", "First characters of an id.", {"type": "string"})
 _SEATS = Query(
     "seats",
     "Also the ordinary tasks that have seats of pool tasks.",
     {"type": "boolean", "default": False},
 )
-_PARENT = Query("parent", "Only those of this pool task.", {"type": "string", "format": "uuid"})
-LIMIT = Query(
-    "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
-)
-CURSOR = Query("cursor", "The list's next of the page before.", {"type": "string"})
-WAIT = Query(
-    "wait",
-    "Answer only when there is something new, at most after so many seconds.",
-    {"type": "number", "minimum": 0, "maximum": 300, "default": 0},
-)
+_PARENT = Query("parent", "Only those of this pool task.", ID)
+_WAIT = waits("there is something new")
 DRY_RUN = Query(
     "dry_run",
     "Check it and ask the participants; answer the task as it would be, and change nothing.",
@@ -367,16 +370,16 @@ ROUTES = (
         answer=Task,
         listed=True,
         query=(
-            Query("state", "Comma-separated states.", {"type": "string"}),
-            Query("test", "Only this test.", {"type": "string"}),
-            _PREFIX,
+            Query("state", "Comma-separated states.", TEXT),
+            Query("test", "Only this test.", TEXT),
+            PREFIX,
             _SEATS,
             _PARENT,
             LIMIT,
             CURSOR,
         ),
     ),
-    Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(WAIT,)),
+    Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(_WAIT,)),
     Route(
         "PATCH",
         "/v1/tasks/{id}",
@@ -412,7 +415,7 @@ ROUTES = (
             Query(
                 "from",
                 "Of terms that end after this instant; now unless said.",
-                {"type": "string", "format": "date-time"},
+                INSTANT,
             ),
         ),
     ),

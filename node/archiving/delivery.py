@@ -9,7 +9,6 @@ because the service was killed in between, is delivered again under the same key
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -388,8 +387,10 @@ class Archiving:
 
     async def _close(self, destination: int) -> None:
         opened = self._open.pop(destination)
-        with contextlib.suppress(Exception):
+        try:
             await opened.destination.close()
+        except Exception:
+            log.exception("an archiver failed", archiver=opened.archiver, label=opened.label)
 
 
 def _settled(item: _Item, outcome: Outcome | None, now: int) -> Settled:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,17 @@ PLUGIN = Kind(
 
 _FILES = {
     "pyproject.toml.template": "pyproject.toml",
-    "README.md.template": "README.md",
     "__init__.py.template": "$package/__init__.py",
-    "test.py.template": "$package/test.py",
-    "tool.py.template": "$package/tool.py",
-    "program.py.template": "$package/program.py",
-    "test_plugin.py.template": "tests/test_$module.py",
+    "$kind/README.md.template": "README.md",
+    "$kind/test_plugin.py.template": "tests/test_$module.py",
+}
+_FILES_OF = {
+    "test": {
+        "test/test.py.template": "$package/test.py",
+        "test/tool.py.template": "$package/tool.py",
+        "test/program.py.template": "$package/program.py",
+    },
+    "archiver": {"archiver/archiver.py.template": "$package/archiver.py"},
 }
 
 
@@ -220,45 +226,62 @@ def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
 @plugin_group.command("new")
 @click.argument("name")
 @click.option(
+    "--kind",
+    type=click.Choice(["test", "archiver"]),
+    default="test",
+    help="What to make: a test with its tool [test], or an archiver.",
+)
+@click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to write it; left out, parley-NAME here.",
 )
 @global_options
 @click.pass_context
-def new_plugin(context: click.Context, name: str, directory: Path | None) -> None:
-    """Write a package with a test, a tool and its tests, which works as it is."""
+def new_plugin(context: click.Context, name: str, kind: str, directory: Path | None) -> None:
+    """Write a package with a test, a tool and its tests, or an archiver; it works as it is."""
     try:
-        place = _write(name, directory or Path(f"parley-{name}"))
+        place = _write(name, kind, directory or Path(f"parley-{name}"))
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
-    click.echo(f"{place} has a test and a tool {name} that work: start with its README.md.")
-    click.echo(f"  pip install --editable {place} && parley plugin test {name} --run")
+    if kind == "test":
+        made, spec = f"a test and a tool {name} that work", ""
+    else:
+        path = json.dumps({"path": str(Path.cwd() / "results.sqlite")})
+        made, spec = f"an archiver {name} that works", f" --spec {shlex.quote(path)}"
+    click.echo(f"{place} has {made}: start with its README.md.")
+    click.echo(f"  pip install --editable {place} && parley plugin test {name} --run{spec}")
 
 
-def _write(name: str, directory: Path) -> Path:
+def _write(name: str, kind: str, directory: Path) -> Path:
     if not NAME.fullmatch(name):
         sentence = (
             "has other characters than a-z, 0-9 and -, does not begin with a letter, or is too long"
         )
         raise InvalidDocument([FieldFault("NAME", sentence)])
-    if name in registry.tests() or name in registry.tools():
+    if name in {*registry.tests(), *registry.tools(), *archivers()}:
         raise InvalidDocument([FieldFault("NAME", f"{name} is there already; choose another name")])
     if directory.exists() and any(directory.iterdir()):
         raise InvalidDocument([FieldFault("--directory", f"{directory} is not empty")])
     module = name.replace("-", "_")
     words = {
         "name": name,
+        "kind": kind,
         "module": module,
         "package": f"parley_{module}",
         "Class": "".join(part.capitalize() for part in name.split("-")),
     }
-    folder = resources.files("node.plugins.skeleton")
-    for template, target in _FILES.items():
+    words["entry_points"] = _filled(f"{kind}/entry_points.toml.template", words).rstrip()
+    for template, target in (_FILES | _FILES_OF[kind]).items():
         path = directory / string.Template(target).substitute(words)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(string.Template((folder / template).read_text()).substitute(words))
+            path.write_text(_filled(string.Template(template).substitute(words), words))
         except OSError as error:
             raise HostError(f"{path} cannot be written: {error.strerror}") from error
     return directory
+
+
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    text = (resources.files("node.plugins.skeleton") / template).read_text()
+    return string.Template(text).substitute(words)

@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -40,6 +40,7 @@ from node.web.routes import routes as page_routes
 
 if TYPE_CHECKING:
     from lead.episodes import SeatPowers
+    from lead.participants import Proposing
     from node.model.wire.participants import Introduction
     from node.model.wire.seats import SeatRequest
     from node.model.wire.tasks import TaskDocument
@@ -255,13 +256,14 @@ def with_foresight(node: Node) -> None:
         node.database,
         node.clock,
         Bounds(limits, settings.clock_limit),
-        _seat_powers(node),
+        seat_powers(node, node.participant),
         SeatCounsel(draft_whole, introduced),
         Foresight(node.clock, limits, settings.clock_limit, counsel),
     ).plan
 
 
-def _seat_powers(node: Node) -> SeatPowers:
+def seat_powers(node: Node, participant_of: Callable[[str], Proposing]) -> SeatPowers:
+    """What giving seats may have a node do."""
     from lead.episodes import SeatPowers
 
     return SeatPowers(
@@ -269,7 +271,7 @@ def _seat_powers(node: Node) -> SeatPowers:
         wanted_of=node.seating.wanted,
         needs_of=node.seating.needs,
         resources=node.capabilities.resources,
-        participant_of=node.participant,
+        participant_of=participant_of,
         seat_task=node.admission.seat_task,
         take_back=node.ending.take_back,
     )
@@ -306,7 +308,7 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
             refuse_task=node.ending.refuse_task,
             lose_run=node.ending.lose_run,
             drop_run=node.ending.drop_run,
-            seats=_seat_powers(node),
+            seats=seat_powers(node, node.participant),
         ),
         owner=f"{socket.gethostname()}:{os.getpid()}",
         workers=settings.workers,

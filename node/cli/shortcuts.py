@@ -7,8 +7,8 @@ A shortcut is a task with the common fields of its test as options; what is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, TypeVar
 
 import click
 
@@ -42,9 +42,44 @@ class _Rate(click.ParamType[int]):
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
+_Command = Callable[Concatenate[Session, ...], Coroutine[Any, Any, int]]
 _PORT = click.IntRange(1, 65535)
 _DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait"})
 _STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
+
+
+_hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+_source_option = click.option("--source", metavar="NODE", help="The node that asks [this one].")
+_udp_port_option = click.option(
+    "--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out]."
+)
+_hops_option = click.option(
+    "--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30]."
+)
+_insecure_option = click.option(
+    "--insecure", "verify", flag_value=False, default=None, help="Trust any certificate."
+)
+
+
+def _task_options(*, contexts: bool = False) -> Callable[[_Command], Callable[..., None]]:
+    """What all of them take: when, for whom, on which seats, and whom to ask.
+
+    ``contexts``: also from where on each host.
+    """
+    options = (
+        seat_options,
+        *([context_option] if contexts else ()),
+        label_options,
+        schedule_options,
+    )
+
+    def add(command: _Command) -> Callable[..., None]:
+        made = asks_node(command)
+        for option in options:
+            made = option(made)
+        return made
+
+    return add
 
 
 def _address_options(command: AnyCommand) -> AnyCommand:
@@ -75,37 +110,29 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
 
 @click.command("rtt")
 @click.argument("dest", metavar="HOST")
-@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@_source_option
 @_packet_options(10, "200ms", 56)
 @click.option("--ttl", type=click.IntRange(1, 255), help="Hop limit [the host's].")
 @_address_options
-@schedule_options
-@label_options
-@context_option
-@seat_options
-@asks_node
+@_task_options(contexts=True)
 async def rtt(session: Session, /, **given: Any) -> int:
     """Measure round-trip time and loss to HOST, any host."""
     return await _measure(session, "rtt", given)
 
 
 @click.command("latency")
-@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_hosts_argument
 @_packet_options(100, "100ms", 44)
-@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_udp_port_option
 @_address_options
-@schedule_options
-@label_options
-@context_option
-@seat_options
-@asks_node
+@_task_options(contexts=True)
 async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure delay, loss and jitter each way between nodes A (this one unless said) and B."""
     return await _measure(session, "latency", {**given, **_ends(hosts)})
 
 
 @click.command("throughput")
-@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_hosts_argument
 @click.option("--duration", type=DURATION, help="How long to measure, whole seconds [10s].")
 @click.option("--omit", type=DURATION, help="Left out at the beginning [a fifth, at most 2s].")
 @click.option("--udp", "protocol", flag_value="udp", help="UDP instead of TCP.")
@@ -115,11 +142,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @click.option("--reverse", is_flag=True, default=None, help="B sends to A.")
 @click.option("--window-bytes", type=int, help="Socket buffers [the kernel's choice].")
 @_address_options
-@schedule_options
-@label_options
-@context_option
-@seat_options
-@asks_node
+@_task_options(contexts=True)
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure how many bits per second get from node A (this one unless said) to node B."""
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
@@ -137,17 +160,14 @@ def _stream_options(command: AnyCommand) -> AnyCommand:
 
 
 @click.command("latencybg")
-@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_hosts_argument
 @_stream_options
 @click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
 @click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
 @click.option("--length", type=int, help="Bytes in each packet [44].")
-@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_udp_port_option
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure delay, loss and jitter each way between nodes, all along.
 
@@ -160,10 +180,7 @@ async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -
 @click.argument("host", metavar="[NODE]", required=False)
 @click.option("--interface", metavar="NAME", help="Such as eth0 [that of the default route].")
 @_stream_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def interface(session: Session, /, **given: Any) -> int:
     """Count what passes a network interface of a node, all along.
 
@@ -174,22 +191,18 @@ async def interface(session: Session, /, **given: Any) -> int:
 
 @click.command("trace")
 @click.argument("dest", metavar="HOST")
-@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@_source_option
 @click.option("--icmp", "protocol", flag_value="icmp", help="ICMP echo instead of UDP.")
 @click.option("--tcp", "protocol", flag_value="tcp", help="TCP SYN instead of UDP.")
 @click.option("--port", type=click.IntRange(1, 65535), help="TCP's port [80].")
-@click.option("--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30].")
+@_hops_option
 @click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
 @click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [2s].")
 @click.option("--length", type=int, help="Bytes of each packet [the tool's].")
 @click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
 @click.option("--as-numbers", is_flag=True, default=None, help="Look up whose networks they are.")
 @_address_options
-@schedule_options
-@label_options
-@context_option
-@seat_options
-@asks_node
+@_task_options(contexts=True)
 async def trace(session: Session, /, **given: Any) -> int:
     """Find the path to HOST, any host, hop by hop."""
     return await _measure(session, "trace", given)
@@ -197,16 +210,12 @@ async def trace(session: Session, /, **given: Any) -> int:
 
 @click.command("mtu")
 @click.argument("dest", metavar="HOST")
-@click.option("--source", metavar="NODE", help="The node that asks [this one].")
+@_source_option
 @click.option("--max", "mtu_max_bytes", type=int, help="Largest to try [the interface's].")
 @click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [1s].")
-@click.option("--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30].")
+@_hops_option
 @_address_options
-@schedule_options
-@label_options
-@context_option
-@seat_options
-@asks_node
+@_task_options(contexts=True)
 async def mtu(session: Session, /, **given: Any) -> int:
     """Find the largest packet that gets to HOST, any host, in one piece."""
     return await _measure(session, "mtu", given)
@@ -215,10 +224,6 @@ async def mtu(session: Session, /, **given: Any) -> int:
 def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
     """How long the test waits; ``--timeout`` is already how long to wait for the run."""
     return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
-
-
-def _source_option(command: AnyCommand) -> AnyCommand:
-    return click.option("--source", metavar="NODE", help="The node that asks [this one].")(command)
 
 
 @click.command("dns")
@@ -234,10 +239,7 @@ def _source_option(command: AnyCommand) -> AnyCommand:
 @click.option("--expect", "expected", metavar="VALUE", help="An address or text it must bring.")
 @click.option("--rcode", help="The code the answer must have [NOERROR].")
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def dns(session: Session, /, **given: Any) -> int:
     """Ask a DNS server for NAME, and measure how long the answer takes."""
     # --server is every command's and names the node that is to do it.
@@ -254,14 +256,11 @@ async def dns(session: Session, /, **given: Any) -> int:
 @click.option("--redirects", type=click.IntRange(0, 20), help="Follow so many [5].")
 @click.option("--status", type=click.IntRange(100, 599), help="Status it must have [below 400].")
 @click.option("--text", help="What must be in the body.")
-@click.option("--insecure", "verify", flag_value=False, default=None, help="Trust any certificate.")
+@_insecure_option
 @click.option("--bytes-max", type=click.IntRange(1), help="Read so much of the body [1000000].")
 @_patience("So long at most for all of it", "10s")
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def http(session: Session, /, **given: Any) -> int:
     """Ask for URL, measure each phase until the answer is there, and check it."""
     return await _measure(session, "http", {**given, "headers": _headers(given["headers"])})
@@ -288,10 +287,7 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
 @_patience("So long for each connection", "3s")
 @click.option("--banner", is_flag=True, default=None, help="Wait for what HOST sends first.")
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def tcp(session: Session, /, **given: Any) -> int:
     """Measure how long TCP connections to PORT of HOST take, any host."""
     return await _measure(session, "tcp", given)
@@ -303,30 +299,24 @@ async def tcp(session: Session, /, **given: Any) -> int:
 @_source_option
 @click.option("--server-name", metavar="NAME", help="The name in the certificate [HOST].")
 @click.option("--days", "days_min", type=click.IntRange(0), help="Days it must have left [0].")
-@click.option("--insecure", "verify", flag_value=False, default=None, help="Trust any certificate.")
+@_insecure_option
 @click.option("--alpn", multiple=True, help="Offer this protocol, such as h2.")
 @_patience("So long at most for all of it", "10s")
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def tls(session: Session, /, **given: Any) -> int:
     """Measure the TLS handshake with HOST, and look at its certificates."""
     return await _measure(session, "tls", {**given, "alpn": list(given["alpn"]) or None})
 
 
 @click.command("clock")
-@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@_hosts_argument
 @click.option("--count", type=click.IntRange(1, 1000), help="Packets [20].")
 @click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
 @click.option("--packet-timeout", type=DURATION, help="Lost when later than this [1s].")
-@click.option("--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out].")
+@_udp_port_option
 @_address_options
-@schedule_options
-@label_options
-@seat_options
-@asks_node
+@_task_options()
 async def clock(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure how far the clock of node B is ahead of node A's (this one unless said)."""
     return await _measure(session, "clock", {**given, **_ends(hosts)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -22,6 +23,22 @@ class Page(Generic[Record]):
 
     items: tuple[Record, ...]
     next: str | None
+
+
+class Asking(ABC):
+    """A part of the client of a node's API."""
+
+    @abstractmethod
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, Any] | None = None,
+        wait_s: int = 0,
+    ) -> Any:
+        """One request and what came of it."""
 
 
 def read(model: type[Model], document: object) -> Model:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from node.client.answers import Page, page, read
+from node.client.answers import Asking, Page, page, read
 from node.model.wire.archives import (
     Archive,
     ArchiverKind,
@@ -24,20 +23,8 @@ def _path(name: str) -> str:
     return f"/archives/{quote(name, safe='')}"
 
 
-class Archives(ABC):
+class Archives(Asking):
     """A part of the client of a node's API: archivers, archives and deliveries."""
-
-    @abstractmethod
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, Any] | None = None,
-        wait_s: int = 0,
-    ) -> Any:
-        """One request and what came of it."""
 
     async def archiver(self, name: str) -> ArchiverKind:
         """One archiver, with the schema of its spec."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from node.client.answers import Page, page, read
+from node.client.answers import Asking, Page, page, read
 from node.model.times import format_instant
 from node.model.wire.campaigns import Campaign, UsageHour
 from node.model.wire.nodes import Node
@@ -17,20 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Sharing(ABC):
+class Sharing(Asking):
     """A part of the client of a node's API: who shares which nodes, and how."""
-
-    @abstractmethod
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, Any] | None = None,
-        wait_s: int = 0,
-    ) -> Any:
-        """One request and what came of it."""
 
     async def add_campaign(self, document: Mapping[str, Any]) -> Campaign:
         """Add a campaign; the very same again changes nothing."""

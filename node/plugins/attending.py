@@ -29,7 +29,7 @@ class ClockOutput(Document):
     synchronised: bool | None
     error_bound_ns: Counted | None
     stepped_ns: Finite
-    identity: str = Field(max_length=64)
+    identity: str = Field(max_length=64, pattern=r"^[0-9a-f]*$")
 
     @property
     def clock(self) -> Clock:

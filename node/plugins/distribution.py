@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 DECIMALS = 4  # of a millisecond: 0.1 us, finer than any clock used here
+
+_MILLISECOND_NS = 1e6
+_MICROSECOND_NS = 1000
 
 BUCKETS_MAX = 50
 """Most buckets of a histogram: they are made wider until there are no more."""
@@ -84,6 +88,33 @@ def quantile(width: int, buckets: Buckets, fraction: float) -> float | None:
         if rank <= 0:
             return (bucket + 0.5) * width
     return None
+
+
+def both_ways(ways_ns: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+    """The figures of packets by number, of each the nanoseconds there and back.
+
+    ``delay_ms``, ``jitter_ms`` and ``histogram_us``, each with ``forward``, ``backward`` and
+    ``round_trip``.
+    """
+    delays_ns = {
+        "forward": {at: there for at, (there, _) in ways_ns.items()},
+        "backward": {at: back for at, (_, back) in ways_ns.items()},
+        "round_trip": {at: there + back for at, (there, back) in ways_ns.items()},
+    }
+    in_ms = {
+        way: {at: delay / _MILLISECOND_NS for at, delay in delays.items()}
+        for way, delays in delays_ns.items()
+    }
+    return {
+        "delay_ms": {way: distribution(delays.values()) for way, delays in in_ms.items()},
+        "jitter_ms": {way: jitter(delays) for way, delays in in_ms.items()},
+        "histogram_us": {way: _histogram_us(delays) for way, delays in delays_ns.items()},
+    }
+
+
+def _histogram_us(delays_ns: Mapping[int, int]) -> dict[str, Any]:
+    width, buckets = histogram(delay // _MICROSECOND_NS for delay in delays_ns.values())
+    return {"width": width, "buckets": sorted(buckets.items())}
 
 
 def _widened(buckets: Mapping[int, int], factor: int) -> Counter[int]:

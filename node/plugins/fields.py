@@ -64,6 +64,16 @@ def between(least: int, most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+def an_hour_at_most(count: int, interval: int) -> None:
+    """Refuse more packets than an hour has room for, with ``interval`` microseconds to each.
+
+    :raises ValueError: says how long they would take.
+    """
+    if count * interval > times.HOUR:
+        took = times.format_duration(count * interval)
+        raise ValueError(f"count times interval is {took}, longer than PT1H")
+
+
 def duration_field(default: int, description: str) -> Any:
     """A duration's default (microseconds), written as ISO 8601 in the JSON schema."""
     shown: dict[str, Any] = {"default": times.format_duration(default)}

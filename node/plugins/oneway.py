@@ -6,14 +6,15 @@ what on the way back is told apart by the counts of both ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import Field
 
 from node.model.clocks import combined_bound_ms
-from node.model.wire.fields import Document
-from node.plugins.contracts import Metric
-from node.plugins.fields import Counted, Finite, Fraction, NonNegative
+from node.model.wire.fields import Document, Host
+from node.plugins.contracts import Metric, Part
+from node.plugins.fields import Counted, Finite, Fraction, IpVersion, NonNegative, Port
 from node.plugins.figures import (
     DelayFigures,
     delay_figures,
@@ -24,10 +25,46 @@ from node.plugins.figures import (
     milliseconds,
     percent_text,
     share,
+    traffic,
 )
+from node.plugins.pair import BetweenTwo, PairTest, check_two
+from node.plugins.participation import joined, part_of
 
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
 LENGTH_LEAST_PADDED = 48  # padding is a TLV with a header of four octets, RFC 8972 section 4.1
+
+Source = Annotated[
+    Host | None, Field(description="The host that sends; left out, the lead itself.")
+]
+Dest = Annotated[
+    Host | None,
+    Field(description="The host that reflects; needed here or in `participants`."),
+]
+Length = Annotated[
+    int,
+    Field(
+        ge=LENGTH_BASE,
+        le=8952,
+        strict=True,
+        description="The UDP payload in bytes: 44, or 48 to 8952 with padding (RFC 8972).",
+    ),
+]
+Version = Annotated[
+    IpVersion | None, Field(description="4 or 6; left out, what the addresses are.")
+]
+DestPort = Annotated[
+    Port | None, Field(description="The UDP port of dest; left out, its node gives one out.")
+]
+
+_UNREACHABLE = "dest's port was unreachable: a firewall, or the reflector was not running then"
+
+
+class _Sending(BetweenTwo, Protocol):
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def interval(self) -> int: ...
 
 
 class Clock(Document):
@@ -166,31 +203,56 @@ def delays_and_jitter(
     return delays, jitters
 
 
-def in_words(
-    delay_ms: DelaysBothWays, loss: LossBothWays, jitter_ms: float | None, *, synchronised: bool
-) -> str:
+class Figures(Protocol):
+    """What a result tells of both ways, whatever else is in it."""
+
+    @property
+    def delay_ms(self) -> DelaysBothWays:
+        """Delays in milliseconds."""
+        ...
+
+    @property
+    def loss(self) -> LossBothWays:
+        """Lost packets as fractions."""
+        ...
+
+    @property
+    def jitter_ms(self) -> JitterBothWays:
+        """Delay variation in milliseconds."""
+        ...
+
+    @property
+    def clocks_synchronised(self) -> bool:
+        """Whether the delays of one way mean anything."""
+        ...
+
+    @property
+    def clock_error_ms(self) -> float | None:
+        """The bound of their error in milliseconds."""
+        ...
+
+
+def in_words(figures: Figures) -> str:
     """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
-    lost = _loss_text(loss)
-    there, back = delay_ms.forward, delay_ms.backward
+    lost = _loss_text(figures.loss)
+    there, back = figures.delay_ms.forward, figures.delay_ms.backward
     if there is None or back is None:
         return f"no packet came back, {lost}"
     text = f"{delay_text(there.median)} there, {delay_text(back.median)} back, {lost}"
-    if jitter_ms is not None:
-        text += f", jitter {delay_text(jitter_ms)}"
-    return text if synchronised else f"{text} (clocks not synchronised)"
+    if figures.jitter_ms.forward is not None:
+        text += f", jitter {delay_text(figures.jitter_ms.forward)}"
+    return text if figures.clocks_synchronised else f"{text} (clocks not synchronised)"
 
 
-def both_ways_metrics(
-    delay_ms: DelaysBothWays, loss: LossBothWays, jitter_ms: JitterBothWays
-) -> tuple[Metric, ...]:
-    """Delay, loss and jitter by direction."""
+def both_ways_metrics(figures: Figures) -> tuple[Metric, ...]:
+    """Delay, loss and jitter by direction, and the bound of the one-way delays' error."""
     found: tuple[Metric, ...] = ()
     for direction in ("forward", "backward", "round_trip"):
         labels = {"direction": direction}
-        found += delay_metrics("delay", getattr(delay_ms, direction), labels)
-        found += metric("loss", getattr(loss, direction), "1", labels)
-        found += metric("jitter_ms", getattr(jitter_ms, direction), "ms", labels)
-    return found
+        found += delay_metrics("delay", getattr(figures.delay_ms, direction), labels)
+        found += metric("loss", getattr(figures.loss, direction), "1", labels)
+        found += metric("jitter_ms", getattr(figures.jitter_ms, direction), "ms", labels)
+    return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
 
 
 def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
@@ -200,12 +262,22 @@ def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | Non
     arrived = _arrived(source, dest)
     if arrived is None:
         return None
-    if not source.received_back <= arrived <= source.sent:
-        counts = f"{source.sent} sent, {arrived} at dest, {source.received_back} back"
-        return f"the participants' counts contradict each other: {counts}"
-    if source.unreachable and not arrived:
-        return "dest's port was unreachable: a firewall, or the reflector was not running then"
-    return None
+    return impossible(source.sent, arrived, source.received_back) or silence(
+        source.unreachable, arrived
+    )
+
+
+def impossible(sent: int, arrived: int, back: int) -> str | None:
+    """Why packets cannot have been counted so; None if they can."""
+    if back <= arrived <= sent:
+        return None
+    counts = f"{sent} sent, {arrived} at dest, {back} back"
+    return f"the participants' counts contradict each other: {counts}"
+
+
+def silence(unreachable: int | None, arrived: int) -> str | None:
+    """Why no packet reached dest, if ICMP errors (``unreachable``) say so."""
+    return _UNREACHABLE if unreachable and not arrived else None
 
 
 def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
@@ -257,3 +329,35 @@ def _loss_text(loss: LossBothWays) -> str:
     if loss.forward is None or loss.backward is None:
         return f"loss {percent_text(loss.round_trip)}"
     return f"loss {percent_text(loss.forward)} / {percent_text(loss.backward)}"
+
+
+SentPart = TypeVar("SentPart", bound=SourcePart)
+
+
+def parts_of(
+    parts: Sequence[Part], model: type[SentPart]
+) -> tuple[SentPart | None, DestPart | None, str | None]:
+    """The part of source, that of dest, and what speaks against them."""
+    source, source_reason = part_of(parts, 0, model)
+    dest, dest_reason = part_of(parts, 1, DestPart)
+    return source, dest, joined(source_reason, dest_reason, contradiction(source, dest))
+
+
+def check_packets(spec: _Sending) -> None:
+    """Refuse packets that source cannot send to dest.
+
+    :raises ValueError: both are one host, or there are no packets of this length.
+    """
+    check_two(spec)
+    if LENGTH_BASE < spec.length < LENGTH_LEAST_PADDED:
+        raise ValueError(f"length is 44 or at least 48, not {spec.length}")
+
+
+class OneWayTest(PairTest):
+    """The half of a test of delays each way that does not hang on how long it lasts."""
+
+    resources: tuple[str, ...] = ("mbps",)
+
+    def needs(self, spec: _Sending) -> Mapping[str, int | None]:
+        """The payload of its packets."""
+        return traffic(spec.length * 8, spec.interval)

@@ -201,12 +201,19 @@ class PostgresDatabase(Database):
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[PostgresConnection]:
         """One connection of the pool; what it cannot do becomes :class:`DatabaseUnavailable`."""
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             msg = "the database is not open"
             raise DatabaseUnavailable(msg)
         try:
-            async with self._pool.acquire(timeout=20) as connection:
+            connection = await pool.acquire(timeout=20)
+            try:
                 yield connection
+            finally:
+                # One that breaks just as it is given back was taken back by the pool already,
+                # which then takes that for a fault of its own; what was done with it is done.
+                with contextlib.suppress(asyncpg.InternalClientError):
+                    await pool.release(connection)
         except _AWAY as error:
             msg = f"the database does not answer: {str(error) or type(error).__name__}"
             raise DatabaseUnavailable(msg) from error

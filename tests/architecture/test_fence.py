@@ -19,10 +19,12 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 SOLE_IMPORTERS = {
     "asyncpg": ("node.store", "lead.store"),
     "portion": ("node.model.spans",),
-    # The others are programs of their own: one asks by the system's ping, one attends another.
+    # The others are programs of their own: one asks by the system's ping, the others attend others.
     "subprocess": (
         "node.execution.process",
         "node.plugins.tools.programs.attended",
+        "node.plugins.tools.programs.irttbg_client",
+        "node.plugins.tools.programs.irttbg_server",
         "node.plugins.tools.programs.mtu_search",
     ),
     "multiprocessing": (),

@@ -3,7 +3,8 @@
 Prints each figure with how it was measured and writes them to ``bench.json``. Figures from one
 machine compare with figures from the same machine only, so nothing is asserted about seconds;
 what is asserted is that everything that was asked for took place.
-``python -m tests.bench WORD…`` measures only the benchmarks of these names.
+``python -m tests.bench WORD…`` measures only the benchmarks of these names, and
+``python -m tests.bench archive NAME…`` only these archivers.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import dataclasses
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
-from tests.bench import agendas, archives, booking, episodes, proposals, starts
+from tests.bench import agendas, archives, booking, episodes, proposals, starts, takers
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
+from tests.listeners import PEERS
 
 Benchmark = Callable[[Fleet], Awaitable[list[Figure]]]
 
@@ -31,6 +34,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "agenda": (2, agendas.core_share),
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
+    "launch": (1, starts.launches),
     "episode": (0, episodes.episodes),
 }
 """By name: how many nodes it takes (none: it is about pure functions), and what it does."""
@@ -48,12 +52,28 @@ async def measure(count: int, benchmark: Benchmark) -> list[Figure]:
         await fleet.stop()
 
 
+def asked(wanted: list[str]) -> list[tuple[int, Benchmark]]:
+    """What the words mean: benchmarks and, with ``archive``, archivers; all where there is none."""
+    names = [word for word in wanted if word in PEERS]
+    others = [word for word in wanted or BENCHMARKS if word not in names]
+    if names:
+        others = [word for word in others if word != "archive"]
+    elif "archive" in others:
+        names = sorted(PEERS)
+    speeds = [(0, partial(_archivers, names))] if names else []
+    return [*(BENCHMARKS[name] for name in others), *speeds]
+
+
+async def _archivers(names: list[str], _: Fleet) -> list[Figure]:
+    return await takers.delivered(names)
+
+
 async def main(wanted: list[str]) -> None:
     """Measure everything, print it, write it down."""
     figures: list[Figure] = []
-    for name in wanted or BENCHMARKS:
-        for figure in await measure(*BENCHMARKS[name]):
-            print(f"{figure.name:24} {figure.value:10.3f} {figure.unit:4} {figure.how}", flush=True)
+    for count, benchmark in asked(wanted):
+        for figure in await measure(count, benchmark):
+            print(f"{figure.name:26} {figure.value:10.3f} {figure.unit:4} {figure.how}", flush=True)
             figures.append(figure)
     written = [dataclasses.asdict(figure) for figure in figures]
     Path("bench.json").write_text(json.dumps(written, indent=1) + "\n")

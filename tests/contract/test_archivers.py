@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,179 +13,24 @@ import asyncpg
 import pytest
 
 from node.archivers import archivers, missing
-from node.execution import process
 from node.model import archiving, times
 from node.model.errors import ArchiverFailed
-from node.plugins.contracts import ArchivingHost, Delivery, Destination, Fate
+from node.plugins.contracts import ArchivingHost, Destination, Fate
 from node.postgres.cluster import PrivateCluster
-from tests.archived import receiver
 from tests.clocks import START
+from tests.listeners import PEERS, deliveries, document
 from tests.takers import (
     BOOT,
     CLOCK,
     REJECTED,
-    ROOM,
     Peer,
     Servers,
     Surroundings,
-    free_port,
-    kafka,
-    otlp,
-    postgres,
-    prometheus,
     rabbitmq,
-    s3,
     servers,
 )
 
 pytestmark = pytest.mark.timeout(BOOT + 60)
-
-BEGAN = CLOCK.now() - times.MINUTE
-
-
-@contextlib.asynccontextmanager
-async def http(_: Surroundings) -> AsyncIterator[Peer]:
-    """An HTTP server."""
-    async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(receiver())
-        yield Peer({"url": server.url}, lambda: server.documents, stack.aclose)
-
-
-@contextlib.asynccontextmanager
-async def file(where: Surroundings) -> AsyncIterator[Peer]:
-    """A folder."""
-    path = where.folder / "kept" / "results.jsonl"
-    path.parent.mkdir()
-
-    async def leave() -> None:
-        await asyncio.to_thread(shutil.rmtree, path.parent)
-
-    def got() -> list[Any]:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-
-    yield Peer({"path": str(path)}, got, leave)
-
-
-@contextlib.asynccontextmanager
-async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
-    """A server that reads lines."""
-    lines: list[bytes] = []
-    writers: list[asyncio.StreamWriter] = []
-
-    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        with contextlib.suppress(asyncio.CancelledError):
-            while line := await reader.readline():
-                lines.append(line)
-        writer.close()
-
-    async def leave() -> None:
-        server.close()
-        for writer in writers:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-
-    server = await asyncio.start_server(read, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    yield Peer({"host": host, "port": port}, lambda: list(map(json.loads, lines)), leave)
-    await leave()
-
-
-@contextlib.asynccontextmanager
-async def udp(_: Surroundings) -> AsyncIterator[Peer]:
-    """A socket that takes datagrams."""
-    datagrams: list[bytes] = []
-
-    class Taking(asyncio.DatagramProtocol):
-        def datagram_received(self, data: bytes, _: object) -> None:
-            datagrams.append(data)
-
-    loop = asyncio.get_running_loop()
-    transport, _protocol = await loop.create_datagram_endpoint(Taking, local_addr=("127.0.0.1", 0))
-    host, port = transport.get_extra_info("sockname")
-
-    async def leave() -> None:
-        transport.close()
-        await CLOCK.sleep(0)
-
-    yield Peer({"host": host, "port": port}, lambda: list(map(json.loads, datagrams)), leave)
-    await leave()
-
-
-@contextlib.asynccontextmanager
-async def rsyslogd(folder: Path, transport: str) -> AsyncIterator[Peer]:
-    """Debian's syslog server, with a port or a socket of its own."""
-    port = free_port()
-    path, written = folder / "log.sock", folder / "messages"
-    listens = {
-        "udp": f'module(load="imudp") input(type="imudp" port="{port}" address="127.0.0.1")',
-        "tcp": f'module(load="imtcp") input(type="imtcp" port="{port}" address="127.0.0.1")',
-        "unix": f'module(load="imuxsock" SysSock.Use="off") input(type="imuxsock" socket="{path}" '
-        'useSpecialParser="off" parseHostname="on")',
-    }
-    settings = folder / "rsyslog.conf"
-    settings.write_text(
-        f'global(workDirectory="{folder}")\n{listens[transport]}\n'
-        'template(name="parts" type="list") { property(name="syslogfacility-text") '
-        'constant(value=" ") property(name="syslogseverity-text") constant(value=" ") '
-        'property(name="app-name") constant(value=" ") property(name="msgid") '
-        'constant(value=" ") property(name="msg") constant(value="\\n") }\n'
-        f'action(type="omfile" file="{written}" template="parts")\n'
-    )
-    argv = ["rsyslogd", "-n", "-i", str(folder / "pid"), "-f", str(settings)]
-    daemon = await process.start(argv, log=folder / "rsyslog.log")
-
-    def got() -> list[Any]:
-        text = written.read_text() if written.exists() else ""
-        lines = [line.split(None, 4) for line in text.splitlines()]
-        own = [line for line in lines if line[2:4] == ["parley", "result"]]
-        assert {line[0] for line in own} <= {"local0"}
-        return [json.loads(line[4]) for line in own]
-
-    async def leave() -> None:
-        await daemon.end(5)
-        path.unlink(missing_ok=True)
-
-    try:
-        await _listening(transport, port, path)
-        spec: dict[str, Any] = {"transport": transport, "path": str(path)}
-        yield Peer({**spec, "host": "127.0.0.1", "port": port}, got, leave)
-    finally:
-        await leave()
-
-
-async def _listening(transport: str, port: int, path: Path) -> None:
-    """Wait until it listens; of a port of UDP its kernel table tells."""
-    table = Path("/proc/net/udp")
-    async with asyncio.timeout(ROOM):
-        while True:
-            with contextlib.suppress(OSError):
-                if transport == "tcp":
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    return
-                if path.exists() or f":{port:04X} " in table.read_text():
-                    return
-            await CLOCK.sleep(0.01)
-
-
-PEERS: dict[str, tuple[str, Callable[[Surroundings], AbstractAsyncContextManager[Peer]]]] = {
-    "file": ("file", file),
-    "http": ("http", http),
-    "kafka": ("kafka", kafka),
-    "otlp": ("otlp", otlp),
-    "postgresql": ("postgresql", postgres),
-    "prometheus": ("prometheus", prometheus),
-    "rabbitmq": ("rabbitmq", rabbitmq),
-    "s3": ("s3", s3),
-    "tcp": ("tcp", tcp),
-    "udp": ("udp", udp),
-    "syslog-tcp": ("syslog", lambda where: rsyslogd(where.folder, "tcp")),
-    "syslog-udp": ("syslog", lambda where: rsyslogd(where.folder, "udp")),
-    "syslog-unix": ("syslog", lambda where: rsyslogd(where.folder, "unix")),
-}
-"""By case: the archiver, and who takes its results. A new archiver adds a line."""
 
 LASTING = {"udp", "syslog-udp"}
 """Who sends datagrams does not notice that nobody takes them, unless the host says so."""
@@ -210,43 +52,25 @@ def started() -> Iterator[Servers]:
         yield made
 
 
+@pytest.fixture
+def where(tmp_path: Path, cluster: PrivateCluster, started: Servers) -> Surroundings:
+    """What peers are made in."""
+    return Surroundings(tmp_path, cluster, started)
+
+
 @pytest.fixture(params=sorted(PEERS))
-async def case(
-    request: pytest.FixtureRequest, tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> AsyncIterator[Case]:
+async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIterator[Case]:
     """Each archiver with its peer."""
     name, made = PEERS[request.param]
     archiver = archivers()[name]
     assert missing(archiver) is None
-    async with made(Surroundings(tmp_path, cluster, started)) as peer:
+    async with made(where) as peer:
         spec = archiver.spec_model.model_validate(peer.spec)
-        host = ArchivingHost("a.example", (tmp_path, cluster.socket), lambda: START)
+        host = ArchivingHost("a.example", (where.folder, where.cluster.socket), lambda: START)
         assert archiver.refusal(spec, host) is None
         destination = archiver.open(spec, host)
         yield Case(request.param, destination, peer)
         await destination.close()
-
-
-def deliveries(count: int, first: int = 0) -> list[Delivery]:
-    """Documents that are all different."""
-    return [
-        Delivery(
-            f"key-{number}",
-            "task",
-            BEGAN + number * times.SECOND,
-            number % 2 == 0,
-            json.dumps(document(number), ensure_ascii=False).encode(),
-        )
-        for number in range(first, first + count)
-    ]
-
-
-def document(number: float) -> dict[str, Any]:
-    """As a run's, as far as archivers look into it; its only figure is the number."""
-    text = 'é" \\ %s'
-    labels = {"text": text}
-    metric = {"name": "number", "value": number, "unit": "1", "labels": labels}
-    return {"number": number, "text": text, "succeeded": True, "metrics": [metric]}
 
 
 def test_every_archiver_is_tried() -> None:
@@ -314,25 +138,27 @@ def test_an_archiver_describes_itself(name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def at(
-    name: str, peer: Peer, *directories: Path, **fields: Any
-) -> AsyncIterator[Destination]:
+async def at(name: str, peer: Peer, **fields: Any) -> AsyncIterator[Destination]:
     """A destination at a peer, with other fields."""
     archiver = archivers()[name]
     spec = archiver.spec_model.model_validate({**peer.spec, **fields})
-    destination = archiver.open(spec, ArchivingHost("a.example", directories, CLOCK.now))
+    destination = archiver.open(spec, ArchivingHost("a.example", (), CLOCK.now))
     yield destination
     await destination.close()
 
 
-async def test_postgres_keeps_what_comes_twice_once(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+@contextlib.asynccontextmanager
+async def met(
+    name: str, where: Surroundings, **fields: Any
+) -> AsyncIterator[tuple[Peer, Destination]]:
+    """Who takes an archiver's results, and a destination there."""
+    async with PEERS[name][1](where) as peer, at(name, peer, **fields) as destination:
+        yield peer, destination
+
+
+async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None:
     """A row for each key, and one in the view for each figure; what it cannot keep is refused."""
-    async with (
-        postgres(Surroundings(tmp_path, cluster, started)) as peer,
-        at("postgresql", peer) as destination,
-    ):
+    async with met("postgresql", where) as (peer, destination):
         good = deliveries(5)
         bad = replace(good[2], key="key-bad", body=b'{"text": "\\u0000"}')
         outcomes = await destination.deliver([*good[:2], bad, *good[2:]])
@@ -341,7 +167,7 @@ async def test_postgres_keeps_what_comes_twice_once(
         assert "Unicode" in (outcomes[2].reason or "")
         assert {one.fate for one in await destination.deliver(good)} == {accepted}
         connection = await asyncpg.connect(
-            cluster.dsn(peer.spec["database"]), server_settings={"timezone": "UTC"}
+            where.cluster.dsn(peer.spec["database"]), server_settings={"timezone": "UTC"}
         )
         rows = await connection.fetch("SELECT name, value, unit, at, key FROM parley_metric")
         await connection.close()
@@ -351,14 +177,9 @@ async def test_postgres_keeps_what_comes_twice_once(
     ]
 
 
-async def test_postgres_makes_no_table_where_it_must_not(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) -> None:
     """What is delivered waits until somebody has made it, and says so."""
-    async with (
-        postgres(Surroundings(tmp_path, cluster, started)) as peer,
-        at("postgresql", peer, create=False) as destination,
-    ):
+    async with met("postgresql", where, create=False) as (peer, destination):
         [outcome] = await destination.deliver(deliveries(1))
         assert (outcome.fate, outcome.reason) == (
             Fate.AGAIN,
@@ -371,11 +192,9 @@ async def test_postgres_makes_no_table_where_it_must_not(
         assert (await destination.deliver(deliveries(1)))[0].fate is Fate.ACCEPTED
 
 
-async def test_what_no_queue_takes_is_not_delivered(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+async def test_what_no_queue_takes_is_not_delivered(where: Surroundings) -> None:
     """In an exchange to which nothing is bound a message would be lost; one not there is told."""
-    async with rabbitmq(Surroundings(tmp_path, cluster, started)) as peer:
+    async with rabbitmq(where) as peer:
         for exchange, said in (("amq.fanout", "no queue takes it"), ("none", "no exchange 'none'")):
             async with at("rabbitmq", peer, exchange=exchange) as destination:
                 outcomes = await destination.deliver(deliveries(3))
@@ -384,14 +203,9 @@ async def test_what_no_queue_takes_is_not_delivered(
         assert peer.got() == []
 
 
-async def test_prometheus_refuses_what_is_older_than_what_it_has(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+async def test_prometheus_refuses_what_is_older_than_what_it_has(where: Surroundings) -> None:
     """Only that, and what has no figures; what comes twice at the same instant is taken."""
-    async with (
-        prometheus(Surroundings(tmp_path, cluster, started)) as peer,
-        at("prometheus", peer) as destination,
-    ):
+    async with met("prometheus", where) as (peer, destination):
         first, *later = deliveries(4)
         empty = replace(first, key="key-empty", body=b'{"summary": "changed by a transform"}')
         assert {one.fate for one in await destination.deliver(later)} == {Fate.ACCEPTED}
@@ -402,14 +216,9 @@ async def test_prometheus_refuses_what_is_older_than_what_it_has(
         assert [one["number"] for one in await peer.until(3)] == [1, 2, 3]
 
 
-async def test_a_collector_may_reject_one_of_many(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+async def test_a_collector_may_reject_one_of_many(where: Surroundings) -> None:
     """What says success and rejects a figure refuses that result; the others are taken."""
-    async with (
-        otlp(Surroundings(tmp_path, cluster, started)) as peer,
-        at("otlp", peer) as destination,
-    ):
+    async with met("otlp", where) as (peer, destination):
         good = deliveries(4)
         bad = replace(good[2], body=json.dumps(document(REJECTED)).encode())
         outcomes = await destination.deliver([*good[:2], bad, good[3]])
@@ -419,14 +228,9 @@ async def test_a_collector_may_reject_one_of_many(
         assert {one["number"] for one in await peer.until(3)} == {0, 1, 3}
 
 
-async def test_kafka_parks_what_no_record_holds(
-    tmp_path: Path, cluster: PrivateCluster, started: Servers
-) -> None:
+async def test_kafka_parks_what_no_record_holds(where: Surroundings) -> None:
     """What is around it is delivered."""
-    async with (
-        kafka(Surroundings(tmp_path, cluster, started)) as peer,
-        at("kafka", peer) as destination,
-    ):
+    async with met("kafka", where) as (peer, destination):
         first, second, third = deliveries(3)
         long = replace(second, body=b'"' + b"x" * 1_000_000 + b'"')
         outcomes = await destination.deliver([first, long, third])

@@ -12,7 +12,7 @@ import pytest
 
 from node.model.errors import DatabaseUnavailable, PeerUnreachable
 from node.store import outbox
-from node.store.database import Database, Notice
+from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Kind, Message
 from tests.worlds import ON_ONE_LOOP, Site, World
@@ -82,6 +82,19 @@ async def test_a_server_that_restarts_or_is_full_is_away(
     with pytest.raises(DatabaseUnavailable):
         async with database.connection():
             raise said("not now")
+
+
+async def test_a_connection_that_breaks_as_it_is_given_back_is_no_fault(
+    database: PostgresDatabase,
+) -> None:
+    """What was done with it is done, and the next one is another."""
+    loop = asyncio.get_running_loop()
+    for _ in range(20):  # twice as many as there are in the pool
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+            loop.call_soon(connection.terminate)  # before anything else of this turn of the loop
+    async with database.transaction() as connection:
+        assert await connection.fetchval("SELECT 2") == 2
 
 
 @ON_ONE_LOOP

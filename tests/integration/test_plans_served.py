@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
+
+import pytest
 
 from node.cli.services import with_foresight
 from node.client.users import UserClient
@@ -15,10 +18,11 @@ from tests.conftest import NewDatabase
 from tests.served import know, served
 
 
-async def test_a_node_without_its_lead_answers(
+@pytest.fixture
+async def client(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
-) -> None:
-    """Plans need no worker: a node whose lead is another process asks the others itself."""
+) -> AsyncIterator[UserClient]:
+    """Its owner asks a, which knows b; neither has a lead."""
     async with contextlib.AsyncExitStack() as stack:
         a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
@@ -27,35 +31,26 @@ async def test_a_node_without_its_lead_answers(
         with_foresight(a)
         async with a.database.transaction() as connection:
             await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
-        spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
-        async with UserClient(a.settings.public_url, "secret", clock) as client:
-            plan = await client.plan({"test": {"type": "idle", "spec": spec}, "runs": 1})
+        async with UserClient(a.settings.public_url, "secret", clock) as made:
+            yield made
+
+
+async def test_a_node_without_its_lead_answers(client: UserClient) -> None:
+    """Plans need no worker: a node whose lead is another process asks the others itself."""
+    spec = {"duration": "PT1M", "class": "exclusive", "participants": ["a", "b"]}
+    plan = await client.plan({"test": {"type": "idle", "spec": spec}, "runs": 1})
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 1)
     assert [said.answer for said in plan.participants] == ["accepts", "accepts"]
     assert [full.added_s for full in plan.occupancy] == [60, 60]
 
 
-async def test_a_pool_task_is_planned_without_a_lead(
-    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_a_pool_task_is_planned_without_a_lead(client: UserClient) -> None:
     """Which nodes would have its seats needs no loop that gives any: it is asked as it would be."""
-    async with contextlib.AsyncExitStack() as stack:
-        a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
-        b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
-        await know(a, b)
-        await know(b, a)
-        with_foresight(a)
-        async with a.database.transaction() as connection:
-            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
-        spec = {"duration": "PT1M", "class": "exclusive"}
-        async with UserClient(a.settings.public_url, "secret", clock) as client:
-            await client.add_pool({"name": "all", "match": {}})
-            asked = {
-                "test": {"type": "idle", "spec": spec},
-                "participants": {"pool": "all", "k": 2},
-            }
-            plan = await client.plan(asked)
-            assert (await client.tasks(seats=True)).items == ()
+    spec = {"duration": "PT1M", "class": "exclusive"}
+    await client.add_pool({"name": "all", "match": {}})
+    asked = {"test": {"type": "idle", "spec": spec}, "participants": {"pool": "all", "k": 2}}
+    plan = await client.plan(asked)
+    assert (await client.tasks(seats=True)).items == ()
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
     assert [(seat.number, seat.node) for seat in plan.seats] == [(1, "a"), (2, "b")]
     assert [full.added_s for full in plan.occupancy] == [60, 60]

@@ -22,7 +22,7 @@ class _Somebody:
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Never awaited."""
-        raise NotImplementedError(request)
+        raise AssertionError(request)
 
 
 async def test_who_is_ended_before_asking_leaves_no_question_behind() -> None:

@@ -20,7 +20,8 @@ from node.model import times
 from node.model.wire.fields import Document, Duration
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Outcome
 from node.plugins.fields import SECRET, between, duration_field
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url, shown
+from node.plugins.transport.halving import halved
+from node.plugins.transport.posting import ONE_IS_BAD, Headers, Posted, Poster, Url, shown
 
 
 class HttpSpec(Document):
@@ -76,22 +77,22 @@ class HttpArchiver:
         return HttpDestination(spec, host.now)
 
 
-class HttpDestination:
+class HttpDestination(Posted):
     """One URL."""
 
     def __init__(self, spec: HttpSpec, now: Callable[[], int]) -> None:
         """Nothing is connected yet."""
+        super().__init__(Poster(spec.url, spec.timeout, now))
         self._spec = spec
         self._now = now
-        self._poster = Poster(spec.url, spec.timeout, now)
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
         """One request; where one document may be to blame for a refusal, halves of the batch."""
-        answer = await self._poster.post(*self._request(batch))
-        if answer.status not in ONE_IS_BAD or len(batch) == 1:
-            return [answer.outcome] * len(batch)
-        half = len(batch) // 2
-        return [*await self.deliver(batch[:half]), *await self.deliver(batch[half:])]
+        return await halved(batch, self._post)
+
+    async def _post(self, batch: Sequence[Delivery]) -> tuple[Outcome, bool]:
+        answer = await self.poster.post(*self._request(batch))
+        return answer.outcome, answer.status in ONE_IS_BAD
 
     def _request(self, batch: Sequence[Delivery]) -> tuple[bytes, dict[str, str]]:
         """The body as sent, and the headers with it."""
@@ -114,17 +115,6 @@ class HttpDestination:
                 self._spec.secret, body, self._now() // times.SECOND
             )
         return body, headers
-
-    async def test(self) -> str:
-        """Connect, with TLS where it is https; nothing is posted.
-
-        :raises ArchiverFailed: nobody listens there, or its certificate is not trusted.
-        """
-        return await self._poster.test()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._poster.close()
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:

@@ -112,11 +112,12 @@ class KafkaDestination:
                 sent = [await self._send(producer, one) for one in batch]
                 await producer.flush()
                 said = await asyncio.gather(*sent, return_exceptions=True)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - of a library with many
             await self.close()
-            if not isinstance(error, Exception):
-                raise
             return [Outcome(Fate.AGAIN, _said(error))] * len(batch)
+        except BaseException:
+            await self.close()  # what was sent and not acknowledged must not come later
+            raise
         outcomes = [
             Outcome(Fate.AGAIN, _said(one)) if isinstance(one, BaseException) else _ACCEPTED
             for one in said

@@ -11,16 +11,16 @@ import gzip
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.samples import Sample, samples_of
+from node.model.samples import Sample
 from node.model.wire.fields import Document, Duration
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
 from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.transport.exporting import Exported, Exporter, Figures
 from node.plugins.transport.ordering import in_order
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url, shown
+from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
 
 if TYPE_CHECKING:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -47,77 +47,41 @@ class OtlpSpec(Document):
     )
 
 
-class OtlpArchiver:
+class OtlpArchiver(Exporter):
     """Gauges to a collector."""
 
     name = "otlp"
     title = "Export figures as metrics by OTLP over HTTP"
-    ordered = True
     spec_model: type[Document] = OtlpSpec
     extra = "otlp"
     modules = ("opentelemetry.proto",)
-
-    def label(self, spec: OtlpSpec) -> str:
-        """The URL without its query."""
-        return shown(spec.url)
-
-    def batches(self, spec: OtlpSpec) -> Batches:
-        """Five hundred documents; a batch that is taken apart has the time of four requests."""
-        return Batches(500, 8_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: OtlpSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
     def open(self, spec: OtlpSpec, host: ArchivingHost) -> OtlpDestination:
         """Connects when it is first used."""
         return OtlpDestination(spec, Poster(spec.url, spec.timeout, host.now), host.name)
 
 
-class OtlpDestination:
+class OtlpDestination(Exported):
     """One collector."""
 
     def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
         """``host`` is the resource. Nothing is connected yet."""
+        super().__init__(poster)
         self._headers = {**spec.headers, **_HEADERS}
         self._resource = {**spec.attributes, "service.name": "parley", "host.name": host}
-        self._poster = poster
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
-        """One request for all that have figures."""
-        samples = [samples_of(orjson.loads(one.body)) for one in batch]
-        usable = [(one.at, found) for one, found in zip(batch, samples, strict=True) if found]
-        outcomes = iter(await self._export(usable) if usable else ())
-        return in_order(batch, [next(outcomes) if found else _NO_RESULT for found in samples])
+        """As all exporters do, in the order of each series."""
+        return in_order(batch, await super().deliver(batch))
 
-    async def _export(self, results: Sequence[tuple[int, list[Sample]]]) -> list[Outcome]:
-        """Each result's outcome: where something is refused, halves, older ones first."""
+    async def export(self, results: Sequence[Figures]) -> tuple[Outcome, bool]:
+        """One request; what a receiver rejects of it is one result's."""
         body = gzip.compress(request_of(results, self._resource), compresslevel=5, mtime=0)
-        answer = await self._poster.post(body, self._headers)
-        outcome, rejected = answer.outcome, None
+        answer = await self.poster.post(body, self._headers)
+        outcome = answer.outcome
         if outcome.fate is Fate.ACCEPTED and (rejected := _rejected(answer.body)) is not None:
-            outcome = Outcome(Fate.REFUSED, rejected)
-        if (rejected is None and answer.status not in ONE_IS_BAD) or len(results) == 1:
-            return [outcome] * len(results)
-        half = len(results) // 2
-        return [*await self._export(results[:half]), *await self._export(results[half:])]
-
-    async def test(self) -> str:
-        """Connect; nothing is exported.
-
-        :raises ArchiverFailed: nobody listens there.
-        """
-        return await self._poster.test()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._poster.close()
-
-
-_NO_RESULT = Outcome(
-    Fate.REFUSED,
-    "no result with figures: a transform must keep succeeded, metrics, test, task, participants",
-)
+            return Outcome(Fate.REFUSED, rejected), True
+        return outcome, answer.status in ONE_IS_BAD
 
 
 def request_of(

@@ -18,6 +18,7 @@ from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
 from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.transport.halving import halved
 from node.store.results import Address, ResultTable, Row, Tls
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
@@ -113,17 +114,14 @@ class PostgresqlDestination:
         """One statement; where one document cannot be kept, halves of the batch."""
         rows = [Row(one.at, one.key, one.series, one.succeeded, one.body.decode()) for one in batch]
         try:
-            return await self._insert(rows)
+            return await halved(rows, self._insert)
         except ArchiverFailed as error:
             return [Outcome(Fate.AGAIN, error.detail)] * len(batch)
 
-    async def _insert(self, rows: Sequence[Row]) -> list[Outcome]:
+    async def _insert(self, rows: Sequence[Row]) -> tuple[Outcome, bool]:
         if (unfit := await self._table.insert(rows)) is None:
-            return [Outcome(Fate.ACCEPTED)] * len(rows)
-        if len(rows) == 1:
-            return [Outcome(Fate.REFUSED, unfit)]
-        half = len(rows) // 2
-        return [*await self._insert(rows[:half]), *await self._insert(rows[half:])]
+            return Outcome(Fate.ACCEPTED), False
+        return Outcome(Fate.REFUSED, unfit), True
 
     async def test(self) -> str:
         """Connect, and see whether the table is there and takes rows.

@@ -12,15 +12,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import orjson
 from pydantic import Field, StringConstraints, field_validator
 
 from node.model import times
-from node.model.samples import Sample, name_of, samples_of
+from node.model.samples import Sample, name_of
 from node.model.wire.fields import Document, Duration
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.contracts import ArchivingHost, Fate, Outcome
 from node.plugins.fields import SECRET, between, duration_field
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url, shown
+from node.plugins.transport.exporting import Exported, Exporter, Figures
+from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
 
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -60,81 +60,39 @@ class PrometheusSpec(Document):
         return value
 
 
-class PrometheusArchiver:
+class PrometheusArchiver(Exporter):
     """Samples by remote write."""
 
     name = "prometheus"
     title = "Write figures to Prometheus (remote write)"
-    ordered = True
     spec_model: type[Document] = PrometheusSpec
     extra = "prometheus"
     modules = ("cramjam",)
-
-    def label(self, spec: PrometheusSpec) -> str:
-        """The URL without its query."""
-        return shown(spec.url)
-
-    def batches(self, spec: PrometheusSpec) -> Batches:
-        """Five hundred documents; a batch that is taken apart has the time of four requests."""
-        return Batches(500, 8_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: PrometheusSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
     def open(self, spec: PrometheusSpec, host: ArchivingHost) -> PrometheusDestination:
         """Connects when it is first used."""
         return PrometheusDestination(spec, Poster(spec.url, spec.timeout, host.now))
 
 
-class PrometheusDestination:
+class PrometheusDestination(Exported):
     """One receiver."""
+
+    # What comes behind one that waits would make it too old for Prometheus.
+    held = Outcome(Fate.AGAIN, "comes after one that was not taken")
 
     def __init__(self, spec: PrometheusSpec, poster: Poster) -> None:
         """Nothing is connected yet."""
+        super().__init__(poster)
         self._spec = spec
-        self._poster = poster
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
-        """One request for all that have figures."""
-        samples = [samples_of(orjson.loads(one.body)) for one in batch]
-        usable = [(one.at, found) for one, found in zip(batch, samples, strict=True) if found]
-        outcomes = iter(await self._write(usable) if usable else ())
-        return [next(outcomes) if found else _NO_RESULT for found in samples]
-
-    async def _write(self, results: Sequence[tuple[int, list[Sample]]]) -> list[Outcome]:
-        """Each result's outcome: where one is refused, halves, older ones first."""
+    async def export(self, results: Sequence[Figures]) -> tuple[Outcome, bool]:
+        """One request."""
         from cramjam import snappy
 
         message = write_request(series_of(results, self._spec.labels))
         body = bytes(snappy.compress_raw(message))
-        answer = await self._poster.post(body, {**self._spec.headers, **_HEADERS})
-        if answer.status not in ONE_IS_BAD or len(results) == 1:
-            return [answer.outcome] * len(results)
-        half = len(results) // 2
-        first = await self._write(results[:half])
-        if any(one.fate is Fate.AGAIN for one in first):
-            # What comes behind would make it too old for Prometheus.
-            held = Outcome(Fate.AGAIN, "comes after one that was not taken")
-            return [*first, *[held] * (len(results) - half)]
-        return [*first, *await self._write(results[half:])]
-
-    async def test(self) -> str:
-        """Connect; nothing is written.
-
-        :raises ArchiverFailed: nobody listens there.
-        """
-        return await self._poster.test()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._poster.close()
-
-
-_NO_RESULT = Outcome(
-    Fate.REFUSED,
-    "no result with figures: a transform must keep succeeded, metrics, test, task, participants",
-)
+        answer = await self.poster.post(body, {**self._spec.headers, **_HEADERS})
+        return answer.outcome, answer.status in ONE_IS_BAD
 
 
 def series_of(

@@ -15,7 +15,7 @@ from node.model import times
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
 from node.plugins.fields import between, duration_field
-from node.plugins.transport.senders import DatagramSender, StreamSender, sent, tried
+from node.plugins.transport.senders import DatagramSender, SentTo, StreamSender, sent
 
 _DATAGRAM_MAX = 65_507
 """Most bytes that IPv4 carries in one datagram of UDP."""
@@ -31,105 +31,77 @@ class SocketSpec(Document):
     )
 
 
-class TcpArchiver:
-    """JSON lines over a connection that stays open."""
+class _SocketArchiver:
+    """What both have in common."""
 
-    name = "tcp"
-    title = "Send JSON lines over TCP"
-    ordered = True
     spec_model: type[Document] = SocketSpec
 
     def label(self, spec: SocketSpec) -> str:
         """Host and port."""
         return _label(spec)
 
-    def batches(self, spec: SocketSpec) -> Batches:
-        """A thousand at a time."""
-        return Batches(1000, 8_000_000, 2 * spec.timeout)
-
     def refusal(self, spec: SocketSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
         """Nothing is refused."""
         return None
+
+
+class TcpArchiver(_SocketArchiver):
+    """JSON lines over a connection that stays open."""
+
+    name = "tcp"
+    title = "Send JSON lines over TCP"
+    ordered = True
+
+    def batches(self, spec: SocketSpec) -> Batches:
+        """A thousand at a time."""
+        return Batches(1000, 8_000_000, 2 * spec.timeout)
 
     def open(self, spec: SocketSpec, host: ArchivingHost) -> TcpDestination:  # noqa: ARG002 - the contract's
         """Connects when it is first used."""
         return TcpDestination(spec)
 
 
-class TcpDestination:
+class TcpDestination(SentTo):
     """One connection."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Nothing is connected yet."""
-        self._where = _label(spec)
-        self._sender = StreamSender(spec.host, spec.port, spec.timeout)
+        super().__init__(StreamSender(spec.host, spec.port, spec.timeout), _label(spec))
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
         """All or, as far as anybody knows, nothing."""
-        outcome = await sent(self._sender, [one.body + b"\n" for one in batch])
+        outcome = await sent(self.sender, [one.body + b"\n" for one in batch])
         return [outcome] * len(batch)
 
-    async def test(self) -> str:
-        """Connect.
 
-        :raises ArchiverFailed: nobody listens there.
-        """
-        return await tried(self._sender, self._where)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        self._sender.close()
-
-
-class UdpArchiver:
+class UdpArchiver(_SocketArchiver):
     """A datagram for each result."""
 
     name = "udp"
     title = "Send JSON in datagrams (UDP)"
     ordered = False
-    spec_model: type[Document] = SocketSpec
-
-    def label(self, spec: SocketSpec) -> str:
-        """Host and port."""
-        return _label(spec)
 
     def batches(self, spec: SocketSpec) -> Batches:
         """A hundred at a time, which a receiver's buffer holds."""
         return Batches(100, 8_000_000, 2 * spec.timeout)
-
-    def refusal(self, spec: SocketSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
     def open(self, spec: SocketSpec, host: ArchivingHost) -> UdpDestination:  # noqa: ARG002 - the contract's
         """Looks the name up when it is first used."""
         return UdpDestination(spec)
 
 
-class UdpDestination:
+class UdpDestination(SentTo):
     """One address."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Nothing is opened yet."""
-        self._where = _label(spec)
-        self._sender = DatagramSender((spec.host, spec.port), spec.timeout)
+        super().__init__(DatagramSender((spec.host, spec.port), spec.timeout), _label(spec))
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
         """Each that fits into a datagram."""
         fitting = [one.body for one in batch if len(one.body) <= _DATAGRAM_MAX]
-        outcome = await sent(self._sender, fitting)
+        outcome = await sent(self.sender, fitting)
         return [outcome if len(one.body) <= _DATAGRAM_MAX else _too_long(one) for one in batch]
-
-    async def test(self) -> str:
-        """Look the name up.
-
-        :raises ArchiverFailed: there is no such host.
-        """
-        return await tried(self._sender, self._where)
-
-    async def close(self) -> None:
-        """Close the socket."""
-        self._sender.close()
 
 
 def _too_long(one: Delivery) -> Outcome:

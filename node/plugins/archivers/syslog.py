@@ -17,7 +17,7 @@ from node.model import times
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
 from node.plugins.fields import between, duration_field
-from node.plugins.transport.senders import DatagramSender, Sender, StreamSender, sent, tried
+from node.plugins.transport.senders import DatagramSender, Sender, SentTo, StreamSender, sent
 
 _LOCAL_SOCKET = "/dev/log"
 _FACILITIES = {
@@ -96,22 +96,14 @@ class SyslogArchiver:
         return SyslogDestination(spec, self.label(spec), host.name)
 
 
-class SyslogDestination:
+class SyslogDestination(SentTo):
     """One log."""
 
     def __init__(self, spec: SyslogSpec, where: str, host: str) -> None:
         """``host`` is what messages say they come from. Nothing is connected yet."""
+        super().__init__(_sender(spec), where)
         self._spec = spec
-        self._where = where
         self._host = _NOT_PRINTED.sub("-", host)[:_NAME_MAX] or "-"
-        self._sender = self._made()
-
-    def _made(self) -> Sender:
-        spec = self._spec
-        if spec.transport == "tcp":
-            return StreamSender(spec.host, spec.port, spec.timeout)
-        address = spec.path if spec.transport == "unix" else (spec.host, spec.port)
-        return DatagramSender(address, spec.timeout)
 
     async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
         """Each that is no longer than a receiver takes."""
@@ -120,7 +112,7 @@ class SyslogDestination:
         fitting = [message for message, fit in zip(messages, fits, strict=True) if fit]
         if self._spec.transport == "tcp":
             fitting = [b"%d %s" % (len(message), message) for message in fitting]
-        outcome = await sent(self._sender, fitting)
+        outcome = await sent(self.sender, fitting)
         return [
             outcome if fit else _too_long(len(message), self._spec.size_max)
             for message, fit in zip(messages, fits, strict=True)
@@ -136,16 +128,12 @@ class SyslogDestination:
         )
         return head.encode() + one.body
 
-    async def test(self) -> str:
-        """Connect.
 
-        :raises ArchiverFailed: there is no such host or socket.
-        """
-        return await tried(self._sender, self._where)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        self._sender.close()
+def _sender(spec: SyslogSpec) -> Sender:
+    if spec.transport == "tcp":
+        return StreamSender(spec.host, spec.port, spec.timeout)
+    address = spec.path if spec.transport == "unix" else (spec.host, spec.port)
+    return DatagramSender(address, spec.timeout)
 
 
 def _too_long(size: int, most: int) -> Outcome:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.clocks import combined_bound_ms
-from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
@@ -23,12 +23,14 @@ from node.plugins.fields import (
     IpVersion,
     NonNegative,
     Port,
+    an_hour_at_most,
     between,
     duration_field,
 )
 from node.plugins.figures import metric
-from node.plugins.oneway import Clock
-from node.plugins.participation import fill, joined, part_of
+from node.plugins.oneway import Clock, impossible, silence
+from node.plugins.pair import PairTest, check_two
+from node.plugins.participation import joined, part_of
 
 
 class ClockSpec(Document):
@@ -56,11 +58,8 @@ class ClockSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> ClockSpec:
-        if self.source is not None and self.source == self.dest:
-            raise ValueError(f"source and dest are the same host, {self.source}")
-        if self.count * self.interval > HOUR:
-            took = format_duration(self.count * self.interval)
-            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        check_two(self)
+        an_hour_at_most(self.count, self.interval)
         return self
 
 
@@ -118,7 +117,7 @@ class ClockResult(Document):
     clocks: BothClocks = Field(description="What both kernels say of their clocks.")
 
 
-class ClockTest:
+class ClockTest(PairTest):
     """Offset between two clocks."""
 
     name = "clock"
@@ -131,24 +130,6 @@ class ClockTest:
     def scheduling_class(self, spec: ClockSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
         """Background: a few packets disturb nobody, and the best of them is enough."""
         return SchedulingClass.BACKGROUND
-
-    def participants(self, spec: ClockSpec) -> tuple[str | None, ...]:
-        """Source and dest."""
-        return (spec.source, spec.dest)
-
-    def with_participants(self, spec: ClockSpec, names: Sequence[str]) -> ClockSpec:
-        """The spec with source and dest filled in.
-
-        :raises ValueError: not two, at odds with the spec, or no dest in either.
-        """
-        filled = fill(spec, self.name, ("source", "dest"), names)
-        if filled.dest is None:
-            raise ValueError("clock needs dest, in the spec or as the second of participants")
-        return filled
-
-    def hosts(self, spec: ClockSpec) -> tuple[str, ...]:
-        """Source and dest, where given."""
-        return tuple(host for host in (spec.source, spec.dest) if host is not None)
 
     def needs(self, spec: ClockSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
         """Nothing that is counted."""
@@ -188,14 +169,14 @@ def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str
     """Why two parts are no comparison; ``None`` if they are one, or one is missing."""
     if source is None or dest is None:
         return None
-    if not source.received <= dest.received <= source.sent:
-        counts = f"{source.sent} sent, {dest.received} at dest, {source.received} back"
-        return f"the participants' counts contradict each other: {counts}"
+    contradicting = impossible(source.sent, dest.received, source.received)
+    if contradicting is not None:
+        return contradicting
     if source.received and source.offset_ms is not None and source.round_trip_ms is not None:
         return None
-    if source.unreachable and not dest.received:
-        return "dest's port was unreachable: a firewall, or the reflector was not running then"
-    return f"no packet came back in time; {dest.received} of {source.sent} reached dest"
+    return silence(source.unreachable, dest.received) or (
+        f"no packet came back in time; {dest.received} of {source.sent} reached dest"
+    )
 
 
 def _result(source: ComparingPart, dest: ReflectingPart | None) -> ClockResult:

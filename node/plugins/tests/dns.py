@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -23,8 +24,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTest
-from node.plugins.participation import joined, part_of
+from node.plugins.lone import LoneTest, merged
 
 RecordType = Literal[
     "A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
@@ -160,10 +160,7 @@ class DnsTest(LoneTest):
 
     def merge(self, spec: DnsSpec, parts: Sequence[Part]) -> Merged:
         """The one part is the result; an answer other than expected fails the run."""
-        part, reason = part_of(parts, 0, DnsResult)
-        if part is None:
-            return Merged(None, reason)
-        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+        return merged(parts, DnsResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
         """``192.0.2.80, 192.0.2.81 in 20.41 ms``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -23,8 +24,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTest
-from node.plugins.participation import joined, part_of
+from node.plugins.lone import LoneTest, merged
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _SCHEMES = frozenset({"http", "https"})
@@ -187,10 +187,7 @@ class HttpTest(LoneTest):
 
     def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
         """The one part is the result; an answer other than expected fails the run."""
-        part, reason = part_of(parts, 0, HttpResult)
-        if part is None:
-            return Merged(None, reason)
-        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+        return merged(parts, HttpResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
         """``200 OK in 84.20 ms, first byte after 41.10 ms, 1256 bytes``."""

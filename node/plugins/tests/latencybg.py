@@ -15,28 +15,22 @@ from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Duration
+from node.plugins import oneway
 from node.plugins.contracts import Interval, Merged, Metric, Part, Result, Rhythm
 from node.plugins.distribution import DECIMALS, add_up, quantile
-from node.plugins.fields import Counted, IpVersion, NonNegative, Port, between, duration_field
-from node.plugins.figures import DelayFigures, metric, traffic
+from node.plugins.fields import Counted, NonNegative, between, duration_field
+from node.plugins.figures import DelayFigures, metric
 from node.plugins.oneway import (
     LENGTH_BASE,
-    LENGTH_LEAST_PADDED,
     CountsBothWays,
     DelaysBothWays,
-    DestPart,
     JitterBothWays,
     LossBothWays,
     OneWayResult,
     SourcePart,
-    both_ends,
-    both_ways_metrics,
-    contradiction,
-    in_words,
     loss_of,
 )
-from node.plugins.participation import fill, joined, part_of
 from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
 
 PACKETS_MAX = 36_000
@@ -50,12 +44,8 @@ _MICROSECONDS_PER_MS = 1000
 class LatencyBgSpec(Document):
     """What to send, how often, and how often to tell."""
 
-    source: Host | None = Field(
-        default=None, description="The host that sends; left out, the lead itself."
-    )
-    dest: Host | None = Field(
-        default=None, description="The host that reflects; needed here or in `participants`."
-    )
+    source: oneway.Source = None
+    dest: oneway.Dest = None
     duration: Annotated[Duration, between(5 * SECOND, DAY)] = duration_field(
         HOUR, "How long a run lasts, PT5S to P1D; repeated as often, the stream has no end."
     )
@@ -68,26 +58,13 @@ class LatencyBgSpec(Document):
     timeout: Annotated[Duration, between(10 * MILLISECOND, 5 * SECOND)] = duration_field(
         SECOND, "A packet that is not back after this is lost, PT0.01S to PT5S."
     )
-    length: int = Field(
-        default=LENGTH_BASE,
-        ge=LENGTH_BASE,
-        le=8952,
-        strict=True,
-        description="The UDP payload in bytes: 44, or 48 to 8952 with padding (RFC 8972).",
-    )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; left out, what the addresses are."
-    )
-    port: Port | None = Field(
-        default=None, description="The UDP port of dest; left out, its node gives one out."
-    )
+    length: oneway.Length = LENGTH_BASE
+    ip_version: oneway.Version = None
+    port: oneway.DestPort = None
 
     @model_validator(mode="after")
     def _is_sound(self) -> LatencyBgSpec:
-        if self.source is not None and self.source == self.dest:
-            raise ValueError(f"source and dest are the same host, {self.source}")
-        if LENGTH_BASE < self.length < LENGTH_LEAST_PADDED:
-            raise ValueError(f"length is 44 or at least 48, not {self.length}")
+        oneway.check_packets(self)
         is_whole("duration", self.duration, "each", self.each)
         is_whole("each", self.each, "interval", self.interval)
         if self.each // self.interval > PACKETS_MAX:
@@ -149,7 +126,9 @@ class LatencyBgResult(Document):
     )
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
-    unreachable: Counted = Field(description="ICMP errors: nothing listened at dest.")
+    unreachable: Counted | None = Field(
+        description="ICMP errors: nothing listened at dest; null if the tool does not tell."
+    )
     histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
     clocks_synchronised: bool = Field(
         description="Whether both clocks were synchronised, or the same clock, in each interval."
@@ -159,12 +138,11 @@ class LatencyBgResult(Document):
     )
 
 
-class LatencyBgTest:
+class LatencyBgTest(oneway.OneWayTest):
     """Delay, loss and delay variation, each way, again and again."""
 
     name = "latencybg"
     title = "One-way and round-trip delay, loss and jitter, without end"
-    resources: tuple[str, ...] = ("mbps",)
     example: Mapping[str, Any] = MappingProxyType(
         {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
     )
@@ -179,57 +157,25 @@ class LatencyBgTest:
         """Background-multi: what disturbs it is what it is to show."""
         return SchedulingClass.BACKGROUND_MULTI
 
-    def participants(self, spec: LatencyBgSpec) -> tuple[str | None, ...]:
-        """Source and dest."""
-        return (spec.source, spec.dest)
-
-    def with_participants(self, spec: LatencyBgSpec, names: Sequence[str]) -> LatencyBgSpec:
-        """The spec with source and dest filled in.
-
-        :raises ValueError: not two, at odds with the spec, or no dest in either.
-        """
-        filled = fill(spec, self.name, ("source", "dest"), names)
-        if filled.dest is None:
-            raise ValueError("latencybg needs dest, in the spec or as the second of participants")
-        return filled
-
-    def hosts(self, spec: LatencyBgSpec) -> tuple[str, ...]:
-        """Source and dest, where given."""
-        return tuple(host for host in (spec.source, spec.dest) if host is not None)
-
-    def needs(self, spec: LatencyBgSpec) -> Mapping[str, int | None]:
-        """The payload of its packets."""
-        return traffic(spec.length * 8, spec.interval)
-
     def rhythm(self, spec: LatencyBgSpec) -> Rhythm:
         """As many intervals as ``each`` fits into ``duration``."""
         return Rhythm(spec.each, spec.duration // spec.each)
 
     def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Delays from the source, counts from both; the source's alone is a partial result."""
-        source, source_reason = part_of(parts, 0, SourceInterval)
-        dest, dest_reason = part_of(parts, 1, DestPart)
-        reason = joined(source_reason, dest_reason, contradiction(source, dest))
+        source, dest, reason = oneway.parts_of(parts, SourceInterval)
         if source is None:
             return Merged(None, reason)
-        figures = both_ends(source, dest).model_dump(mode="json")
+        figures = oneway.both_ends(source, dest).model_dump(mode="json")
         return Merged({**figures, "histogram": source.histogram.model_dump(mode="json")}, reason)
 
     def interval_summary(self, result: Result) -> str:
         """``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
-        figures = LatencyInterval.model_validate(result)
-        return in_words(
-            figures.delay_ms,
-            figures.loss,
-            figures.jitter_ms.forward,
-            synchronised=figures.clocks_synchronised,
-        )
+        return oneway.in_words(LatencyInterval.model_validate(result))
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
         """Delay, loss and jitter of each direction, and of the round trip."""
-        figures = LatencyInterval.model_validate(result)
-        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
-        return found + metric("clock_error_ms", figures.clock_error_ms, "ms")
+        return oneway.both_ways_metrics(LatencyInterval.model_validate(result))
 
     def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether both have measured to the end."""
@@ -268,7 +214,7 @@ class LatencyBgTest:
             jitter_ms=JitterBothWays(**{way: _jitter(found, way) for way in _WAYS}),
             duplicates=_counts(each.duplicates for each in found),
             reordered=_counts(each.reordered for each in found),
-            unreachable=sum(each.unreachable or 0 for each in found),
+            unreachable=_sum(each.unreachable for each in found),
             histogram=HistogramsBothWays(**{way: _histogram(found, way) for way in _WAYS}),
             clocks_synchronised=all(each.clocks_synchronised for each in found),
             clock_error_ms=max((e for e in errors if e is not None), default=None)
@@ -280,29 +226,24 @@ class LatencyBgTest:
     def summary(self, result: Result) -> str:
         """As of an interval, with the number of intervals, and of gaps if there are any."""
         figures = LatencyBgResult.model_validate(result)
-        text = in_words(
-            figures.delay_ms,
-            figures.loss,
-            figures.jitter_ms.forward,
-            synchronised=figures.clocks_synchronised,
-        )
-        return f"{text}; {gaps_text(figures.intervals, figures.partial + figures.gaps)}"
+        gaps = gaps_text(figures.intervals, figures.partial + figures.gaps)
+        return f"{oneway.in_words(figures)}; {gaps}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Delay, loss and jitter of each direction, and of the round trip."""
         figures = LatencyBgResult.model_validate(result)
-        found = both_ways_metrics(figures.delay_ms, figures.loss, figures.jitter_ms)
-        found += metric("clock_error_ms", figures.clock_error_ms, "ms")
-        return found + metric("gaps", figures.gaps, "intervals")
+        return oneway.both_ways_metrics(figures) + metric("gaps", figures.gaps, "intervals")
 
 
 def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
     every = list(counts)
-    sums: dict[str, Any] = {}
-    for way in _BOTH_WAYS:
-        known = [count for each in every if (count := getattr(each, way)) is not None]
-        sums[way] = sum(known) if known else None
-    return CountsBothWays(**sums)
+    return CountsBothWays(**{way: _sum(getattr(each, way) for each in every) for way in _BOTH_WAYS})
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of what is known; None where nothing is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _jitter(intervals: Sequence[LatencyInterval], way: str) -> float | None:

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from node.model.classes import SchedulingClass
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import IpVersion, between, duration_field
 from node.plugins.figures import metric
-from node.plugins.participation import fill, joined, part_of
+from node.plugins.lone import LoneTestOfDest, merged
 
 MTU_LEAST_BYTES = 68
 """RFC 791: what every IPv4 link carries; IPv6's least is 1280 (RFC 8200)."""
@@ -80,49 +79,18 @@ class MtuResult(Document):
     )
 
 
-class MtuTest:
+class MtuTest(LoneTestOfDest):
     """The path's maximum transmission unit."""
 
     name = "mtu"
     title = "Largest packet on the path"
-    resources: tuple[str, ...] = ()
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = MtuSpec
     result_model: type[Document] = MtuResult
 
-    def scheduling_class(self, spec: MtuSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Background: a few packets disturb nobody."""
-        return SchedulingClass.BACKGROUND
-
-    def participants(self, spec: MtuSpec) -> tuple[str | None, ...]:
-        """Source alone; dest does not know that it takes part."""
-        return (spec.source,)
-
-    def with_participants(self, spec: MtuSpec, names: Sequence[str]) -> MtuSpec:
-        """The spec with source filled in.
-
-        :raises ValueError: more than one, or at odds with the spec.
-        """
-        return fill(spec, self.name, ("source",), names)
-
-    def hosts(self, spec: MtuSpec) -> tuple[str, ...]:
-        """Source, where given, and dest."""
-        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
-
-    def needs(self, spec: MtuSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Nothing that is worth counting."""
-        return {}
-
     def merge(self, spec: MtuSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """The one part is the result; it is a failure, too, if dest never answered."""
-        part, reason = part_of(parts, 0, MtuResult)
-        if part is None:
-            return Merged(None, reason)
-        silent = None
-        if not part.reached:
-            far = part.confirmed_to or "no hop"
-            silent = f"{part.address} did not answer; {part.mtu_bytes} bytes pass as far as {far}"
-        return Merged(part.model_dump(mode="json"), joined(reason, silent))
+        return merged(parts, MtuResult, _silence)
 
     def summary(self, result: Result) -> str:
         """``1400 bytes to 192.0.2.1, limited by 192.0.2.9``."""
@@ -142,6 +110,14 @@ class MtuTest:
             *metric("mtu_bytes", found.mtu_bytes, "bytes"),
             *metric("reached", float(found.reached), "1"),
         )
+
+
+def _silence(result: MtuResult) -> str | None:
+    """That dest never answered; None if it did."""
+    if result.reached:
+        return None
+    far = result.confirmed_to or "no hop"
+    return f"{result.address} did not answer; {result.mtu_bytes} bytes pass as far as {far}"
 
 
 TEST = MtuTest()

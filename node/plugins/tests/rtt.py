@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from node.model.classes import SchedulingClass
-from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
@@ -17,6 +16,7 @@ from node.plugins.fields import (
     Fraction,
     IpVersion,
     NonNegative,
+    an_hour_at_most,
     between,
     duration_field,
 )
@@ -28,9 +28,8 @@ from node.plugins.figures import (
     percent_text,
     traffic,
 )
-from node.plugins.participation import fill, part_of
-
-_LONGEST = HOUR
+from node.plugins.lone import LoneTestOfDest
+from node.plugins.participation import part_of
 
 
 class RttSpec(Document):
@@ -67,9 +66,7 @@ class RttSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> RttSpec:
-        if self.count * self.interval > _LONGEST:
-            took = format_duration(self.count * self.interval)
-            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        an_hour_at_most(self.count, self.interval)
         return self
 
 
@@ -92,7 +89,7 @@ class RttResult(Document):
     )
 
 
-class RttTest:
+class RttTest(LoneTestOfDest):
     """Round-trip time and loss."""
 
     name = "rtt"
@@ -101,25 +98,6 @@ class RttTest:
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = RttSpec
     result_model: type[Document] = RttResult
-
-    def scheduling_class(self, spec: RttSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Background: a few packets disturb nobody."""
-        return SchedulingClass.BACKGROUND
-
-    def participants(self, spec: RttSpec) -> tuple[str | None, ...]:
-        """Source alone; dest does not know that it takes part."""
-        return (spec.source,)
-
-    def with_participants(self, spec: RttSpec, names: Sequence[str]) -> RttSpec:
-        """The spec with source filled in.
-
-        :raises ValueError: more than one, or at odds with the spec.
-        """
-        return fill(spec, self.name, ("source",), names)
-
-    def hosts(self, spec: RttSpec) -> tuple[str, ...]:
-        """Source, where given, and dest."""
-        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
 
     def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
         """The data of its packets."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
@@ -18,6 +19,7 @@ from node.plugins.fields import (
     IpVersion,
     NonNegative,
     Told,
+    an_hour_at_most,
     between,
     duration_field,
 )
@@ -27,10 +29,7 @@ from node.plugins.figures import (
     delay_text,
     metric,
 )
-from node.plugins.lone import LoneTest
-from node.plugins.participation import joined, part_of
-
-_LONGEST = HOUR
+from node.plugins.lone import LoneTestOfDest, merged
 
 
 class TcpSpec(Document):
@@ -63,9 +62,7 @@ class TcpSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> TcpSpec:
-        if self.count * self.interval > _LONGEST:
-            took = format_duration(self.count * self.interval)
-            raise ValueError(f"count times interval is {took}, longer than PT1H")
+        an_hour_at_most(self.count, self.interval)
         return self
 
 
@@ -99,7 +96,7 @@ class TcpResult(Document):
     failure: Told | None = Field(description="Why nothing was tried: dest has no address.")
 
 
-class TcpTest(LoneTest):
+class TcpTest(LoneTestOfDest):
     """Connection times and failures."""
 
     name = "tcp"
@@ -108,16 +105,9 @@ class TcpTest(LoneTest):
     spec_model: type[Document] = TcpSpec
     result_model: type[Document] = TcpResult
 
-    def hosts(self, spec: TcpSpec) -> tuple[str, ...]:
-        """Source, where given, and dest."""
-        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
-
     def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
         """The one part is the result; without any connection, the run has failed."""
-        part, reason = part_of(parts, 0, TcpResult)
-        if part is None:
-            return Merged(None, reason)
-        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+        return merged(parts, TcpResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
         """``20.41 ms, 3 of 3 connected``."""

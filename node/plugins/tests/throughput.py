@@ -27,7 +27,8 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric, percent_text, rate_text, traffic
-from node.plugins.participation import fill, joined, part_of
+from node.plugins.pair import PairTest, check_two
+from node.plugins.participation import joined, part_of
 
 UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
@@ -84,8 +85,7 @@ class ThroughputSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> ThroughputSpec:
-        if self.source is not None and self.source == self.dest:
-            raise ValueError(f"source and dest are the same host, {self.source}")
+        check_two(self)
         return self
 
     @property
@@ -190,7 +190,7 @@ class ThroughputResult(Document):
     intervals: tuple[Interval, ...] = Field(description="The course of it, as the client saw it.")
 
 
-class ThroughputTest:
+class ThroughputTest(PairTest):
     """Bits per second from one participant to another."""
 
     name = "throughput"
@@ -203,24 +203,6 @@ class ThroughputTest:
     def scheduling_class(self, spec: ThroughputSpec) -> SchedulingClass:  # noqa: ARG002 - all same
         """Exclusive: it fills the path, and is wrong if anything else does."""
         return SchedulingClass.EXCLUSIVE
-
-    def participants(self, spec: ThroughputSpec) -> tuple[str | None, ...]:
-        """Source and dest."""
-        return (spec.source, spec.dest)
-
-    def with_participants(self, spec: ThroughputSpec, names: Sequence[str]) -> ThroughputSpec:
-        """The spec with source and dest filled in.
-
-        :raises ValueError: not two, at odds with the spec, or no dest in either.
-        """
-        filled = fill(spec, self.name, ("source", "dest"), names)
-        if filled.dest is None:
-            raise ValueError("throughput needs dest, in the spec or as the second of participants")
-        return filled
-
-    def hosts(self, spec: ThroughputSpec) -> tuple[str, ...]:
-        """Source and dest, where given."""
-        return tuple(host for host in (spec.source, spec.dest) if host is not None)
 
     def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:
         """The rate of all streams; of TCP without one all that there is, for it fills the path."""

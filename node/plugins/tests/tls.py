@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -22,8 +23,8 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTest
-from node.plugins.participation import joined, part_of
+from node.plugins.lone import LoneTestOfDest, merged
+from node.plugins.participation import joined
 
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
 """The name of a protocol above TLS, as IANA lists them: ``h2``, ``http/1.1``, ``smtp``."""
@@ -115,7 +116,7 @@ class TlsResult(Document):
     failure: Told | None = Field(description="Why there is no more to tell.")
 
 
-class TlsTest(LoneTest):
+class TlsTest(LoneTestOfDest):
     """Handshake time and certificates."""
 
     name = "tls"
@@ -124,16 +125,9 @@ class TlsTest(LoneTest):
     spec_model: type[Document] = TlsSpec
     result_model: type[Document] = TlsResult
 
-    def hosts(self, spec: TlsSpec) -> tuple[str, ...]:
-        """Source, where given, and dest."""
-        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
-
     def merge(self, spec: TlsSpec, parts: Sequence[Part]) -> Merged:
         """The one part is the result; a certificate that is not good enough fails the run."""
-        part, reason = part_of(parts, 0, TlsResult)
-        if part is None:
-            return Merged(None, reason)
-        return Merged(part.model_dump(mode="json"), joined(reason, _shortfall(spec, part)))
+        return merged(parts, TlsResult, partial(_shortfall, spec))
 
     def summary(self, result: Result) -> str:
         """``TLSv1.3 in 41.20 ms, 63 days left``."""

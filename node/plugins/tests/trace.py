@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from node.model.classes import SchedulingClass
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import Counted, IpVersion, NonNegative, between
 from node.plugins.figures import delay_text, metric
-from node.plugins.participation import fill, part_of
+from node.plugins.lone import LoneTestOfDest
+from node.plugins.participation import part_of
 
 HOPS_MAX = 64
 PROBES_MAX = 10
@@ -133,38 +133,14 @@ class TraceResult(Document):
     )
 
 
-class TraceTest:
+class TraceTest(LoneTestOfDest):
     """The path to a host."""
 
     name = "trace"
     title = "Path, hop by hop"
-    resources: tuple[str, ...] = ()
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = TraceSpec
     result_model: type[Document] = TraceResult
-
-    def scheduling_class(self, spec: TraceSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Background: a few packets disturb nobody."""
-        return SchedulingClass.BACKGROUND
-
-    def participants(self, spec: TraceSpec) -> tuple[str | None, ...]:
-        """Source alone; dest does not know that it takes part."""
-        return (spec.source,)
-
-    def with_participants(self, spec: TraceSpec, names: Sequence[str]) -> TraceSpec:
-        """The spec with source filled in.
-
-        :raises ValueError: more than one, or at odds with the spec.
-        """
-        return fill(spec, self.name, ("source",), names)
-
-    def hosts(self, spec: TraceSpec) -> tuple[str, ...]:
-        """Source, where given, and dest."""
-        return (spec.dest,) if spec.source is None else (spec.source, spec.dest)
-
-    def needs(self, spec: TraceSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Nothing that is worth counting."""
-        return {}
 
     def merge(self, spec: TraceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
         """The one part is the result; a path that ends early is one, too."""

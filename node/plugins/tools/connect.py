@@ -13,6 +13,7 @@ from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import delay_figures, milliseconds, share
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
@@ -33,7 +34,7 @@ class _ConnectorOutput(Document):
     failure: Told | None = None
 
 
-class ConnectTool:
+class ConnectTool(LoneTool):
     """Our own connector."""
 
     name = "connect"
@@ -43,18 +44,10 @@ class ConnectTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
-    def can(self, spec: TcpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: TcpSpec) -> int:
         """Name, all attempts, the last one's timeout, banner and wrap-up, in microseconds."""
         waits = 3 if spec.banner else 2
         return _SET_UP + (spec.count - 1) * spec.interval + waits * spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: TcpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our connector."""

@@ -16,6 +16,7 @@ from node.model.times import SECOND
 from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, NonNegative, Told
+from node.plugins.lone import LoneTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
@@ -50,7 +51,7 @@ class _CurlOutput(BaseModel):
     time_total: NonNegative
 
 
-class CurlTool:
+class CurlTool(LoneTool):
     """The program curl."""
 
     name = "curl"
@@ -62,17 +63,9 @@ class CurlTool:
     )
     tried: tuple[str, ...] = ("7.88.1",)
 
-    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: HttpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``curl -q --silent … --url URL``; headers on standard input.

@@ -13,6 +13,7 @@ from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
@@ -39,7 +40,7 @@ class _QueryOutput(Document):
     failure: Told | None = None
 
 
-class DnspythonTool:
+class DnspythonTool(LoneTool):
     """Our own asker of questions."""
 
     name = "dnspython"
@@ -49,17 +50,9 @@ class DnspythonTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
-    def can(self, spec: DnsSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: DnsSpec) -> int:
         """Set-up, the server's name, all tries and wrap-up, in microseconds."""
         return _SET_UP + _LOOK_UP + spec.tries * spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: DnsSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to ask from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our asker of questions."""

@@ -13,6 +13,7 @@ from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
@@ -46,7 +47,7 @@ class _FetchOutput(Document):
     failure: Told | None = None
 
 
-class FetchTool:
+class FetchTool(LoneTool):
     """Our own HTTP client."""
 
     name = "fetch"
@@ -56,17 +57,9 @@ class FetchTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
-    def can(self, spec: HttpSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: HttpSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: HttpSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our HTTP client; headers on standard input, so that no list of processes has them."""

@@ -23,6 +23,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
+from node.plugins.lone import LoneTool
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
@@ -45,7 +46,7 @@ _REFUSAL = re.compile(r"ICMP (?P<said>.{1,200}) from (?P<router>\S{1,100}) for I
 _ERRORS_MAX = 10
 
 
-class FpingTool:
+class FpingTool(LoneTool):
     """fping by Schemers and Schweikert."""
 
     name = "fping"
@@ -61,19 +62,11 @@ class FpingTool:
     )
     tried: tuple[str, ...] = ("5.1",)
 
-    def can(self, spec: RttSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and more, and wrap-up, in microseconds."""
         late = max(_TICK, spec.interval // _LATE_SHARE)
         packets = spec.count * (spec.interval + late)
         return _SET_UP + _LOOK_UP + packets + spec.timeout + _LATER + _WRAP_UP
-
-    def needs_port(self, spec: RttSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: ICMP has no ports."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``fping -A -C 10 -p 200 -t 2000 -b 56 -- ADDRESS``."""

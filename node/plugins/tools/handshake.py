@@ -13,6 +13,7 @@ from node.plugins.binding import EITHER, leaving
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted, Told
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
@@ -40,7 +41,7 @@ class _HandshakeOutput(Document):
     failure: Told | None = None
 
 
-class HandshakeTool:
+class HandshakeTool(LoneTool):
     """Our own TLS client."""
 
     name = "handshake"
@@ -50,17 +51,9 @@ class HandshakeTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
-    def can(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: TlsSpec) -> int:
         """Set-up, the timeout of all of it, and wrap-up, in microseconds."""
         return _SET_UP + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: TlsSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: any port will do to connect from."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our TLS client."""

@@ -3,26 +3,32 @@
 The server prints no figures; what it received it tells the client in its answers, which is how
 irtt's client knows on which way a packet was lost. That knowledge comes with later answers, so a
 few more packets are sent than are counted. What neither end tells is null: packets out of order or
-doubled on the way there, hops, strangers' packets, ICMP errors.
+doubled on the way there, hops, strangers' packets, ICMP errors. As a stream it is started anew for
+each interval: :mod:`node.plugins.irttstream`.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import RootModel
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins import irttargv, irttdocument, irttstream
 from node.plugins.attending import Told, attended, told
-from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
-from node.plugins.fields import Counted
-from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
-from node.plugins.reading import document_of, failure, text_of
+from node.plugins.contracts import (
+    Command,
+    Interval,
+    Output,
+    PartContext,
+    Requirement,
+    Result,
+)
+from node.plugins.oneway import SourcePart, delays_and_jitter
+from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
+from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
 _MICROSECOND_NS = 1000
@@ -40,68 +46,14 @@ _MARGIN = 400 * MILLISECOND
 _PACKETS_MAX = 10_000
 """irtt's output has some 700 bytes for each packet."""
 
-_Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
-_Instant = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-class _Lenient(BaseModel):
-    """A part of irtt's JSON; unknown keys are passed over."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Parameters(_Lenient):
-    interval: Counted
-    length: Counted
-
-
-class _Configuration(_Lenient):
-    params: _Parameters
-
-
-class _Stats(_Lenient):
-    packets_sent: Counted
-    duplicates: Counted
-
-
-class _Stamp(_Lenient):
-    wall: _Instant = 0
-
-
-class _Stamps(_Lenient):
-    receive: _Stamp = _Stamp()
-    send: _Stamp = _Stamp()
-
-
-class _BothStamps(_Lenient):
-    client: _Stamps
-    server: _Stamps
-
-
-class _Delay(_Lenient):
-    receive: _Nanoseconds | None = None
-    rtt: _Nanoseconds | None = None
-    send: _Nanoseconds | None = None
-
-
-class _RoundTrip(_Lenient):
-    seqno: Counted
-    lost: Literal["false", "true", "true_up", "true_down"]
-    timestamps: _BothStamps
-    delay: _Delay
-
-
-class _Document(_Lenient):
-    config: _Configuration
-    stats: _Stats
-    round_trips: tuple[_RoundTrip, ...]
+_Document = RootModel[dict[str, Any]]
 
 
 class IrttTool:
     """irtt."""
 
     name = "irtt"
-    tests: tuple[str, ...] = ("latency",)
+    tests: tuple[str, ...] = ("latency", "latencybg")
     preference = -1
     requirement: Requirement | None = Requirement(
         "irtt", "irtt", ("irtt", "version"), r"irtt version: (\d+(?:\.\d+)+)"
@@ -109,159 +61,92 @@ class IrttTool:
     tried: tuple[str, ...] = ("0.9.0",)
     binds = frozenset({"address"})
 
-    def can(self, spec: LatencySpec) -> str | None:
-        """Not so many packets that its output could not be read."""
+    def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:
+        """Not so many packets that its output could not be read; a stream in long intervals."""
+        if isinstance(spec, LatencyBgSpec):
+            return irttstream.can(spec)
         if spec.count > _PACKETS_MAX:
             return f"irtt prints more than can be read for more than {_PACKETS_MAX} packets"
         return None
 
-    def duration(self, spec: LatencySpec) -> int:
-        """The opening, all packets, the last one's timeout and wrap-up, in microseconds."""
+    def duration(self, spec: LatencySpec | LatencyBgSpec) -> int:
+        """The opening, all packets, the last one's timeout and wrap-up, in microseconds.
+
+        Of a stream exactly what the spec says: the next run begins when this one ends.
+        """
+        if isinstance(spec, LatencyBgSpec):
+            return spec.duration
         opening = _CLIENT_DELAY + sum(_OPENING_MS) * MILLISECOND
         return opening + (spec.count + _EXTRA) * spec.interval + spec.timeout + _WRAP_UP
 
-    def needs_port(self, spec: LatencySpec, participant: int) -> bool:
+    def needs_port(self, spec: LatencySpec | LatencyBgSpec, participant: int) -> bool:
         """The server's node gives out a port, unless the spec names one."""
         return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """``irtt client … ADDRESS:PORT``, a second later than ``irtt server`` at the other one."""
+        if isinstance(part.spec, LatencyBgSpec):
+            return irttstream.command(part)
         spec: LatencySpec = part.spec
         source, dest = part.parties
         port = spec.port or int(dest.data["port"])
         if part.participant == _DEST:
-            own = f"{_own(dest)}:{port}"
-            # No least interval: packets that were held up somewhere come closer than they were sent
-            argv = ["irtt", "server", "-b", own, "-i", "0", "-l", str(spec.length), "--timeout=0"]
+            argv = irttargv.server(dest, port, spec)
             return attended(argv, part.starts, part.ends - _MARGIN)
-        argv = ["irtt", "client", "-Q", "-o", "-", "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
-        argv += ["-d", f"{(spec.count + _EXTRA) * spec.interval * _MICROSECOND_NS}ns"]
-        # With these alone a packet of the shortest length, 44, holds all that is asked for.
-        argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
-        argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
-        argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in _OPENING_MS)}"]
-        argv += [f"--local={_own(source)}"] if _own(source) else []
-        argv += [f"-{spec.ip_version}"] if spec.ip_version else []
-        argv += ["--", f"{_bracketed(dest.address)}:{port}"]
+        lasts_ns = (spec.count + _EXTRA) * spec.interval * _MICROSECOND_NS
+        argv = irttargv.sending(irttargv.client(source, dest, port, spec, _OPENING_MS), lasts_ns)
         return attended(argv, part.starts + _CLIENT_DELAY)
+
+    def read_interval(self, part: PartContext, record: bytes) -> Interval:
+        """What this end saw in one interval of a stream.
+
+        :raises ToolOutputError: it is not a record of this end, or tells what cannot be.
+        """
+        return irttstream.read_interval(part, record)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Delays and counts from the client, from the server only that it was there.
 
         :raises ToolOutputError: irtt failed, or says what cannot be; its own reason first.
         """
+        if isinstance(part.spec, LatencyBgSpec):
+            return irttstream.read(part, output)
         printed, known = told(output, "irtt")
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
-                raise _refused(printed, "its server did not start")
-            return _dest_part(known).model_dump(mode="json")
+                raise irttstream.refused(printed, "its server did not start")
+            return irttstream.dest_part(known.clock).model_dump(mode="json")
         if printed.exit_code != 0:
-            raise _refused(printed, "it failed without a reason")
+            raise irttstream.refused(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)
-        return _source_part(part.spec, document, known).model_dump(mode="json")
+        return _source_part(part.spec, document.root, known).model_dump(mode="json")
 
 
-def _own(party: Party) -> str:
-    """The party's address; nothing for a name, which may mean another address on its own host."""
+def _source_part(spec: LatencySpec, document: dict[str, Any], known: Told) -> SourcePart:
     try:
-        ipaddress.ip_address(party.address)
-    except ValueError:
-        return ""
-    return _bracketed(party.address)
-
-
-def _refused(output: Output, otherwise: str) -> ToolOutputError:
-    said = output.stderr.removeprefix(b"Error: ")
-    return failure(replace(output, stderr=said), "irtt", otherwise)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _dest_part(known: Told) -> DestPart:
-    return DestPart(
-        received=None,
-        duplicates=None,
-        reordered=None,
-        strays=None,
-        unsent=None,
-        clock=known.clock.clock,
-    )
-
-
-def _source_part(spec: LatencySpec, document: _Document, known: Told) -> SourcePart:
-    used, asked = document.config.params, (spec.interval * _MICROSECOND_NS, spec.length)
-    if (used.interval, used.length) != asked:
-        raise ToolOutputError(
-            f"irtt sent {used.length} bytes each {used.interval} ns, not as it was asked"
-        )
-    trips = document.round_trips
-    if [trip.seqno for trip in trips] != list(range(len(trips))):
-        raise ToolOutputError("irtt tells of packets that are not numbered one after another")
-    counted = trips[: spec.count]
-    if not counted or len(trips) != document.stats.packets_sent:
-        raise ToolOutputError(
-            f"irtt tells of {len(trips)} packets and of {document.stats.packets_sent} sent"
-        )
-    back = [trip for trip in counted if trip.lost == "false"]
-    in_time = _in_time(spec, back)
-    delays, jitters = delays_and_jitter(in_time)
+        told = irttdocument.told(document, spec.interval * _MICROSECOND_NS, spec.length)
+    except ValueError as reason:
+        raise ToolOutputError(str(reason)) from None
+    counted = told.trips[: spec.count]
+    seen = irttdocument.reading(counted, spec.timeout * _MICROSECOND_NS)
+    delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
         sent=len(counted),
         unsent=spec.count - len(counted),
-        received_back=len(in_time),
-        received_at_dest=_at_dest(counted),
-        late=len(back) - len(in_time),
+        received_back=len(seen.in_time),
+        received_at_dest=seen.at_dest,
+        late=seen.late,
         unreachable=None,
         duplicates_forward=None,
         # It counts them without saying where they were doubled.
-        duplicates_backward=None if document.stats.duplicates else 0,
-        reordered_backward=_reordered(back),
+        duplicates_backward=None if told.duplicates else 0,
+        reordered_backward=seen.reordered,
         delay_ms=delays,
         jitter_ms=jitters,
         hops_forward=None,
         hops_backward=None,
         clock=known.clock.clock,
     )
-
-
-def _at_dest(trips: Sequence[_RoundTrip]) -> int | None:
-    """How many reached dest; null where an answer that would tell never came."""
-    if any(trip.lost == "true" for trip in trips):
-        return None
-    return sum(trip.lost != "true_up" for trip in trips)
-
-
-_Delays = tuple[int, int]
-"""Nanoseconds there and back; of two clocks, so either may be below zero."""
-
-
-def _in_time(spec: LatencySpec, back: Sequence[_RoundTrip]) -> dict[int, _Delays]:
-    found: dict[int, _Delays] = {}
-    for trip in back:
-        there, around, home = trip.delay.send, trip.delay.rtt, trip.delay.receive
-        stamps = trip.timestamps
-        if there is None or around is None or home is None:
-            raise ToolOutputError(f"irtt tells no delay of packet {trip.seqno}")
-        if around < 0 or there + home < 0:
-            raise ToolOutputError(
-                "a round trip took less than no time: a clock was set during the run"
-            )
-        in_dest = max(0, stamps.server.send.wall - stamps.server.receive.wall)
-        if around + in_dest <= spec.timeout * _MICROSECOND_NS:
-            found[trip.seqno] = (there, home)
-    return found
-
-
-def _reordered(back: Sequence[_RoundTrip]) -> int:
-    """Answers that came after one that dest sent later (RFC 4737)."""
-    latest, count = -1, 0
-    for trip in sorted(back, key=lambda trip: trip.timestamps.client.receive.wall):
-        sent = trip.timestamps.server.send.wall
-        count += sent < latest
-        latest = max(latest, sent)
-    return count
 
 
 TOOL = IrttTool()

@@ -22,6 +22,7 @@ from node.plugins.contracts import (
     Result,
 )
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
 from node.plugins.tests.trace import TraceSpec
@@ -42,7 +43,7 @@ _KNOWN = re.compile(r"[xhdp] ")
 _TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
-class MtrTool:
+class MtrTool(LoneTool):
     """The mtr of Roger Wolff."""
 
     name = "mtr"
@@ -66,10 +67,6 @@ class MtrTool:
         """All rounds, the last packet's wait and the look-ups, in microseconds."""
         rounds = probes_of(spec) * max(_ROUND, spec.hops_max * _ROUND // _FIRST_HOPS)
         return _SET_UP + _LOOK_UP * (1 + spec.names) + rounds + wait_of(spec) + _WRAP_UP
-
-    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``mtr --raw -n -c 3 -i 1 -G 2 -Z 2 -m 30 -U 30 -- ADDRESS``."""

@@ -15,6 +15,7 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import EITHER, bound, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
+from node.plugins.lone import LoneTool
 from node.plugins.reading import complaint, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
@@ -66,7 +67,7 @@ class _Answers:
         self.rtt_ms[sequence] = rtt_ms
 
 
-class PingTool:
+class PingTool(LoneTool):
     """The ping of iputils."""
 
     name = "ping"
@@ -82,18 +83,10 @@ class PingTool:
     tried: tuple[str, ...] = ("20221126",)
     binds = EITHER
 
-    def can(self, spec: RttSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: RttSpec) -> int:
         """Set-up, all packets, the last one's timeout and wrap-up, in microseconds."""
         packets = spec.count * (spec.interval + _lateness(spec.interval))
         return _SET_UP + _LOOK_UP + packets + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: RttSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: ICMP has no ports."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``ping -n -c 10 -i 0.2 -W 1 -s 56 -- ADDRESS``."""

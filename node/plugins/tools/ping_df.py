@@ -8,9 +8,6 @@ again, ping of this version cannot help.
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -28,6 +25,8 @@ from node.plugins.contracts import (
     Result,
 )
 from node.plugins.hops import address_in
+from node.plugins.lone import LoneTool
+from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
@@ -37,7 +36,6 @@ from node.plugins.tests.mtu import (
     MtuSpec,
 )
 
-_PROGRAM = Path(__file__).resolve().parent / "programs" / "mtu_search.py"
 _MICROSECOND_NS = 1000
 _SET_UP = 300 * MILLISECOND
 _WRAP_UP = SECOND // 2
@@ -62,7 +60,7 @@ class _Failed(Document):
     error: str
 
 
-class PingDfTool:
+class PingDfTool(LoneTool):
     """Pings with the DF bit, by our own program."""
 
     name = "ping-df"
@@ -78,20 +76,12 @@ class PingDfTool:
     )
     tried: tuple[str, ...] = ("20221126",)
 
-    def can(self, spec: MtuSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: MtuSpec) -> int:
         """Every size vanishing, each tried as often, in microseconds; the least one as well."""
         sizes = 1 + (_most(spec) - MTU_LEAST_BYTES).bit_length()
         # One packet, and if it is lost, all others in a row.
         each = 2 * (_START + spec.wait) + (_TRIES - 2) * _INTERVAL
         return _SET_UP + _LOOK_UP + sizes * each + _WRAP_UP
-
-    def needs_port(self, spec: MtuSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: ICMP has no ports."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """Our own program."""
@@ -104,8 +94,7 @@ class PingDfTool:
             "tries": _TRIES,
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        written = json.dumps(arguments, separators=(",", ":"))
-        return Command((sys.executable, "-I", "-S", str(_PROGRAM), written), waits_itself=True)
+        return own_program("mtu_search.py", arguments)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """The largest packet that dest answered, and who said that longer ones do not fit.

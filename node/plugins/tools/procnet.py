@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -15,6 +13,8 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import Command, Interval, Output, PartContext, Requirement, Result
 from node.plugins.fields import Counted
 from node.plugins.figures import milliseconds
+from node.plugins.lone import LoneTool
+from node.plugins.ownprograms import own_program
 from node.plugins.participation import first_fault
 from node.plugins.reading import document_of, failure, record_of
 from node.plugins.streaming import StreamEnd
@@ -25,7 +25,6 @@ from node.plugins.tests.interface import (
     traffic_of,
 )
 
-_PROGRAM = Path(__file__).resolve().parent / "programs" / "interface_counters.py"
 _MICROSECOND_NS = 1000
 
 _OVERTIME = 2 * SECOND
@@ -61,7 +60,7 @@ class _Failed(Document):
     error: str
 
 
-class ProcNetTool:
+class ProcNetTool(LoneTool):
     """``/proc/net/dev``."""
 
     name = "procnet"
@@ -71,20 +70,12 @@ class ProcNetTool:
     requirement: Requirement | None = None
     tried: tuple[str, ...] = ()
 
-    def can(self, spec: InterfaceSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: InterfaceSpec) -> int:
         """Exactly what the spec says, in microseconds: the next run begins when this one ends."""
         return spec.duration
 
-    def needs_port(self, spec: InterfaceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never."""
-        return False
-
     def command(self, part: PartContext) -> Command:
-        """Our program; isolated and without site packages it starts in some 40 ms."""
+        """Our program."""
         spec: InterfaceSpec = part.spec
         arguments: dict[str, Any] = {
             "interface": spec.interface or part.parties[part.participant].device,
@@ -92,9 +83,8 @@ class ProcNetTool:
             "each_ns": spec.each * _MICROSECOND_NS,
             "intervals": spec.duration // spec.each,
         }
-        written = json.dumps(arguments, separators=(",", ":"))
-        argv = (sys.executable, "-I", "-S", str(_PROGRAM), written)
-        return Command(argv, waits_itself=True, streams=True, overtime=_OVERTIME)
+        program = own_program("interface_counters.py", arguments)
+        return replace(program, streams=True, overtime=_OVERTIME)
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
         """What was counted in one interval.

@@ -25,6 +25,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.lone import LoneTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
@@ -68,7 +69,7 @@ class _Trace(BaseModel):
     hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
 
 
-class ScamperTool:
+class ScamperTool(LoneTool):
     """The scamper of CAIDA and Matthew Luckie."""
 
     name = "scamper"
@@ -96,10 +97,6 @@ class ScamperTool:
         """All packets lost, one after the other, in microseconds."""
         packets = spec.hops_max * probes_of(spec)
         return _SET_UP + _LOOK_UP + packets * (wait_of(spec) + SECOND // _PER_SECOND) + _WRAP_UP
-
-    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``scamper -O json -p 50 -c "trace -P udp-paris -Q -q 3 -w 2 -m 30 -g 5" -i ADDRESS``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.tests.idle import IdlePart, IdleSpec
 
@@ -12,7 +13,7 @@ _WRAP_UP = SECOND // 2
 by itself, also after a late start, when the launcher ends what still runs before the booked end."""
 
 
-class SleepTool:
+class SleepTool(LoneTool):
     """The system's ``sleep``."""
 
     name = "sleep"
@@ -22,17 +23,9 @@ class SleepTool:
     tried: tuple[str, ...] = ("9.1",)
     binds = frozenset({"interface", "address"})  # it sends nothing anywhere
 
-    def can(self, spec: IdleSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: IdleSpec) -> int:
         """Exactly the time asked for, in microseconds."""
         return spec.duration
-
-    def needs_port(self, spec: IdleSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``sleep 179.5``."""

@@ -7,9 +7,7 @@ sent. What is under way then is waited for after the booked end; the class allow
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -17,23 +15,16 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
+from node.plugins.attending import ClockOutput
 from node.plugins.contracts import Command, Interval, Output, PartContext, Requirement, Result
-from node.plugins.distribution import BUCKETS_MAX
-from node.plugins.fields import Counted, Finite
-from node.plugins.figures import DelayFigures, milliseconds
-from node.plugins.oneway import Clock, DelaysBothWays, DestPart, JitterBothWays
-from node.plugins.reading import document_of, failure, record_of
-from node.plugins.streaming import StreamEnd
-from node.plugins.tests.latencybg import (
-    Histogram,
-    HistogramsBothWays,
-    LatencyBgSpec,
-    SourceInterval,
-    histogram_of,
-)
+from node.plugins.fields import Counted
+from node.plugins.oneway import DestPart
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import record_of
+from node.plugins.sendrecords import SenderRecord, check, source_interval, stream_end, unsent
+from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
-_PROGRAMS = Path(__file__).resolve().parent / "programs"
 _MICROSECOND_NS = 1000
 _TTL_SENT = 255
 
@@ -47,43 +38,13 @@ _MARGIN = 500 * MILLISECOND
 """The reflector stops by itself this long before, whatever the sender does."""
 
 _Octet = Annotated[int, Field(ge=0, le=255)]
-_Ticks = Annotated[int, Field(ge=-(2**62), le=2**62)]
 
 
-class _ClockOutput(Document):
-    synchronised: bool | None
-    error_bound_ns: Counted | None
-    stepped_ns: Finite
-    identity: str = Field(max_length=64, pattern=r"^[0-9a-f]*$")
-
-
-class _Histogram(Document):
-    width: Annotated[int, Field(ge=1, le=2**62)]
-    buckets: Annotated[tuple[tuple[_Ticks, Counted], ...], Field(max_length=BUCKETS_MAX)]
-
-
-class _Histograms(Document):
-    forward: _Histogram
-    backward: _Histogram
-    round_trip: _Histogram
-
-
-class _SenderRecord(Document):
-    interval: Counted
-    sent: Counted
-    unsent: Counted
-    received_back: Counted
-    late: Counted
+class _SenderRecord(SenderRecord):
     unreachable: Counted
     duplicates_forward: Counted
     duplicates_backward: Counted
-    reordered_backward: Counted
-    delay_ms: DelaysBothWays
-    jitter_ms: JitterBothWays
-    histogram_us: _Histograms
     ttls: tuple[_Octet, _Octet] | None
-    complaint: str = Field(max_length=200)
-    clock: _ClockOutput
 
 
 class _ReflectorRecord(Document):
@@ -93,11 +54,7 @@ class _ReflectorRecord(Document):
     reordered: Counted
     unsent: Counted
     strays: Counted
-    clock: _ClockOutput
-
-
-class _Failed(Document):
-    error: str
+    clock: ClockOutput
 
 
 class StampBgTool:
@@ -143,11 +100,7 @@ class StampBgTool:
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
-        if output.exit_code > 0 and output.stdout:
-            raise ToolOutputError(f"STAMP: {document_of(output, 'STAMP', _Failed).error}")
-        if output.exit_code != 0:
-            raise failure(output, "STAMP", "it was ended")
-        return document_of(output, "STAMP", StreamEnd).model_dump(mode="json")
+        return stream_end(output, "STAMP")
 
 
 def overtime(spec: LatencyBgSpec) -> int:
@@ -156,10 +109,8 @@ def overtime(spec: LatencyBgSpec) -> int:
 
 
 def _program(name: str, part: PartContext, arguments: dict[str, object]) -> Command:
-    """Isolated and without site packages: it starts in some 40 ms, whatever is installed."""
-    written = json.dumps(_shared(part) | arguments, separators=(",", ":"))
-    argv = (sys.executable, "-I", "-S", str(_PROGRAMS / name), written)
-    return Command(argv, waits_itself=True, streams=True, overtime=overtime(part.spec))
+    program = own_program(name, _shared(part) | arguments)
+    return replace(program, streams=True, overtime=overtime(part.spec))
 
 
 def _shared(part: PartContext) -> dict[str, object]:
@@ -196,77 +147,18 @@ def _for_reflector(part: PartContext) -> dict[str, object]:
     }
 
 
-def _clock(output: _ClockOutput) -> Clock:
-    bound_ns = output.error_bound_ns
-    return Clock(
-        synchronised=output.synchronised,
-        error_bound_ms=None if bound_ns is None else milliseconds(bound_ns),
-        stepped_ms=round(output.stepped_ns / 1e6, 3),
-        identity=output.identity,
-    )
-
-
 def _source(told: _SenderRecord, packets: int) -> Interval:
-    if told.sent + told.unsent != packets:
-        raise ToolOutputError(
-            f"STAMP sender tells of {told.sent + told.unsent} packets, not {packets}"
-        )
-    if told.received_back + told.late > told.sent:
-        raise ToolOutputError("STAMP sender tells of more answers than packets")
+    check(told, packets, "STAMP sender")
     if not told.sent:
-        because = f": {told.complaint}" if told.complaint else ""
-        return Interval(told.interval, None, f"no packet could be sent{because}")
-    _check(told)
-    result = SourceInterval(
-        sent=told.sent,
-        unsent=told.unsent,
-        received_back=told.received_back,
-        late=told.late,
-        unreachable=told.unreachable,
-        duplicates_forward=told.duplicates_forward,
-        duplicates_backward=told.duplicates_backward,
-        reordered_backward=told.reordered_backward,
-        delay_ms=told.delay_ms,
-        jitter_ms=told.jitter_ms,
-        hops_forward=_TTL_SENT - told.ttls[0] if told.ttls else None,
-        hops_backward=_TTL_SENT - told.ttls[1] if told.ttls else None,
-        clock=_clock(told.clock),
-        histogram=HistogramsBothWays(
-            forward=_histogram(told.histogram_us.forward),
-            backward=_histogram(told.histogram_us.backward),
-            round_trip=_histogram(told.histogram_us.round_trip),
-        ),
-    )
-    return Interval(told.interval, result.model_dump(mode="json"))
-
-
-def _histogram(told: _Histogram) -> Histogram:
-    return histogram_of(told.width, dict(told.buckets))
-
-
-def _check(told: _SenderRecord) -> None:
-    """Refuse what cannot be: round trips below zero, figures of other packets than came back."""
-    delays: tuple[DelayFigures | None, ...] = (
-        told.delay_ms.forward,
-        told.delay_ms.backward,
-        told.delay_ms.round_trip,
-    )
-    if any((each is None) == bool(told.received_back) for each in delays):
-        raise ToolOutputError("STAMP sender's delays and counts contradict each other")
-    round_trip = told.delay_ms.round_trip
-    if round_trip is not None and round_trip.min < 0:
-        stepped_ms = milliseconds(round(told.clock.stepped_ns))
-        raise ToolOutputError(
-            "a round trip took less than no time: a clock was set during the interval"
-            f" (the sender's by {stepped_ms:.3f} ms)"
-        )
-    histograms = (
-        told.histogram_us.forward,
-        told.histogram_us.backward,
-        told.histogram_us.round_trip,
-    )
-    if any(sum(n for _, n in each.buckets) != told.received_back for each in histograms):
-        raise ToolOutputError("STAMP sender's histograms and counts contradict each other")
+        return Interval(told.interval, None, unsent(told))
+    counts = {
+        "unreachable": told.unreachable,
+        "duplicates_forward": told.duplicates_forward,
+        "duplicates_backward": told.duplicates_backward,
+        "hops_forward": _TTL_SENT - told.ttls[0] if told.ttls else None,
+        "hops_backward": _TTL_SENT - told.ttls[1] if told.ttls else None,
+    }
+    return Interval(told.interval, source_interval(told, counts).model_dump(mode="json"))
 
 
 def _dest(told: _ReflectorRecord, packets: int) -> Interval:
@@ -278,7 +170,7 @@ def _dest(told: _ReflectorRecord, packets: int) -> Interval:
         reordered=told.reordered,
         strays=told.strays,
         unsent=told.unsent,
-        clock=_clock(told.clock),
+        clock=told.clock.clock,
     )
     return Interval(told.interval, result.model_dump(mode="json"))
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled
+from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
 from node.plugins.tests.mtu import Limit, MtuResult, MtuSpec
@@ -43,7 +43,7 @@ _MEANT = {"!A": "!X"}
 """What traceroute writes for the same."""
 
 
-class TracepathTool:
+class TracepathTool(LoneTool):
     """The tracepath of iputils."""
 
     name = "tracepath"
@@ -64,10 +64,6 @@ class TracepathTool:
         """All hops silent, and the look-ups, in microseconds."""
         look_ups = 1 + (spec.hops_max if isinstance(spec, TraceSpec) and spec.names else 0)
         return _SET_UP + look_ups * _LOOK_UP + spec.hops_max * _SILENT_HOP + _WRAP_UP
-
-    def needs_port(self, spec: Any, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``tracepath -n -m 30 -- ADDRESS``."""

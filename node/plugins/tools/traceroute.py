@@ -18,6 +18,7 @@ from node.plugins.contracts import (
     Result,
 )
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
+from node.plugins.lone import LoneTool
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.trace import TraceSpec
 
@@ -40,7 +41,7 @@ _AS_NUMBERS_MAX = 20
 _AS_NUMBER = re.compile(r"AS(\d{1,10})", re.ASCII)
 
 
-class TracerouteTool:
+class TracerouteTool(LoneTool):
     """The traceroute by Dmitry Butskoy."""
 
     name = "traceroute"
@@ -55,19 +56,11 @@ class TracerouteTool:
     )
     tried: tuple[str, ...] = ("2.1.2",)
 
-    def can(self, spec: TraceSpec) -> str | None:  # noqa: ARG002 - contract
-        """Whatever the spec asks."""
-        return None
-
     def duration(self, spec: TraceSpec) -> int:
         """All packets lost, so many at once, and the look-ups, in microseconds."""
         rounds = -(-spec.hops_max * probes_of(spec) // _AT_ONCE)
         look_ups = 1 + spec.hops_max * (spec.names + spec.as_numbers)
         return _SET_UP + look_ups * _LOOK_UP + rounds * wait_of(spec) + _WRAP_UP
-
-    def needs_port(self, spec: TraceSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Never: it only asks."""
-        return False
 
     def command(self, part: PartContext) -> Command:
         """``traceroute -n -q 3 -m 30 -N 16 -w 2,0,0 -- ADDRESS``.

@@ -153,6 +153,25 @@ class Poster:
             await session.close()
 
 
+class Posted:
+    """A destination that is a URL; who inherits says what is posted."""
+
+    def __init__(self, poster: Poster) -> None:
+        """Nothing is connected yet."""
+        self.poster = poster
+
+    async def test(self) -> str:
+        """Connect, with TLS where it is https; nothing is posted.
+
+        :raises ArchiverFailed: nobody listens there, or its certificate is not trusted.
+        """
+        return await self.poster.test()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.poster.close()
+
+
 def shown(url: str) -> str:
     """The URL without its query, in which some put keys."""
     return url.partition("?")[0]

@@ -133,6 +133,26 @@ _REFUSED = 111
 Sender = StreamSender | DatagramSender
 
 
+class SentTo:
+    """A destination behind a sender; who inherits says what is sent."""
+
+    def __init__(self, sender: Sender, where: str) -> None:
+        """``where`` it leads, in words. Nothing is connected yet."""
+        self.sender = sender
+        self._where = where
+
+    async def test(self) -> str:
+        """Connect, or look the name up.
+
+        :raises ArchiverFailed: there is no such host or socket, or nobody listens there.
+        """
+        return await tried(self.sender, self._where)
+
+    async def close(self) -> None:
+        """Close the connection or socket."""
+        self.sender.close()
+
+
 async def sent(sender: Sender, pieces: Sequence[bytes]) -> Outcome:
     """Send it all; what came of it."""
     try:

@@ -26,26 +26,35 @@ def run(
     )
 
 
+def new(folder: Path, name: str, *options: str) -> Path:
+    """The folder of a new plugin."""
+    done = run(PARLEY, "plugin", "new", name, *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert f"parley plugin test {name} --run" in done.stdout
+    return folder / f"parley-{name}"
+
+
+def installed(package: Path, folder: Path) -> Path:
+    """A folder of installed packages with that one in it."""
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
+    done = run(
+        *(sys.executable, "-m", "pip", "install", *options, "--target", folder, package),
+        folder=package,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a new plugin ``lookup-time``."""
-    folder = tmp_path_factory.mktemp("new")
-    done = run(PARLEY, "plugin", "new", "lookup-time", folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert "parley plugin test lookup-time --run" in done.stdout
-    return folder / "parley-lookup-time"
+    return new(tmp_path_factory.mktemp("new"), "lookup-time")
 
 
 @pytest.fixture(scope="module")
 def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of installed packages with that plugin in it."""
-    folder = tmp_path_factory.mktemp("site")
-    options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
-    done = run(
-        sys.executable, "-m", "pip", "install", *options, "--target", folder, made, folder=made
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return installed(made, tmp_path_factory.mktemp("site"))
 
 
 def test_the_skeletons_own_tests_pass(made: Path) -> None:
@@ -74,6 +83,28 @@ def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     )
     assert refused.returncode == 2
     assert "host" in refused.stderr
+
+
+def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
+    """Its own tests pass; installed it is listed, keeps the contract, and can be tried."""
+    package = new(tmp_path, "kept-rows", "--kind", "archiver")
+    done = run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", folder=package)
+    assert "4 passed" in done.stdout, done.stdout
+    site = installed(package, tmp_path / "site")
+    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path, site=site)
+    found = [each for each in json.loads(listed.stdout) if each["name"] == "kept-rows"]
+    assert [(each["kind"], each["from"], each["fault"]) for each in found] == [
+        ("archiver", "parley-kept-rows 0.1.0", None)
+    ]
+    spec = json.dumps({"path": str(tmp_path / "results.sqlite")})
+    tried = run(
+        *(PARLEY, "plugin", "test", "kept-rows", "--run", "--spec", spec),
+        folder=tmp_path,
+        site=site,
+    )
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert "kept-rows keeps the contract" in tried.stdout
+    assert "can be written to; nothing was added" in tried.stdout
 
 
 def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
@@ -118,6 +149,7 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("rtt", "rtt is there already"),
+        ("kafka", "kafka is there already"),
         ("Übermess", "other characters"),
         ("../x", "other characters"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from node.model.wire.archives import ArchiveChoice
 from node.plugins.archivers import file, syslog
 from node.plugins.archivers.http import signature
 from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
+from node.plugins.transport.halving import halved
 from node.plugins.transport.ordering import in_order
 from node.plugins.transport.posting import retry_after
 from tests.clocks import START, ManualClock
@@ -177,6 +179,32 @@ def test_what_comes_after_one_that_waits_waits_too() -> None:
     batch = [replace(one(number), series=series) for number, series in enumerate("abaa")]
     found = in_order(batch, [again, accepted, accepted, refused])
     assert [each.fate for each in found] == [Fate.AGAIN, Fate.ACCEPTED, Fate.AGAIN, Fate.REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("held", "fates"),
+    [
+        (None, ["accepted", "accepted", "refused", "accepted", "again", "accepted", "accepted"]),
+        (
+            Outcome(Fate.AGAIN, "behind"),
+            ["accepted", "accepted", "refused", "accepted", "again", "again", "again"],
+        ),
+    ],
+)
+async def test_the_one_to_blame_is_found_by_halves(held: Outcome | None, fates: list[str]) -> None:
+    """All others are taken, in their order; with one that waits, nothing behind it is sent."""
+    taken: list[int] = []
+
+    async def send(batch: Sequence[int]) -> tuple[Outcome, bool]:
+        bad = [number for number in batch if number in {2, 4}]
+        if bad:
+            return Outcome(Fate.AGAIN if bad == [4] else Fate.REFUSED), True
+        taken.extend(batch)
+        return Outcome(Fate.ACCEPTED), False
+
+    found = await halved(range(7), send, held)
+    assert [one.fate for one in found] == fates
+    assert taken == [number for number in range(7) if fates[number] == "accepted"]
 
 
 class Folder:

@@ -17,13 +17,13 @@ from typing import Any
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
 _SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are here
 
 
-class Reflector:
+class Reflector(stamp_session.ReflectingEnd):
     """One session: what arrived."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -31,21 +31,14 @@ class Reflector:
 
         :raises stamp_endpoint.Unusable: a name is unknown, or the port cannot be used.
         """
+        super().__init__(arguments)
         self._count: int = arguments["count"]
         self._interval_ns: int = arguments["interval_ns"]
         self._timeout_ns: int = arguments["timeout_ns"]
-        self._session: int = arguments["session"]
-        senders = stamp_endpoint.addresses(arguments["sender"], None, 0)
-        self._senders = {address[0] for _, address in senders}
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
-        self._socket = stamp_endpoint.bound(arguments)
         self._seen: set[int] = set()
         self._highest = -1
-        self._answered = 0
         self._duplicates = 0
         self._reordered = 0
-        self._strays = 0
         self._unsent = 0
         self._quiet_ns = 0  # steady time after which no more packets are to be expected
 
@@ -59,40 +52,15 @@ class Reflector:
                 return self._told()
             ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
             while ready and (received := stamp_endpoint.receive(self._socket)) is not None:
-                self._handle(*received)
-
-    def _handle(
-        self, packet: bytes, arrived_ns: int, ttl: int, sender: stamp_endpoint.SocketAddress
-    ) -> None:
-        test = stamp_packet.unpack_sender(packet)
-        known = sender[0].removeprefix("::ffff:") in self._senders
-        if not known or test is None or not self._belongs(test):
-            self._strays += 1
-            return
-        tail = stamp_packet.reflected_tail(packet)
-        answer = stamp_packet.ReflectorPacket(
-            sequence=self._answered,
-            error=self._error,
-            session=test.session,
-            received=stamp_packet.ntp_from_ns(arrived_ns),
-            sender_sequence=test.sequence,
-            sender_timestamp=test.timestamp,
-            sender_error=test.error,
-            must_be_zero=0,
-            sender_ttl=ttl,
-            timestamp=stamp_packet.ntp_from_ns(time.time_ns()),  # last, just before sending
-        )
-        try:
-            self._socket.sendto(stamp_packet.pack_reflector(answer) + tail, sender)
-        except OSError:
-            self._unsent += 1
-        self._answered += 1
-        self._note(test.sequence)
+                answered = self._answer(*received)
+                if answered is not None:
+                    self._note(*answered)
 
     def _belongs(self, test: stamp_packet.SenderPacket) -> bool:
         return test.session == self._session and test.sequence < self._count
 
-    def _note(self, sequence: int) -> None:
+    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as it was answered
+        self._unsent += not sent
         if sequence in self._seen:
             self._duplicates += 1
         else:

@@ -8,7 +8,6 @@ reads answers meanwhile; that it reads late does no harm, because the kernel sta
 from __future__ import annotations
 
 import gc
-import os
 import select
 import sys
 import time
@@ -18,14 +17,14 @@ from typing import Any
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
 _SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are back
 _READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
 
 
-class Sender:
+class Sender(stamp_session.SendingEnd):
     """One session: what was sent, when, and what came back."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -33,15 +32,10 @@ class Sender:
 
         :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
         """
+        super().__init__(arguments)
         self._count: int = arguments["count"]
         self._interval_ns: int = arguments["interval_ns"]
         self._timeout_ns: int = arguments["timeout_ns"]
-        self._session: int = arguments["session"]
-        extra = arguments["length"] - stamp_packet.LENGTH
-        self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
-        self._socket = stamp_endpoint.connected(arguments)
         self._sent_ns: list[int] = []
         self._outstanding = set(range(self._count))
         self._answers: list[tuple[int, ...]] = []
@@ -71,25 +65,13 @@ class Sender:
                 self._read()
 
     def _send(self, sequence: int) -> None:
-        for last_try in (False, True):
-            now_ns = time.time_ns()
-            timestamp = stamp_packet.ntp_from_ns(now_ns)
-            packet = stamp_packet.SenderPacket(sequence, timestamp, self._error, self._session)
-            try:
-                self._socket.send(stamp_packet.pack_sender(packet) + self._tail)
-            except ConnectionRefusedError:
-                # The answer to an earlier packet, told here; this one has not been sent yet.
-                self._unreachable += 1
-                if not last_try:
-                    continue
-            except OSError as fault:
-                self._complaint = fault.strerror or str(fault)
-            else:
-                self._sent_ns.append(now_ns)
-                return
-        self._unsent += 1
-        self._sent_ns.append(0)
-        self._outstanding.discard(sequence)
+        sent = self._emit(sequence)
+        self._sent_ns.append(sent.at_ns)
+        self._unreachable += sent.unreachable
+        self._complaint = sent.complaint or self._complaint
+        if not sent.at_ns:
+            self._unsent += 1
+            self._outstanding.discard(sequence)
 
     def _read(self) -> None:
         for _ in range(_READ_AT_ONCE):

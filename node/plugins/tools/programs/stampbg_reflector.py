@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
 _SECOND_NS = 1_000_000_000
 _READ_AT_ONCE = 64
@@ -49,7 +49,7 @@ class _Interval:
         }
 
 
-class Stream:
+class Stream(stamp_session.ReflectingEnd):
     """One stream: its socket, and the intervals that are not over."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -57,18 +57,13 @@ class Stream:
 
         :raises stamp_endpoint.Unusable: a name is unknown, or the port cannot be used.
         """
+        super().__init__(arguments, shared=True)
         self._arguments = arguments
         self._size: int = arguments["packets"]
         self._count: int = arguments["intervals"]
         self._interval_ns: int = arguments["interval_ns"]
         self._wait_ns: int = arguments["timeout_ns"] + arguments["slack_ns"]
         self._open_max = _AHEAD + self._wait_ns // (self._size * self._interval_ns)
-        self._session: int = arguments["session"]
-        senders = stamp_endpoint.addresses(arguments["sender"], None, 0)
-        self._senders = {address[0] for _, address in senders}
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
-        self._socket = stamp_endpoint.bound(arguments, shared=True)
         self._sender: stamp_endpoint.SocketAddress | None = None
         self._heard_ns = time.monotonic_ns()
         self._expected_ns = 0  # the first packet's arrival by our own clock, on steady time
@@ -76,8 +71,6 @@ class Stream:
         self._intervals: dict[int, _Interval] = {}
         self._told = 0
         self._highest = -1
-        self._answered = 0
-        self._strays = 0
 
     def run(self, first_ns: int, deadline_ns: int) -> dict[str, Any]:
         """Answer, and tell of each interval when it is over; of all at ``deadline_ns``."""
@@ -110,8 +103,7 @@ class Stream:
         stamp_endpoint.record({**told, "clock": self._clock.state()})
         self._told += 1
         self._strays = 0
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
+        self._look_at_clock()
 
     def _read(self) -> None:
         for _ in range(_READ_AT_ONCE):
@@ -126,31 +118,10 @@ class Stream:
     def _handle(
         self, packet: bytes, arrived_ns: int, ttl: int, sender: stamp_endpoint.SocketAddress
     ) -> None:
-        test = stamp_packet.unpack_sender(packet)
-        known = sender[0].removeprefix("::ffff:") in self._senders
-        if not known or test is None or not self._belongs(test):
-            self._strays += 1
+        answered = self._answer(packet, arrived_ns, ttl, sender)
+        if answered is None:
             return
-        tail = stamp_packet.reflected_tail(packet)
-        answer = stamp_packet.ReflectorPacket(
-            sequence=self._answered,
-            error=self._error,
-            session=test.session,
-            received=stamp_packet.ntp_from_ns(arrived_ns),
-            sender_sequence=test.sequence,
-            sender_timestamp=test.timestamp,
-            sender_error=test.error,
-            must_be_zero=0,
-            sender_ttl=ttl,
-            timestamp=stamp_packet.ntp_from_ns(time.time_ns()),  # last, just before sending
-        )
-        unsent = 0
-        try:
-            self._socket.sendto(stamp_packet.pack_reflector(answer) + tail, sender)
-        except OSError:
-            unsent = 1
-        self._answered += 1
-        self._note(test.sequence, unsent)
+        self._note(*answered)
         self._heard_ns = time.monotonic_ns()
         if self._sender is None:
             self._socket.connect(sender)
@@ -161,7 +132,7 @@ class Stream:
         expected = self._told <= number < min(self._count, self._told + self._open_max)
         return test.session == self._session and expected
 
-    def _note(self, sequence: int, unsent: int) -> None:
+    def _note(self, sequence: int, sent: bool) -> None:  # noqa: FBT001 - as it was answered
         number, at = divmod(sequence, self._size)
         interval = self._intervals.get(number)
         if interval is None:
@@ -169,7 +140,7 @@ class Stream:
             first_ns = time.monotonic_ns() - sequence * self._interval_ns
             if abs(first_ns - self._expected_ns) <= _SHIFT_NS_MAX:
                 self._first_ns = first_ns
-        interval.unsent += unsent
+        interval.unsent += not sent
         if interval.seen[at]:
             interval.duplicates += 1
         else:

@@ -8,7 +8,6 @@ made into figures and forgotten when the interval of the packet is over.
 from __future__ import annotations
 
 import gc
-import os
 import select
 import sys
 import time
@@ -18,12 +17,10 @@ from typing import Any
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins.distribution import distribution, histogram, jitter
-from node.plugins.tools.programs import stamp_endpoint, stamp_packet
+from node.plugins.distribution import both_ways
+from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
 _SECOND_NS = 1_000_000_000
-_MS = 1e6
-_MICROSECOND_NS = 1000
 _LATE_NS_MAX = _SECOND_NS
 _READ_AT_ONCE = 64  # answers read before looking again whether a packet is due
 
@@ -47,17 +44,6 @@ class _Interval:
         self.complaint = ""
 
     def figures(self) -> dict[str, Any]:
-        there = {at: answer[0] for at, answer in self.in_time.items()}
-        back = {at: answer[1] for at, answer in self.in_time.items()}
-        delays_ns = {
-            "forward": there,
-            "backward": back,
-            "round_trip": {at: there[at] + back[at] for at in there},
-        }
-        in_ms = {
-            way: {at: delay / _MS for at, delay in delays.items()}
-            for way, delays in delays_ns.items()
-        }
         return {
             "sent": len(self.sent_ns) - self.unsent,
             "unsent": self.unsent,
@@ -67,20 +53,13 @@ class _Interval:
             "duplicates_forward": self.duplicates_forward,
             "duplicates_backward": self.duplicates_backward,
             "reordered_backward": self.reordered,
-            "delay_ms": {way: distribution(delays.values()) for way, delays in in_ms.items()},
-            "jitter_ms": {way: jitter(delays) for way, delays in in_ms.items()},
-            "histogram_us": {way: _histogram(delays) for way, delays in delays_ns.items()},
+            **both_ways(self.in_time),
             "ttls": self.ttls,
             "complaint": self.complaint,
         }
 
 
-def _histogram(delays_ns: dict[int, int]) -> dict[str, Any]:
-    width, buckets = histogram(delay // _MICROSECOND_NS for delay in delays_ns.values())
-    return {"width": width, "buckets": sorted(buckets.items())}
-
-
-class Stream:
+class Stream(stamp_session.SendingEnd):
     """One stream: its socket, and the intervals that are not over."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -88,17 +67,12 @@ class Stream:
 
         :raises stamp_endpoint.Unusable: a name is unknown, or there is no way to the reflector.
         """
+        super().__init__(arguments)
         self._size: int = arguments["packets"]
         self._count: int = arguments["intervals"]
         self._interval_ns: int = arguments["interval_ns"]
         self._timeout_ns: int = arguments["timeout_ns"]
         self._slack_ns: int = arguments["slack_ns"]
-        self._session: int = arguments["session"]
-        extra = arguments["length"] - stamp_packet.LENGTH
-        self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
-        self._socket = stamp_endpoint.connected(arguments)
         self._intervals: dict[int, _Interval] = {}
         self._told = 0
         self._began_ns = 0
@@ -136,31 +110,18 @@ class Stream:
         state = self._clock.state()
         stamp_endpoint.record({"interval": self._told, **interval.figures(), "clock": state})
         self._told += 1
-        self._clock = stamp_endpoint.Clock()
-        self._error = self._clock.error_estimate()
+        self._look_at_clock()
 
     def _send(self, sequence: int, *, skipped: bool) -> None:
         number, at = divmod(sequence, self._size)
         if at == 0:
             self._intervals[number] = _Interval(sequence, self._size)
         interval = self._intervals[number]
-        for last_try in () if skipped else (False, True):
-            now_ns = time.time_ns()
-            timestamp = stamp_packet.ntp_from_ns(now_ns)
-            packet = stamp_packet.SenderPacket(sequence, timestamp, self._error, self._session)
-            try:
-                self._socket.send(stamp_packet.pack_sender(packet) + self._tail)
-            except ConnectionRefusedError:
-                # The answer to an earlier packet, told here; this one has not been sent yet.
-                interval.unreachable += 1
-                if not last_try:
-                    continue
-            except OSError as fault:  # no route at the moment; the stream goes on
-                interval.complaint = fault.strerror or str(fault)
-            else:
-                interval.sent_ns[at] = now_ns
-                return
-        interval.unsent += 1
+        sent = stamp_session.Sent(0, 0, "") if skipped else self._emit(sequence)
+        interval.sent_ns[at] = sent.at_ns
+        interval.unreachable += sent.unreachable
+        interval.complaint = sent.complaint or interval.complaint
+        interval.unsent += not sent.at_ns
 
     def _read(self) -> None:
         for _ in range(_READ_AT_ONCE):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,10 +14,8 @@ from node.model.errors import ArchiverFailed
 from node.model.wire.archives import RetryRequest
 from node.plugins.contracts import Interval, Rhythm
 from node.store import archives, intervals, runs
-from node.store.database import PostgresDatabase
 from node.store.intervals import MergedInterval
-from tests.archived import IDENTITY, Office, Receiver, office, receiver
-from tests.clocks import ManualClock
+from tests.archived import IDENTITY, Office, Receiver
 
 DEAD = "http://127.0.0.1:9/in"
 CLOCK = {"synchronised": True, "source": "chrony", "stepped_ms": 0.0}
@@ -38,23 +35,6 @@ VALUES ($1, $2, $3, '{}', $4, '{ping,-c,10}', $5)
 _WITHIN = """
 UPDATE task SET test = 'interface', spec = '{"duration": "PT4S", "each": "PT1S"}' WHERE id = $1
 """
-
-
-@pytest.fixture
-async def a(
-    database: PostgresDatabase, clock: ManualClock, tmp_path: Path
-) -> AsyncIterator[Office]:
-    """A node with one task, that lets files be written."""
-    made = await office(database, clock, tmp_path)
-    yield made
-    await made.archiving.close()
-
-
-@pytest.fixture
-async def taker() -> AsyncIterator[Receiver]:
-    """Somebody who takes results."""
-    async with receiver() as made:
-        yield made
 
 
 def circumstances(identity: str, error_bound_ms: float | None, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -17,29 +17,11 @@ from aiohttp import web
 from node.model import times
 from node.model.wire.archives import ArchiveChoice, ArchivePatch, RetryRequest
 from node.store import archives, runs
-from node.store.database import PostgresDatabase
-from tests.archived import IDENTITY, Office, Posted, Receiver, office, receiver
+from tests.archived import IDENTITY, Office, Posted, Receiver, receiver
 from tests.clocks import ManualClock
 
 DEAD = "http://127.0.0.1:9/in"
 """The discard port, at which nobody listens here."""
-
-
-@pytest.fixture
-async def a(
-    database: PostgresDatabase, clock: ManualClock, tmp_path: Path
-) -> AsyncIterator[Office]:
-    """A node with one task, that lets files be written."""
-    made = await office(database, clock, tmp_path)
-    yield made
-    await made.archiving.close()
-
-
-@pytest.fixture
-async def taker() -> AsyncIterator[Receiver]:
-    """Somebody who takes results."""
-    async with receiver() as made:
-        yield made
 
 
 def refuses(status: int, **headers: str) -> Callable[[Posted], web.Response]:

@@ -1,0 +1,73 @@
+"""The command lines of irtt's server and client, which are the same however long it lasts. Pure.
+
+Of the standard library alone: our programs use it too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Protocol
+
+_MICROSECOND_NS = 1000
+
+
+class _Party(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+class _Packets(Protocol):
+    @property
+    def interval(self) -> int: ...
+
+    @property
+    def timeout(self) -> int: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def ip_version(self) -> int | None: ...
+
+
+def server(dest: _Party, port: int, spec: _Packets) -> list[str]:
+    """``irtt server -b ADDRESS:PORT …``."""
+    own = f"{_own(dest)}:{port}"
+    # No least interval: packets that were held up somewhere come closer than they were sent.
+    return ["irtt", "server", "-b", own, "-i", "0", "-l", str(spec.length), "--timeout=0"]
+
+
+def client(
+    source: _Party, dest: _Party, port: int, spec: _Packets, openings_ms: Sequence[int]
+) -> list[str]:
+    """``irtt client … ADDRESS:PORT``, but for ``-d``, which says for how long it sends.
+
+    ``openings_ms``: how long it waits for the server's word at its first packet, its second …
+    """
+    argv = ["irtt", "client", "-Q", "-o", "-", "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
+    # With these alone a packet of the shortest length, 44, holds all that is asked for.
+    argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
+    argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
+    argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in openings_ms)}"]
+    argv += [f"--local={_own(source)}"] if _own(source) else []
+    argv += [f"-{spec.ip_version}"] if spec.ip_version else []
+    return [*argv, "--", f"{_bracketed(dest.address)}:{port}"]
+
+
+def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
+    """The client's command line with how long it sends."""
+    return [*argv[:2], "-d", f"{lasts_ns}ns", *argv[2:]]
+
+
+def _own(party: _Party) -> str:
+    """The party's address; nothing for a name, which may mean another address on its own host."""
+    try:
+        ipaddress.ip_address(party.address)
+    except ValueError:
+        return ""
+    return _bracketed(party.address)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,164 @@
+"""What irtt's client prints at its end, one JSON document (its format 1), packet by packet. Pure.
+
+A packet whose answer did not come is ``true_up`` or ``true_down`` where a later answer told on
+which way it was lost, else ``true``. Of the standard library alone: our programs use it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+_LOST = frozenset({"false", "true", "true_up", "true_down"})
+_DELAY_NS_MAX = 10**18
+_NUMBER_MAX = 2**63 - 1
+
+
+class Answer(NamedTuple):
+    """An answer, in nanoseconds; of two clocks, so that either way may be below zero.
+
+    ``around_ns`` is without the time spent in the server, ``in_server_ns``; ``reflected_ns`` and
+    ``arrived_ns`` are instants.
+    """
+
+    there_ns: int
+    back_ns: int
+    around_ns: int
+    in_server_ns: int
+    reflected_ns: int
+    arrived_ns: int
+
+
+class Trip(NamedTuple):
+    """One packet: the instant at which it was sent, whether it was lost, and its answer."""
+
+    sent_ns: int
+    lost: str
+    answer: Answer | None
+
+
+Trips = Sequence[Trip]
+
+
+class Told(NamedTuple):
+    """A document: the packets in the order in which they were sent, and answers that came twice."""
+
+    trips: Trips
+    duplicates: int
+
+
+class Reading(NamedTuple):
+    """What was seen of some packets; ``at_dest`` is None where no answer told.
+
+    ``in_time`` are nanoseconds there and back by the packet's number.
+    """
+
+    in_time: Mapping[int, tuple[int, int]]
+    at_dest: int | None
+    late: int
+    reordered: int
+
+
+def told(document: object, interval_ns: int, length: int) -> Told:
+    """The packets of a document, which was to send one of ``length`` bytes each ``interval_ns``.
+
+    :raises ValueError: it is no such document, or says what cannot be; begins with ``irtt``, or
+        with the cause.
+    """
+    used = _part(document, "config", "params")
+    every, long = _number(used, "interval"), _number(used, "length")
+    if (every, long) != (interval_ns, length):
+        raise ValueError(f"irtt sent {long} bytes each {every} ns, not as it was asked")
+    stats = _part(document, "stats")
+    entries = _of(document, "round_trips")
+    if not isinstance(entries, list):
+        raise _unlike("round_trips")
+    if [_number(entry, "seqno") for entry in entries] != list(range(len(entries))):
+        raise ValueError("irtt tells of packets that are not numbered one after another")
+    sent = _number(stats, "packets_sent")
+    if not entries or len(entries) != sent:
+        raise ValueError(f"irtt tells of {len(entries)} packets and of {sent} sent")
+    trips = [_trip(number, entry) for number, entry in enumerate(entries)]
+    return Told(trips, _number(stats, "duplicates"))
+
+
+def reading(trips: Trips, timeout_ns: int) -> Reading:
+    """What was seen of ``trips``; an answer that took longer than ``timeout_ns`` is late."""
+    answers = {at: trip.answer for at, trip in enumerate(trips) if trip.answer is not None}
+    in_time = {
+        at: (answer.there_ns, answer.back_ns)
+        for at, answer in answers.items()
+        if answer.around_ns + answer.in_server_ns <= timeout_ns
+    }
+    unknown = any(trip.lost == "true" for trip in trips)
+    return Reading(
+        in_time=in_time,
+        at_dest=None if unknown else sum(trip.lost != "true_up" for trip in trips),
+        late=len(answers) - len(in_time),
+        reordered=_reordered(answers.values()),
+    )
+
+
+def _reordered(answers: Iterable[Answer]) -> int:
+    """Answers that came after one that dest sent later (RFC 4737)."""
+    latest, count = -1, 0
+    for answer in sorted(answers, key=lambda answer: answer.arrived_ns):
+        count += answer.reflected_ns < latest
+        latest = max(latest, answer.reflected_ns)
+    return count
+
+
+def _trip(number: int, entry: object) -> Trip:
+    lost = _of(entry, "lost")
+    if lost not in _LOST:
+        raise _unlike("lost")
+    client, server = _part(entry, "timestamps", "client"), _part(entry, "timestamps", "server")
+    delay = _part(entry, "delay")
+    sent_ns = _instant(client, "send")
+    if lost != "false":
+        return Trip(sent_ns, str(lost), None)
+    if not {"send", "receive", "rtt"} <= delay.keys():
+        raise ValueError(f"irtt tells no delay of packet {number}")
+    there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))
+    if around_ns < 0 or there_ns + back_ns < 0:
+        raise ValueError("a round trip took less than no time: a clock was set during the run")
+    reflected_ns = _instant(server, "send")
+    in_server_ns = max(0, reflected_ns - _instant(server, "receive"))
+    arrived_ns = _instant(client, "receive")
+    answer = Answer(there_ns, back_ns, around_ns, in_server_ns, reflected_ns, arrived_ns)
+    return Trip(sent_ns, "false", answer)
+
+
+def _of(whole: object, key: str) -> object:
+    if not isinstance(whole, dict) or key not in whole:
+        raise _unlike(key)
+    return whole[key]
+
+
+def _part(whole: object, *keys: str) -> dict[str, Any]:
+    for key in keys:
+        whole = _of(whole, key)
+    if not isinstance(whole, dict):
+        raise _unlike(keys[-1])
+    return whole
+
+
+def _number(whole: object, key: str, least: int = 0, most: int = _NUMBER_MAX) -> int:
+    value = _of(whole, key)
+    if type(value) is not int or not least <= value <= most:
+        raise _unlike(key)
+    return value
+
+
+def _delay(delay: object, key: str) -> int:
+    return _number(delay, key, -_DELAY_NS_MAX, _DELAY_NS_MAX)
+
+
+def _instant(stamps: dict[str, Any], key: str) -> int:
+    """An instant of the wall clock; 0 where there is none."""
+    stamp = _part(stamps, key)
+    return _number(stamp, "wall") if "wall" in stamp else 0
+
+
+def _unlike(key: str) -> ValueError:
+    return ValueError(f"irtt: what it tells of {key} is not as irtt tells it")

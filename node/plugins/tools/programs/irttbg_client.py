@@ -1,0 +1,199 @@
+"""A stream by irtt's client, which is started anew for each interval: a record of figures each.
+
+``irttbg_client.py '{"argv": ["irtt", "client", …], "packets": 600, …}'``, see :func:`measure`. irtt
+tells what it saw when it ends, and only then. So each interval has a client of its own, which sends
+a few packets more than are counted: answers to them tell what became of the last ones. Meanwhile
+the next client sends already; it is started ahead of its instant by as long as it takes to agree
+with the server, as it took those before it. No packet is left out between the two.
+
+A client that gets no answer at all has sent nothing. Another one is tried until the interval is
+over; the packets that were due meanwhile are told as not sent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from node.plugins import irttargv, irttdocument
+from node.plugins.distribution import both_ways
+from node.plugins.tools.programs import stamp_endpoint
+
+_SECOND_NS = 1_000_000_000
+_AHEAD_NS = _SECOND_NS
+"""A client's thread is there so long before the client's first packet is due."""
+_START_NS = 10_000_000
+"""What it takes to start a client and to agree with the server, until it is known."""
+_REMEMBERED = 5
+_AT_ONCE = 4  # clients: one that sends, those that wait for late packets, those that are prepared
+_PAUSE_S = 1.0
+_LATER_S = 0.5  # than it should have ended, a client is killed
+_COMPLAINT_MAX = 200
+
+
+class _Failed(Exception):
+    """A client sent nothing; the message is the reason."""
+
+
+class Stream:
+    """One stream: what its clients are told, and how long they took to begin."""
+
+    def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
+        """Nothing is started yet."""
+        self._argv: list[str] = arguments["argv"]
+        self._size: int = arguments["packets"]
+        self._count: int = arguments["intervals"]
+        self._extra: int = arguments["extra"]
+        self._length: int = arguments["length"]
+        self._interval_ns: int = arguments["interval_ns"]
+        self._timeout_ns: int = arguments["timeout_ns"]
+        self._opening_ns: int = arguments["opening_ns"]
+        self._openings: deque[int] = deque(maxlen=_REMEMBERED)
+
+    def run(self, first_ns: int) -> dict[str, Any]:
+        """All clients, the first packet at ``first_ns``; tell of each interval as it is known."""
+        stamp_endpoint.wait_until(first_ns - _AHEAD_NS)
+        # Paced on steady time from here on: no drift, no step.
+        began_ns = time.monotonic_ns() + first_ns - time.time_ns()
+        waiting: deque[Future[dict[str, Any]]] = deque()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for number in range(self._count):
+                due_ns = began_ns + number * self._size * self._interval_ns
+                _tell(waiting, due_ns - _AHEAD_NS)
+                waiting.append(pool.submit(self._measure, number, due_ns))
+            while waiting:
+                stamp_endpoint.record(waiting.popleft().result())
+        return {"intervals": self._count}
+
+    def _measure(self, number: int, due_ns: int) -> dict[str, Any]:
+        """The record of one interval, whose first packet is due then, on steady time."""
+        _sleep_until(due_ns - self._opening())
+        clock = stamp_endpoint.Clock()
+        told, missed, complaint = irttdocument.Told((), 0), 0, ""
+        while missed < self._size:
+            try:
+                told = self._client(self._size - missed, due_ns)
+            except _Failed as reason:
+                complaint = str(reason)
+            except ValueError as reason:  # it has sent; what, nobody knows
+                complaint = str(reason)
+                break
+            else:
+                complaint = complaint or self._cut_short(told.trips, self._size - missed)
+                break
+            time.sleep(_PAUSE_S)
+            late_ns = time.monotonic_ns() + self._opening() - due_ns
+            missed = max(0, -(-late_ns // self._interval_ns))
+        counted = told.trips[: max(0, self._size - missed)]
+        seen = irttdocument.reading(counted, self._timeout_ns)
+        return {
+            "interval": number,
+            "sent": len(counted),
+            "unsent": self._size - len(counted),
+            "received_at_dest": seen.at_dest if counted else None,
+            "received_back": len(seen.in_time),
+            "late": seen.late,
+            # It counts them without saying where they were doubled.
+            "duplicates_backward": None if told.duplicates else 0,
+            "reordered_backward": seen.reordered,
+            **both_ways(seen.in_time),
+            "complaint": complaint[:_COMPLAINT_MAX],
+            "clock": clock.state(),
+        }
+
+    def _opening(self) -> int:
+        """How long before its first packet a client is to be started; the best of the last ones."""
+        return min(self._openings, default=_START_NS)
+
+    def _client(self, packets: int, due_ns: int) -> irttdocument.Told:
+        """What a client tells that sends so many packets that count.
+
+        :raises _Failed: it has sent nothing.
+        :raises ValueError: it told of what cannot be.
+        """
+        lasts_ns = (packets + self._extra) * self._interval_ns
+        over_ns = due_ns + (self._size + self._extra) * self._interval_ns
+        over_ns += self._opening_ns + self._timeout_ns
+        argv = irttargv.sending(self._argv, lasts_ns)
+        started_ns = time.time_ns()
+        left_s = (over_ns - time.monotonic_ns()) / _SECOND_NS + _LATER_S
+        try:
+            ended = subprocess.run(  # noqa: S603 - an argv
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=left_s, check=False
+            )
+        except OSError as fault:
+            raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise ValueError("irtt did not end in time") from None
+        if ended.returncode != 0 or not ended.stdout.strip():
+            raise _Failed(_complaint(ended.stderr, ended.returncode))
+        told = irttdocument.told(_document(ended.stdout), self._interval_ns, self._length)
+        self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
+        return told
+
+    def _cut_short(self, trips: irttdocument.Trips, packets: int) -> str:
+        """That a client ended before its time, as where its server is gone; empty if it did not.
+
+        That it skipped a packet, because it could not run when it was due, is not told.
+        """
+        lasted_ns = trips[-1].sent_ns - trips[0].sent_ns
+        if len(trips) < packets and lasted_ns < (packets - 2) * self._interval_ns:
+            return f"irtt ended after {len(trips)} packets"
+        return ""
+
+
+def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
+    """Tell of intervals in their order as they are known, until an instant of steady time."""
+    while waiting and (left_ns := until_ns - time.monotonic_ns()) > 0:
+        try:
+            told = waiting[0].result(left_ns / _SECOND_NS)
+        except TimeoutError:
+            return
+        waiting.popleft()
+        stamp_endpoint.record(told)
+    _sleep_until(until_ns)
+
+
+def _sleep_until(instant_ns: int) -> None:
+    """Return at an instant of steady time."""
+    time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
+
+
+def _document(printed: bytes) -> object:
+    try:
+        return json.loads(printed)
+    except (ValueError, RecursionError):
+        raise ValueError("irtt printed something that is not a document") from None
+
+
+def _complaint(stderr: bytes, exit_code: int) -> str:
+    """The first line of what irtt says on standard error."""
+    lines = stderr.decode(errors="replace").split("\n", 1)
+    said = lines[0].strip().removeprefix("Error: ")
+    return f"irtt: {said or f'it failed without a reason (exit code {exit_code})'}"
+
+
+def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
+    """One stream.
+
+    Arguments: ``argv`` (of the client, but for how long it sends), ``packets`` (in an interval),
+    ``extra`` (so many more each client sends), ``intervals``, ``interval_ns`` (from packet to
+    packet), ``timeout_ns``, ``opening_ns`` (so long may a client wait for the server's first word),
+    ``length`` (octets of UDP payload), ``first_ns`` (the instant of the first packet).
+    Records: counts, figures and histograms of the packets of one interval, and the clock.
+    Result: ``intervals``, the number of records.
+    """
+    return Stream(arguments).run(arguments["first_ns"])
+
+
+if __name__ == "__main__":
+    sys.exit(stamp_endpoint.run(measure))
