@@ -228,7 +228,7 @@ class TimeLine:
     async def _data(
         self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], held: set[UUID]
     ) -> dict[UUID, dict[str, int]]:
-        """What this participant adds: a port no other exchange has, where its tool needs some."""
+        """What this participant adds: ports no other exchange has, where its tool needs some."""
         needing = {
             hold.exchange: count
             for hold, task in fresh
@@ -241,13 +241,12 @@ class TimeLine:
         first, last = self._settings.port_first, self._settings.port_last
         given: dict[UUID, dict[str, int]] = {}
         for exchange, count in needing.items():
-            # Every other one, for nuttcp's data goes to the next. With several streams it goes to
-            # more than one: they may be given to others that run at the same time, none by TCP.
+            # Every other one: tools of one port may use the next as well.
             every = range(first, last + 2 - max(2, count), 2) or range(first, last + 1)
             free = [port for port in every if used.isdisjoint(range(port, port + count))]
             port = self._rng.choice(free or every)
-            used.add(port)
-            given[exchange] = {"port": port}
+            used.update(range(port, port + count))
+            given[exchange] = {"port": port} | ({"ports": count} if count > 1 else {})
         return given
 
     async def commit(

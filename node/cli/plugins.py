@@ -77,7 +77,7 @@ def list_plugins(context: click.Context) -> None:
             "kind": kind[:-1],
             "from": "parley",
             "fault": None,
-            "but": _but(plugins[name]),
+            "but": _but(registry.tools()[name]) if kind == "tools" else None,
         }
         for kind, plugins in own.items()
         for name in sorted(plugins)
@@ -89,7 +89,7 @@ def list_plugins(context: click.Context) -> None:
             "kind": each.group.removeprefix("parley.")[:-1],
             "from": f"{each.distribution} {each.version}",
             "fault": each.fault,
-            "but": _but(own[each.group.removeprefix("parley.")].get(each.name)),
+            "but": _but(registry.tools().get(each.name)) if each.group == "parley.tools" else None,
         }
         for each in foreign
     ]
@@ -97,9 +97,9 @@ def list_plugins(context: click.Context) -> None:
     Output(invocation.output, invocation.picked).many(rows, PLUGIN)
 
 
-def _but(plugin: object) -> str | None:
-    """What is to be known of a plugin that can be used."""
-    if getattr(plugin, "requirement", None) is None or getattr(plugin, "tried", ()):
+def _but(tool: Tool | None) -> str | None:
+    """What is to be known of a tool that can be used."""
+    if tool is None or tool.requirement is None or tool.tried:
         return None
     return "where a task names it: it was never tried with a real program"
 
