@@ -29,13 +29,16 @@ def read(case: str, participant: int, **fields: Any) -> dict[str, Any]:
 
 def merged() -> Merged:
     """Both parts, merged."""
-    parts = [Part(SOURCE, "a", read("client", SOURCE)), Part(DEST, "b", read("server", DEST))]
+    parts = [
+        Part(SOURCE, "a", read("both-ways-client", SOURCE)),
+        Part(DEST, "b", read("both-ways-server", DEST)),
+    ]
     return TEST.merge(spec("latency", **SPEC), parts)
 
 
 def document() -> dict[str, Any]:
     """What the client's program printed."""
-    told: dict[str, Any] = json.loads(output("owping", "client").stdout)
+    told: dict[str, Any] = json.loads(output("owping", "both-ways-client").stdout)
     return told
 
 
@@ -116,7 +119,7 @@ def test_both_ways() -> None:
 
 def test_what_took_too_long_is_late() -> None:
     """There and back together, against the timeout of the spec."""
-    part = read("client", SOURCE, timeout="PT0.019S")
+    part = read("both-ways-client", SOURCE, timeout="PT0.019S")
     assert (part["received_back"], part["late"]) == (2, 1)
 
 
@@ -158,7 +161,7 @@ def test_a_client_that_was_ended() -> None:
 
 def test_a_server_that_ended_early() -> None:
     """What it said comes first; it is ended by us otherwise."""
-    told = json.loads(output("owping", "server").stdout)
+    told = json.loads(output("owping", "both-ways-server").stdout)
     told |= {"early": True, "exit_code": 1, "said": "owampd: Address already in use\n"}
     assert failed(told, DEST) == "owampd: Address already in use"
-    assert cases("owping") == ["client", "server"]
+    assert cases("owping") == ["both-ways-client", "both-ways-server"]
