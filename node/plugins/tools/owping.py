@@ -5,10 +5,10 @@ Never run here: neither Debian nor another registry has them. It is written afte
 times as numbers of 64 bits whose upper half are seconds; a packet that was lost has been received
 at 0), so it comes after all other tools, and is used by who names it.
 
-OWAMP (RFC 4656) sends two streams, one each way, and nothing is sent back. Both have the same
-schedule here; packet n back stands for the answer to packet n, and the round trip is their sum,
-from which the difference of the clocks falls out. Packets out of order, doubled ones and strangers'
-are not told apart.
+OWAMP (RFC 4656) sends two streams, one each way, and nothing is sent back. Both have the same pace
+here and begin within some milliseconds; packet n back stands for the answer to packet n, and the
+round trip is their sum, from which the difference of the clocks falls out. Packets out of order,
+doubled ones and strangers' are not told apart.
 """
 
 from __future__ import annotations
@@ -151,9 +151,13 @@ class OwpingTool:
 
 def _options(spec: LatencySpec) -> list[str]:
     """In open mode, at a fixed pace."""
-    options = ["-R", "-A", "O", "-c", str(spec.count), "-i", f"{spec.interval / SECOND:g}f"]
-    options += ["-L", f"{spec.timeout / SECOND:g}", "-s", str(spec.length - _HEADER_BYTES)]
+    options = ["-R", "-A", "O", "-c", str(spec.count), "-i", f"{_seconds(spec.interval)}f"]
+    options += ["-L", _seconds(spec.timeout), "-s", str(spec.length - _HEADER_BYTES)]
     return options + ([f"-{spec.ip_version}"] if spec.ip_version else [])
+
+
+def _seconds(duration: int) -> str:
+    return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
 def _refused(program: str, exit_code: int, said: str) -> ToolOutputError:
