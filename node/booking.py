@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from uuid import UUID
 
@@ -51,7 +51,20 @@ _EXPIRED_MAX = 200
 _RUNS_AT_ONCE = 2048
 """Most runs booked or decided in one transaction: it must not keep others waiting for long."""
 
+_PORTS_DRAWN = 8
+"""So often a free port is drawn by chance before all are looked at; most are free."""
+
 log = structlog.get_logger()
+
+
+def _free_port(every: Sequence[int], count: int, used: Set[int], rng: random.Random) -> int:
+    """One of them from which on ``count`` are free; any of them if there is none."""
+
+    def is_free(port: int) -> bool:
+        return used.isdisjoint(range(port, port + count))
+
+    drawn = next(filter(is_free, (rng.choice(every) for _ in range(_PORTS_DRAWN))), None)
+    return rng.choice(list(filter(is_free, every)) or every) if drawn is None else drawn
 
 
 class TimeLine:
@@ -243,8 +256,7 @@ class TimeLine:
         for exchange, count in needing.items():
             # Every other one: tools of one port may use the next as well.
             every = range(first, last + 2 - max(2, count), 2) or range(first, last + 1)
-            free = [port for port in every if used.isdisjoint(range(port, port + count))]
-            port = self._rng.choice(free or every)
+            port = _free_port(every, count, used, self._rng)
             used.update(range(port, port + count))
             given[exchange] = {"port": port} | ({"ports": count} if count > 1 else {})
         return given
