@@ -73,7 +73,7 @@ WORDS = {
     "task": tuple(str(task) for task in TASKS),
 }
 DOCUMENTS: dict[str, list[Any]] = {
-    "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2}}],
+    "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2, "ports": 3}}],
     "schedule": [{}, {"max_runs": 2}],
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
     "messages": [

@@ -35,9 +35,9 @@ PLUGIN = Kind(
         Column("name", lambda plugin: plugin["name"], whole=True),
         Column("kind", lambda plugin: plugin["kind"]),
         Column("from", lambda plugin: plugin["from"]),
-        Column("can be used", lambda plugin: plugin["fault"] or "yes"),
+        Column("can be used", lambda plugin: plugin["fault"] or plugin["but"] or "yes"),
     ),
-    fields=("name", "kind", "from", "fault"),
+    fields=("name", "kind", "from", "fault", "but"),
     empty="",
     key="name",
 )
@@ -72,7 +72,13 @@ def list_plugins(context: click.Context) -> None:
     foreign = _foreign()
     known = {(each.group, each.name) for each in foreign}
     rows = [
-        {"name": name, "kind": kind[:-1], "from": "parley", "fault": None}
+        {
+            "name": name,
+            "kind": kind[:-1],
+            "from": "parley",
+            "fault": None,
+            "but": _but(registry.tools()[name]) if kind == "tools" else None,
+        }
         for kind, plugins in own.items()
         for name in sorted(plugins)
         if (f"parley.{kind}", name) not in known
@@ -83,11 +89,19 @@ def list_plugins(context: click.Context) -> None:
             "kind": each.group.removeprefix("parley.")[:-1],
             "from": f"{each.distribution} {each.version}",
             "fault": each.fault,
+            "but": _but(registry.tools().get(each.name)) if each.group == "parley.tools" else None,
         }
         for each in foreign
     ]
     invocation = context.ensure_object(Invocation)
     Output(invocation.output, invocation.picked).many(rows, PLUGIN)
+
+
+def _but(tool: Tool | None) -> str | None:
+    """What is to be known of a tool that can be used."""
+    if tool is None or tool.requirement is None or tool.tried:
+        return None
+    return "where a task names it: it was never tried with a real program"
 
 
 def _foreign() -> tuple[Found, ...]:

@@ -45,6 +45,9 @@ _NONSENSE: tuple[Output, ...] = (
 )
 """What programs print when something is wrong."""
 
+UNTRIED = -100
+"""The preference of a tool whose program was never run: it is for those who ask for it by name."""
+
 _SECRET_NAME = re.compile(r"(^|_)(password|passphrase|secret|token|api_?key)$")
 
 _PARTS: tuple[tuple[Part, ...], ...] = (
@@ -255,8 +258,8 @@ def _told(tool: Tool) -> Iterator[str]:
         yield f"version_argv does not ask {needed.program} for its version"
     if re.compile(needed.version_pattern).groups != 1:
         yield "version_pattern has not exactly one group"
-    if not tool.tried:
-        yield "tried names no version"
+    if not tool.tried and tool.preference > UNTRIED:
+        yield f"tried names no version, and its preference is above {UNTRIED}"
 
 
 def _commands(tool: Tool, test: Test) -> Look:

@@ -187,15 +187,20 @@ RETURNING id;
 -- ports_in_use --
 -- Ports of exchanges that may still run on this node: looked up from its live runs, which are few beside all exchanges
 -- that ever were. OFFSET 0: each is looked up once.
-SELECT DISTINCT given.port
+SELECT DISTINCT generate_series(given.port, given.port + given.ports - 1) AS port
 FROM (
     SELECT
-        (
-            SELECT (exchange.answer -> 'data' ->> 'port')::integer FROM exchange
-            WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
-        ) AS port
-    FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live
-    OFFSET 0
+        (looked_up.data ->> 'port')::integer AS port,
+        COALESCE((looked_up.data ->> 'ports')::integer, 1) AS ports
+    FROM (
+        SELECT
+            (
+                SELECT exchange.answer -> 'data' FROM exchange
+                WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
+            ) AS data
+        FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live
+        OFFSET 0
+    ) AS looked_up
 ) AS given
 WHERE given.port IS NOT NULL;
 

@@ -85,6 +85,13 @@ def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     assert "host" in refused.stderr
 
 
+def test_what_was_never_tried_is_said(tmp_path: Path) -> None:
+    """In the list, with the tool; all that was tried has nothing beside it."""
+    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path)
+    said = {each["name"]: each["but"] for each in json.loads(listed.stdout) if each["but"]}
+    assert said == {"owping": "where a task names it: it was never tried with a real program"}
+
+
 def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
     """Its own tests pass; installed it is listed, keeps the contract, and can be tried."""
     package = new(tmp_path, "kept-rows", "--kind", "archiver")

@@ -179,7 +179,7 @@ def test_any_change_of_what_our_programs_print(data: st.DataObject) -> None:
 
 ENDS = [
     (test, tool, case)
-    for test, tool in (("latency", "irtt"), ("throughput", "nuttcp"))
+    for test, tool in (("latency", "irtt"), ("latency", "owping"), ("throughput", "nuttcp"))
     for case in cases(tool)
 ]
 
