@@ -279,18 +279,19 @@ class Launcher:
     ) -> Outcome:
         command = tool.command(context)
         begins = run.starts_at if command.waits_itself else run.starts_at + command.delay
-        if not command.waits_itself:
-            if not await self._until(begins - LOOK_AHEAD, cancelled):
-                return self._stopped(None)
-            scene.look()
-            if not await self._until(begins, cancelled):
-                return self._stopped(None)
         running = await self._start(command, context)
         relaying = asyncio.create_task(self._relay(run, tool, context, running))
-        started_at = running.started_at - command.delay
-        if command.waits_itself:
-            started_at = max(started_at, run.starts_at)
         try:
+            if not command.waits_itself:
+                if not await self._until(begins - LOOK_AHEAD, cancelled):
+                    return self._stopped(None)
+                scene.look()
+                if not await self._until(begins, cancelled):
+                    return self._stopped(None)
+                running.release(self._clock.now)
+            started_at = running.started_at - command.delay
+            if command.waits_itself:
+                started_at = max(started_at, run.starts_at)
             await self._record(run, running, started_at)
             if command.waits_itself and await self._until(begins - LOOK_AHEAD, cancelled):
                 scene.look()
@@ -318,6 +319,7 @@ class Launcher:
             output_bytes_max=OUTPUT_READ_MAX,
             streams=command.streams,
             chased=True,
+            held=not command.waits_itself,
             namespace=None if context.context is None else context.context.namespace,
         )
 

@@ -54,6 +54,9 @@ NAMESPACES = Path("/run/netns")
 DRAIN_S = 1.0
 """How long a stream may stay open after the leader's exit, held by someone the leader forked."""
 
+_GATE = 'read -r _ && exec "$@" <"$0"'
+"""For a shell: wait for a line, then become the program, with what ``$0`` names as its input."""
+
 GONE_S = 10.0
 """How long a killed group may take to disappear; longer means it hangs in the kernel."""
 
@@ -77,10 +80,10 @@ class Running:
     """A started program. Its output is collected and its exit noticed whether or not one waits.
 
     ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
-    when the kernel had taken the program, or 0 when no clock was given.
+    when the kernel had taken the program, or it was released; 0 when no clock was given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what start knows of it
         self,
         popen: subprocess.Popen[bytes],
         name: str,
@@ -89,6 +92,7 @@ class Running:
         *,
         streams: bool,
         mark: str | None,
+        gate: int | None,
     ) -> None:
         """Take over a program that has just been started; called by :func:`start` only."""
         self.pid = popen.pid
@@ -96,6 +100,7 @@ class Running:
         self._name = name
         self._popen = popen
         self._mark = mark
+        self._gate = gate
         made = Records if streams else Stream
         self._stdout = made(popen.stdout, output_bytes_max) if popen.stdout else None
         self._stderr = Stream(popen.stderr, output_bytes_max) if popen.stderr else None
@@ -110,6 +115,19 @@ class Running:
         and the answer would hold up the event loop for a millisecond.
         """
         return proctable.identity(self.pid)
+
+    def release(self, now: Callable[[], int]) -> None:
+        """Let a program begin that was started ``held``; it is quick, whatever else begins now."""
+        if self._gate is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait will tell
+                os.write(self._gate, b"\n")
+            self.started_at = now()
+            self._close_gate()
+
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            os.close(self._gate)
+            self._gate = None
 
     @property
     def ended(self) -> bool:
@@ -205,6 +223,7 @@ class Running:
             exit_code = self._popen.wait()
             await self._group_gone()
         finally:
+            self._close_gate()
             for stream in self._streams:
                 stream.close()
             if self._popen.returncode is None:  # the event loop is being closed under us
@@ -249,6 +268,7 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     namespace: str | None = None,
     streams: bool = False,
     chased: bool = False,
+    held: bool = False,
 ) -> Running:
     """Start a program in its own session and return while it runs.
 
@@ -258,23 +278,28 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
     ``streams``: lines that begin with RS are no output but :meth:`Running.records`.
     ``chased``: when it has ended, also those it forked that left its group are killed.
+    ``held``: all is made ready, and the program begins with :meth:`Running.release`.
 
     :raises HostError: the program is not there, or cannot be started.
     """
     mark = strays.new_mark() if chased else None
     marked = {} if mark is None else {strays.VARIABLE: mark}
-    with contextlib.ExitStack() as stack:
+    gate = None
+    with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if log is not None:
             output = stack.enter_context(_open_log(log))
         options = _options(argv, {**(env or {}), **marked}, cwd, user)
-        popen = _spawn(
-            [*_setpriv(user, owner_death), *_nsenter(namespace), *argv],
-            options | {"stdin": _input(stdin, stack), "stdout": output, "stderr": output},
-        )
+        options |= {"stdin": _input(stdin, stack), "stdout": output, "stderr": output}
+        words = [*argv]
+        if held:
+            words, gate = _held(argv, options, stack)
+            failing.callback(os.close, gate)
+        popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *words], options)
         started_at = now() if now else 0
+        failing.pop_all()
     name = Path(argv[0]).name
-    return Running(popen, name, started_at, output_bytes_max, streams=streams, mark=mark)
+    return Running(popen, name, started_at, output_bytes_max, streams=streams, mark=mark, gate=gate)
 
 
 async def finish(
@@ -438,6 +463,23 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _held(
+    argv: Sequence[str], options: dict[str, Any], stack: contextlib.ExitStack
+) -> tuple[list[str], int]:
+    """A shell that waits to become the program, and where the line is written that it waits for.
+
+    The end of this process ends the shell as well, for the line can then no longer come.
+    """
+    source = os.devnull
+    if options["stdin"] != subprocess.DEVNULL:
+        source = f"/dev/fd/{options['stdin']}"
+        options["pass_fds"] = (options["stdin"],)
+    theirs, ours = os.pipe()
+    stack.callback(os.close, theirs)
+    options["stdin"] = theirs
+    return ["/bin/sh", "-c", _GATE, source, *argv], ours
 
 
 def _kill_group(group: int) -> None:

@@ -1,7 +1,8 @@
 """One run of a test on this host alone: no node, no booking, nothing kept.
 
 For who writes a plugin. All participants' parts run here at once, on the loopback address; mere
-targets are asked as they are written, but those of examples, where nobody answers.
+targets are asked as they are written, but those of examples, where nobody answers. What a long run
+tells of its intervals is merged when it has ended.
 """
 
 from __future__ import annotations
@@ -9,15 +10,30 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from node.clock import Clock
 from node.execution import process
+from node.execution.intervals import over_all
+from node.execution.process import Running
+from node.execution.relay import Relay
 from node.model import times
 from node.model.errors import ToolOutputError
-from node.plugins.contracts import Merged, Output, Part, PartContext, Party, Test, Tool
+from node.plugins.contracts import (
+    Interval,
+    Merged,
+    Output,
+    Part,
+    PartContext,
+    Party,
+    StreamingTest,
+    StreamingTool,
+    Test,
+    Tool,
+)
 
 LOOPBACK = "127.0.0.1"
 _EXAMPLES = tuple(
@@ -26,6 +42,8 @@ _EXAMPLES = tuple(
 )
 """Addresses for documentation, RFC 5737 and RFC 3849; names for it end in .example (RFC 2606)."""
 _AHEAD = times.SECOND
+_PAUSE_S = 0.1
+"""Between two looks at what a long run tells."""
 _LATE = 2 * times.SECOND
 """How much longer than booked a program may take before it is ended; a launcher ends it earlier."""
 
@@ -38,14 +56,16 @@ class Tried:
     argv: Sequence[str]
     output: Output
     part: Part
+    intervals: Sequence[Interval] = ()
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The parts and what they were merged to."""
+    """The parts and what they, and their intervals if they have such, were merged to."""
 
     parts: Sequence[Tried]
     merged: Merged
+    intervals: Sequence[Interval] = ()
 
 
 async def attempt(
@@ -63,17 +83,36 @@ async def attempt(
         Party(name, addresses[name], {"port": _free_port()} if tool.needs_port(spec, at) else {})
         for at, name in enumerate(names)
     )
+    ends = starts + tool.duration(spec)
+    count = test.rhythm(spec).count if isinstance(test, StreamingTest) else 0
     tried = await asyncio.gather(
         *(
-            _part(tool, PartContext(spec, at, parties, starts, ends, addresses), clock)
+            _part(tool, PartContext(spec, at, parties, starts, ends, addresses), count, clock)
             for at in range(len(parties))
-            for ends in (starts + tool.duration(spec),)
         )
     )
-    return Trial(tried, test.merge(spec, [each.part for each in tried]))
+    intervals = list(_merged_intervals(test, spec, count, tried))
+    ended = test.merge(spec, [each.part for each in tried])
+    return Trial(tried, over_all(test, spec, ended, intervals), intervals)
 
 
-async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
+def _merged_intervals(
+    test: Test, spec: Any, count: int, tried: Sequence[Tried]
+) -> Iterator[Interval]:
+    if not isinstance(test, StreamingTest):
+        return
+    for number in range(count):
+        parts = []
+        for each in tried:
+            told = next((it for it in each.intervals if it.number == number), None)
+            told = told or Interval(number, None, each.part.reason or "was not told of")
+            at, name = each.part.participant, each.participant
+            parts.append(Part(at, name, told.result, told.reason))
+        merged = test.merge_interval(spec, parts)
+        yield Interval(number, merged.result, merged.reason)
+
+
+async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> Tried:
     command = tool.command(context)
     if not command.waits_itself:
         await clock.sleep_until(context.starts + command.delay)
@@ -84,6 +123,7 @@ async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
         streams=command.streams,
         chased=True,
     )
+    relaying = asyncio.create_task(_relay(tool, context, running, count, clock))
     left = (context.ends + command.overtime + _LATE - clock.now()) / times.SECOND
     ended_by = "itself"
     try:
@@ -93,6 +133,7 @@ async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
     finally:
         await running.end(1.0)
     finished = await running.wait()
+    intervals = await relaying
     output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
     name = context.parties[context.participant].name
     result: Mapping[str, Any] | None = None
@@ -102,7 +143,22 @@ async def _part(tool: Tool, context: PartContext, clock: Clock) -> Tried:
     except ToolOutputError as error:
         reason = error.detail
     part = Part(context.participant, name, None if result is None else dict(result), reason)
-    return Tried(name, command.argv, output, part)
+    return Tried(name, command.argv, output, part, intervals)
+
+
+async def _relay(
+    tool: Tool, context: PartContext, running: Running, count: int, clock: Clock
+) -> Sequence[Interval]:
+    """What the program has told of its intervals by its end, if it is one that does."""
+    told: list[Interval] = []
+
+    async def keep(given: Sequence[Interval]) -> None:
+        told.extend(given)
+
+    if isinstance(tool, StreamingTool):
+        read = partial(tool.read_interval, context)
+        await Relay(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
+    return told
 
 
 def _address(host: str) -> str:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from node.clock import SystemClock
 from node.execution import process
+from node.execution.trial import Trial
 from node.plugins import registry
 from node.plugins.contracts import Tool
 from tests.accuracy.cases import Case, cases
@@ -22,24 +25,57 @@ from tests.accuracy.table import Row, written
 DOCUMENT = Path(__file__).parents[2] / "node/plugins/ACCURACY.md"
 
 
+LANES = 4
+"""So many runs at a time, each over a WAN of its own, where none needs to be alone."""
+_INTO_S = 2.5
+"""Into a trial its first interval has begun."""
+
+
 async def rows_of(place: Ground, case: Case) -> list[Row]:
     """One run, compared with what the WAN did."""
     test, tool = registry.tests()[case.test], registry.tools()[case.tool]
     spec = test.spec_model.model_validate(dict(case.spec))
-    async with place.wan(case.wan) as truth:
+    async with place.wan(case.wan, case.link_bytes) as truth, asyncio.TaskGroup() as under_way:
+        if case.echoes is not None:
+            under_way.create_task(_send(place, *case.echoes, case.ip_version))
         trial = await place.measure(test, tool, spec, case.ip_version)
-    return list(_compared(case, truth, trial.merged.result, trial.merged.reason))
+    return list(_compared(case, truth, trial))
 
 
-def _compared(
-    case: Case, truth: Truth, result: dict[str, object] | None, reason: str | None
-) -> Iterator[Row]:
+async def _send(place: Ground, count: int, octets: int, ip_version: int) -> None:
+    await SystemClock().sleep(_INTO_S)
+    await place.send(count, octets, ip_version)
+
+
+def _compared(case: Case, truth: Truth, trial: Trial) -> Iterator[Row]:
     who = (case.test, case.tool, case.condition)
-    if result is None or reason is not None:
-        yield Row(*who, "no result", 0, 0, reason or "no result")
+    merged, late_ms = trial.merged, truth.late_ms_max
+    if merged.result is None or merged.reason is not None:
+        yield Row(*who, "no result", 0, 0, late_ms, reason=merged.reason or "no result")
         return
-    for figure, (true, reported) in case.compare(case.wan, truth, result).items():
-        yield Row(*who, figure, true, reported)
+    for figure, (true, reported) in case.compare(case, truth, trial).items():
+        yield Row(*who, figure, true, reported, late_ms)
+
+
+async def rows_of_all(chosen: Sequence[Case]) -> list[Row]:
+    """All runs, in the order of the cases."""
+    rows: dict[int, list[Row]] = {}
+    waiting: deque[tuple[int, Case]] = deque()
+
+    async def work() -> None:
+        async with ground() as place:
+            while waiting:
+                number, case = waiting.popleft()
+                done = f"{len(rows) + 1}/{len(chosen)}"
+                sys.stderr.write(f"{done} {case.test} {case.tool} {case.condition}\n")
+                rows[number] = await rows_of(place, case)
+
+    for alone, lanes in ((False, LANES), (True, 1)):
+        waiting += [(at, case) for at, case in enumerate(chosen) if case.alone == alone]
+        async with asyncio.TaskGroup() as under_way:
+            for _ in range(min(lanes, len(waiting))):
+                under_way.create_task(work())
+    return [row for number in sorted(rows) for row in rows[number]]
 
 
 async def version_of(tool: Tool) -> str:
@@ -55,11 +91,7 @@ async def version_of(tool: Tool) -> str:
 async def main(wanted: Sequence[str]) -> int:
     """Measure, print how far it is, and write the table."""
     chosen = [case for case in cases() if not wanted or {case.test, case.tool} & set(wanted)]
-    rows: list[Row] = []
-    with ground() as place:
-        for number, case in enumerate(chosen, 1):
-            sys.stderr.write(f"{number}/{len(chosen)} {case.test} {case.tool} {case.condition}\n")
-            rows += await rows_of(place, case)
+    rows = await rows_of_all(chosen)
     tools = [registry.tools()[name] for name in dict.fromkeys(case.tool for case in chosen)]
     document = written(rows, [await version_of(tool) for tool in tools])
     if wanted:

@@ -1,4 +1,11 @@
-"""Two namespaces with an emulated WAN between them, of which the truth is known afterwards."""
+"""Namespaces with an emulated WAN between them, of which the truth is known afterwards.
+
+::
+
+    a ──── the WAN ──── b ──── a link whose MTU is known ──── c
+
+In ``b`` are a name server and a web server; both know one name, b's.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,8 @@ import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from node.clock import SystemClock
@@ -14,10 +23,18 @@ from node.execution import process
 from node.execution.trial import Trial, attempt
 from node.lab import wan
 from node.lab.namespaces import Namespaces, NamespaceSite
-from node.lab.wan import WanSettings
+from node.lab.wan import Site, WanSettings
 from node.plugins.contracts import Command, PartContext, Test, Tool
+from tests.accuracy import serving
 
-NAMES = ("a.example", "b.example")
+NAMES = ("a.example", "b.example", "c.example")
+_LINK = "link0"
+_NEAR = {4: "10.89.0.1", 6: "fd00:89::1"}
+_FAR = {4: "10.89.0.2", 6: "fd00:89::2"}
+_BITS = {4: 24, 6: 64}
+_LINK_BYTES = 1500
+_INSIDE = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+_WAIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -29,9 +46,14 @@ class Direction:
     tail: int = 0
 
     @property
+    def arrived(self) -> int:
+        """The packets that came out again."""
+        return self.taken - self.lost - self.tail
+
+    @property
     def loss(self) -> float:
         """The fraction that did not arrive."""
-        return (self.lost + self.tail) / self.taken if self.taken else 0.0
+        return 1 - self.arrived / self.taken if self.taken else 0.0
 
 
 @dataclass
@@ -44,12 +66,17 @@ class Truth:
 
 
 class Placed:
-    """A tool whose commands run in a namespace for each participant."""
+    """A tool whose commands run in a namespace for each participant.
 
-    def __init__(self, tool: Tool, namespaces: Sequence[str]) -> None:
+    There, names are asked of the name server, and certificates of the web server are trusted.
+    """
+
+    def __init__(self, tool: Tool, namespaces: Sequence[str], folder: Path, resolver: Path) -> None:
         """Participant ``i`` runs in ``namespaces[i]``."""
         self._tool = tool
         self._namespaces = namespaces
+        self._trusted = f"SSL_CERT_FILE={folder / serving.TRUSTED}"
+        self._resolver = resolver
 
     def __getattr__(self, name: str) -> Any:
         """All but the command is the tool's own."""
@@ -58,26 +85,35 @@ class Placed:
     def command(self, part: PartContext) -> Command:
         """The tool's command, inside."""
         command = self._tool.command(part)
-        inside = ("ip", "netns", "exec", self._namespaces[part.participant])
+        # ip gives what it starts mounts of its own: the host's resolv.conf stays what it is.
+        inside = ["ip", "netns", "exec", self._namespaces[part.participant], "env", self._trusted]
+        inside += ["sh", "-c", _INSIDE, str(self._resolver)]
         return replace(command, argv=(*inside, *command.argv))
 
 
 class Ground:
-    """The namespaces ``a`` and ``b``, kept over many WANs."""
+    """The namespaces ``a``, ``b`` and ``c``, kept over many WANs."""
 
-    def __init__(self, sites: Sequence[NamespaceSite]) -> None:
-        """Use sites that exist."""
+    def __init__(self, sites: Sequence[NamespaceSite], folder: Path) -> None:
+        """Use sites that exist; the files of the servers are in ``folder``."""
         self.sites = sites
-
-    def address(self, place: int, ip_version: int) -> str:
-        """Of ``a`` (0) or ``b`` (1) in the WAN."""
-        site = self.sites[place]
-        return site.address if ip_version == 4 else site.address6
+        self._folder = folder
 
     @contextlib.asynccontextmanager
-    async def wan(self, settings: WanSettings) -> AsyncIterator[Truth]:
-        """A WAN of these settings; the truth is complete when it has been left."""
-        words = wan.arguments([site.site for site in self.sites], settings)
+    async def wan(
+        self, settings: WanSettings, link_bytes: int = _LINK_BYTES
+    ) -> AsyncIterator[Truth]:
+        """A WAN of these settings; the truth is complete when it has been left.
+
+        ``link_bytes`` is the MTU of the link behind it.
+        """
+        a, b, c = self.sites
+        for site in (b, c):
+            await _in(site, "ip", "link", "set", _LINK, "mtu", str(link_bytes))
+        for version in (4, 6):  # what the kernel remembers of a path is of the last WAN
+            await _in(a, "ip", f"-{version}", "route", "flush", "cache")
+        behind = Site(b.namespace, (*b.site.addresses, *_FAR.values()))
+        words = wan.arguments([a.site, behind], settings)
         emulator = await process.start([sys.executable, "-m", "node.lab.wan", *words])
         truth = Truth()
         try:
@@ -87,27 +123,90 @@ class Ground:
             await emulator.end(5.0)
         report = json.loads((await emulator.wait()).stdout.partition(wan.READY)[2])
         truth.late_ms_max = report["late_ms_max"]
-        first = self.sites[0].namespace
         for each in report["directions"]:
             counted = Direction(each["taken"], each["lost"], each["tail"])
-            if each["sender"] == first:
+            if each["sender"] == a.namespace:
                 truth.forward = counted
             else:
                 truth.backward = counted
 
     async def measure(self, test: Test, tool: Tool, spec: Any, ip_version: int) -> Trial:
         """One run between ``a`` and ``b``."""
-        placed = cast(Tool, Placed(tool, [site.namespace for site in self.sites]))
-        places = {name: self.address(at, ip_version) for at, name in enumerate(NAMES)}
-        places["this-host"] = self.address(0, ip_version)
-        return await attempt(test, placed, spec, SystemClock(), places)
+        a, b, _ = self.sites
+        resolver = self._folder / f"resolv{ip_version}.conf"
+        resolver.write_text(f"nameserver {_address(b, ip_version)}\n")
+        placed = Placed(tool, [a.namespace, b.namespace], self._folder, resolver)
+        addresses = (_address(a, ip_version), _address(b, ip_version), _FAR[ip_version])
+        places = dict(zip(NAMES, addresses, strict=True))
+        places |= {"this-host": addresses[0], serving.NAME: serving.NAME}
+        return await attempt(test, cast(Tool, placed), spec, SystemClock(), places)
+
+    async def send(self, count: int, octets: int, ip_version: int) -> None:
+        """Echo requests from ``a`` to ``b``, a hundred a second, as long with all headers."""
+        a, b, _ = self.sites
+        content = str(octets - {4: 28, 6: 48}[ip_version])
+        words = ["ping", "-q", "-c", str(count), "-i", "0.01", "-s", content]
+        await _in(a, *words, _address(b, ip_version), may_fail=True)
+
+    async def start_servers(self) -> Sequence[process.Running]:
+        """Start what is in ``b``."""
+        b = self.sites[1]
+        namer = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file="]
+        namer += ["--user=root", "--group=root", "--no-resolv", "--no-hosts", "--log-facility=-"]
+        namer.append(f"--host-record={serving.NAME},{b.address},{b.address6}")
+        web = [sys.executable, "-m", "tests.accuracy.serving", str(self._folder)]
+        names = await process.start(
+            ["sh", "-c", 'exec "$@" 2>&1', "sh", *namer], namespace=b.namespace
+        )
+        pages = await process.start(web, namespace=b.namespace)
+        await names.printed(b"started")
+        await pages.printed(serving.READY)
+        return names, pages
 
 
-@contextlib.contextmanager
-def ground() -> Any:
-    """Two new namespaces; needs root."""
-    namespaces = Namespaces(["a", "b"])
-    try:
-        yield Ground(namespaces.create())
-    finally:
-        namespaces.remove()
+def _address(site: NamespaceSite, ip_version: int) -> str:
+    return site.address if ip_version == 4 else site.address6
+
+
+async def _in(site: NamespaceSite, *argv: str, may_fail: bool = False) -> None:
+    words = ["ip", "netns", "exec", site.namespace, *argv]
+    finished = await process.finish(words, timeout_s=_WAIT_S)
+    assert may_fail or finished.exit_code == 0, (argv, process.tail(finished.stderr))
+
+
+async def _join(sites: Sequence[NamespaceSite]) -> None:
+    """Take ``c`` out of the WAN and put it behind ``b``."""
+    a, b, c = sites
+    await _in(b, "sysctl", "-q", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+    # Nobody asks for routers, or they would be among the packets that are counted.
+    await _in(a, "sysctl", "-q", f"net.ipv6.conf.{wan.DEVICE}.accept_ra=0")
+    await _in(c, "ip", "link", "del", wan.DEVICE)
+    peer = ("peer", "name", _LINK, "netns", c.namespace)
+    await _in(b, "ip", "link", "add", _LINK, "type", "veth", *peer)
+    for site, addresses in ((b, _NEAR), (c, _FAR)):
+        await _in(site, "ip", "link", "set", _LINK, "up")
+        for version, address in addresses.items():
+            nodad = ("nodad",) if version != 4 else ()
+            own = f"{address}/{_BITS[version]}"
+            await _in(site, "ip", "addr", "add", own, "dev", _LINK, *nodad)
+    for version, far in _FAR.items():
+        which = f"-{version}"
+        await _in(a, "ip", which, "route", "add", far, "dev", wan.DEVICE)
+        await _in(c, "ip", which, "route", "add", "default", "via", _NEAR[version])
+
+
+@contextlib.asynccontextmanager
+async def ground() -> AsyncIterator[Ground]:
+    """New namespaces, and servers in one of them; needs root."""
+    namespaces = Namespaces([name.partition(".")[0] for name in NAMES])
+    running: Sequence[process.Running] = ()
+    with TemporaryDirectory(prefix="parley-accuracy-") as folder:
+        try:
+            place = Ground(namespaces.create(), Path(folder))
+            await _join(place.sites)
+            running = await place.start_servers()
+            yield place
+        finally:
+            for each in running:
+                await each.end(1.0)
+            namespaces.remove()

@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "agenda": (2, agendas.core_share),
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
+    "launch": (1, starts.launches),
     "episode": (0, episodes.episodes),
 }
 """By name: how many nodes it takes (none: it is about pure functions), and what it does."""

@@ -1,9 +1,11 @@
-"""How far off the agreed instant runs start."""
+"""How punctually runs start: one a second, and fifty at the same instant."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from node.model import times
 from node.model.times import format_instant
@@ -12,34 +14,62 @@ from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 
 RUNS = 120
+TOGETHER = 50
+ROUNDS = 12
+_AHEAD = {"start": 5, "launch": 30}
+"""Seconds until the first run: enough to book all of them."""
 
 
 async def start_errors(fleet: Fleet) -> list[Figure]:
     """``start_error_ms_*``: process started minus agreed instant."""
+    schedule = {**_schedule("start"), "repeat": "PT1S", "max_runs": RUNS}
+    errors = await _errors(fleet, [idle(fleet.names, schedule)], RUNS)
+    how = f"{RUNS} idle runs of two nodes, one a second; process started minus agreed instant"
+    return _figures("start_error_ms", errors, how)
+
+
+async def launches(fleet: Fleet) -> list[Figure]:
+    """``launch_error_ms_*``: the same with fifty background runs of a node at each instant."""
+    schedule = {**_schedule("launch"), "repeat": "PT5S", "max_runs": ROUNDS}
+    spec = {"dest": "127.0.0.1", "count": 1}
+    task = {"test": {"type": "rtt", "spec": spec}, "tools": ["ping"], "schedule": schedule}
+    errors = await _errors(fleet, [task] * TOGETHER, TOGETHER * ROUNDS)
+    how = (
+        f"{ROUNDS} times {TOGETHER} runs of ping at the same instant on one node that also leads "
+        "them; process started minus agreed instant"
+    )
+    return _figures("launch_error_ms", errors, how)
+
+
+def _schedule(name: str) -> dict[str, Any]:
+    start = (time.time_ns() // 1000 // times.SECOND + _AHEAD[name]) * times.SECOND
+    return {"start": format_instant(start), "slip": "PT0S"}
+
+
+async def _errors(fleet: Fleet, documents: Sequence[Any], count: int) -> list[float]:
+    """All start errors of the tasks' runs, milliseconds, when all are over."""
     lead = fleet.names[0]
     await fleet.start_lead(lead)
-    start = (time.time_ns() // 1000 // times.SECOND + 5) * times.SECOND
-    schedule = {
-        "start": format_instant(start),
-        "repeat": "PT1S",
-        "slip": "PT0S",
-        "max_runs": RUNS,
-    }
-    document = idle(fleet.names, schedule)
-    task = await fleet.ask(lead, "POST", "/v1/tasks", document)
+    await fleet.post_all(lead, documents)
 
     async def over() -> bool:
-        return bool((await fleet.ask(lead, "GET", f"/v1/tasks/{task['id']}"))["state"] != "active")
+        active = await fleet.ask(lead, "GET", "/v1/tasks?state=active&limit=1")
+        return not active["items"]
 
     await fleet.until(over)
-    runs = (await fleet.ask(lead, "GET", f"/v1/tasks/{task['id']}/runs?limit=500"))["items"]
+    runs = []
+    for task in (await fleet.ask(lead, "GET", "/v1/tasks?limit=500"))["items"]:
+        runs += (await fleet.ask(lead, "GET", f"/v1/tasks/{task['id']}/runs?limit=500"))["items"]
     await fleet.end_lead(lead)
     errors = sorted(run["start_error_ms"] for run in runs if run["state"] == "finished")
-    assert len(errors) == RUNS, [(run["state"], run["reason"]) for run in runs]
-    how = f"{RUNS} idle runs of two nodes, one a second; process started minus agreed instant"
+    assert len(errors) == count, [run["reason"] for run in runs if run["state"] != "finished"]
+    return errors
+
+
+def _figures(name: str, errors: Sequence[float], how: str) -> list[Figure]:
     cuts = statistics.quantiles(errors, n=100)
     return [
-        Figure("start_error_ms_median", cuts[49], "ms", how),
-        Figure("start_error_ms_p99", cuts[98], "ms", how),
-        Figure("start_error_ms_max", errors[-1], "ms", how),
+        Figure(f"{name}_median", cuts[49], "ms", how),
+        Figure(f"{name}_p99", cuts[98], "ms", how),
+        Figure(f"{name}_max", errors[-1], "ms", how),
     ]

@@ -29,11 +29,13 @@ def chosen(test: str) -> Case:
 async def test_figures_are_compared_with_what_happened(test: str) -> None:
     """Delays are close to those of the WAN, and loss is exactly what it lost."""
     if os.geteuid():
-        with pytest.raises(HostError, match="root"), ground():
-            pass
+        with pytest.raises(HostError, match="root"):
+            async with ground():
+                pass
         return
-    with nothing_left(), ground() as place:
-        rows = await rows_of(place, chosen(test))
+    with nothing_left():
+        async with ground() as place:
+            rows = await rows_of(place, chosen(test))
     assert len(rows) >= 2
     for row in rows:
         bound = next(bound for end, bound in BOUNDS.items() if row.figure.endswith(end))
@@ -49,7 +51,7 @@ def test_the_table_names_the_worst() -> None:
         Row("rtt", "ping", "0 ms", "rtt_median_ms", 0.0, 0.125),
         Row("throughput", "iperf3", "1 Mb/s", "rate_mbps", 0.5, 0.25),
         Row("throughput", "iperf3", "500 Mb/s", "rate_mbps", 400.0, 392.0),
-        Row("throughput", "iperf3", "9 Mb/s", "no result", 0, 0, "connection refused"),
+        Row("throughput", "iperf3", "9 Mb/s", "no result", 0, 0, reason="connection refused"),
     ]
     text = written(rows, ["ping 1"])
     assert "| rtt | ping | rtt median | 2 | +0.250 ms | 20 ms |" in text

@@ -125,6 +125,42 @@ async def test_the_program_leads_its_own_session(start: Start) -> None:
     assert os.getsid(running.pid) == os.getpgid(running.pid) == running.pid
 
 
+async def test_one_that_is_held_begins_when_released(start: Start) -> None:
+    """It is there before, with the number it keeps, and its start is stamped when it is let go."""
+    words = ["printf '%s ' $$ \"$1\"; cat", "sh", "$(id) 'x"]
+    running = await start("sh", "-c", *words, stdin=b"input", held=True)
+    assert alive(running.pid)
+    running.release(lambda: 77)
+    finished = await running.wait()
+    assert finished == Finished(0, f"{running.pid} $(id) 'x input".encode(), b"")
+    assert running.started_at == 77
+
+
+async def test_one_that_is_held_without_input_has_none(start: Start) -> None:
+    """What it waits with is not its own standard input, and releasing it twice is once."""
+    running = await start("cat", held=True)
+    running.release(lambda: 1)
+    running.release(lambda: 2)
+    assert await running.wait() == Finished(0, b"", b"")
+    assert running.started_at == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signals) -> None:
+    """It then never begins, and releasing it does nothing any more."""
+    running = await start("echo", "begun", held=True)
+    running.send(number)
+    finished = await running.wait()
+    running.release(lambda: 1)
+    assert finished == Finished(-number, b"", b"")
+
+
+async def test_one_that_is_held_and_missing_is_named(start: Start) -> None:
+    """A program that is not there is told of before the instant comes."""
+    with pytest.raises(HostError, match="no-such-program is not there"):
+        await start("no-such-program", held=True)
+
+
 async def test_input_larger_than_a_pipe_is_read_to_its_end(start: Start) -> None:
     """Input is given whole, whether or not the program reads it."""
     finished = await (await start("wc", "-c", stdin=b"x" * 1_000_000)).wait()

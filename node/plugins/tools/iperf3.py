@@ -113,6 +113,20 @@ class _ClientEnd(_SendingEnd, _ReceivingEnd):
     """It is told the server's figures, too; those that a server has of the client are rubbish."""
 
 
+class _Socket(_Lenient):
+    """One end of a connection; that it is there is all that is used of it."""
+
+
+class _Start(_Lenient):
+    connected: tuple[_Socket, ...] = ()
+    """The streams; the server's are there as soon as it has heard of them."""
+    accepted_connection: _Socket | None = None
+
+
+class _Beginning(_Lenient):
+    start: _Start = _Start()
+
+
 class _Document(_Lenient):
     error: str | None = None
     intervals: tuple[_IntervalEntry, ...] = ()
@@ -181,6 +195,8 @@ class Iperf3Tool:
         if not is_client and not output.stderr and not output.stdout.strip():
             raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
         printed = replace(output, stdout=_without_warnings(output.stdout))
+        if spec.protocol == "udp" and output.ended_by != "itself":
+            _check_open(spec, printed, is_client=is_client)
         document = document_of(printed, "iperf3", _kind_of(spec, is_client=is_client))
         # Since 3.19 it also ends with exit code 0 when it was told to end.
         interrupted = document.error is not None and _INTERRUPTED in document.error
@@ -204,6 +220,22 @@ def _kind_of(spec: ThroughputSpec, *, is_client: bool) -> type[_Document]:
     if is_client:
         return _ClientDocument
     return _SendingDocument if spec.reverse else _ReceivingDocument
+
+
+def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> None:
+    """Refuse what was ended because a stream had not opened: its sums are no numbers.
+
+    A stream over UDP opens with one datagram each way. Neither is sent again if it is lost (3.12),
+    and both ends then wait for as long as they are let.
+    """
+    start = document_of(printed, "iperf3", _Beginning).start
+    if len(start.connected) == spec.streams:
+        return
+    opening = "iperf3: the datagram that opens a stream, sent only once,"
+    if is_client:
+        raise ToolOutputError(f"{opening} was not answered")
+    if start.accepted_connection is not None:
+        raise ToolOutputError(f"{opening} did not come")
 
 
 def _without_warnings(stdout: bytes) -> bytes:

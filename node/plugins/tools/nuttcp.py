@@ -47,6 +47,10 @@ _MARGIN = 400 * MILLISECOND
 """The server is ended this long before the booked end, so that it is not the launcher's doing."""
 _DATAGRAM_BYTES = 1400
 """Passes every usual path whole, IPv6 and tunnels included."""
+_BLOCK_BYTES = 8192
+"""What TCP's receiver reads at once. The bytes of a second are told in whole blocks; with the usual
+64 KiB, half a block that was missing in the second left out made 1 Mb/s look 7 % faster. At 10 Gb/s
+over loopback the shorter blocks made no difference that could be measured."""
 _MEGABYTE = 1 << 20
 _UNIT_BPS = 1000
 _UNIT_BYTES = 1024
@@ -147,6 +151,8 @@ def _options(spec: ThroughputSpec) -> list[str]:
     options += ["-N", str(spec.streams)] if spec.streams > 1 else []
     if spec.protocol == "udp":
         options += ["-u", "-l", str(_DATAGRAM_BYTES)]
+    else:
+        options += ["-l", str(_BLOCK_BYTES)]
     rate_bps = spec.rate_bps or (UDP_RATE_BPS if spec.protocol == "udp" else None)
     # It takes the rate of all streams together.
     options += ["-R", f"{spec.streams * rate_bps // _UNIT_BPS}k"] if rate_bps else []

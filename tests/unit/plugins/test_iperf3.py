@@ -232,6 +232,21 @@ def test_failures_say_their_cause(case: str, participant: int, sentence: str) ->
     assert failed(case, participant) == sentence
 
 
+@pytest.mark.parametrize(
+    ("case", "participant", "sentence"),
+    [
+        ("udp-hello-lost-client", CLIENT, "sent only once, was not answered"),
+        ("udp-hello-lost-server", SERVER, "sent only once, did not come"),
+        ("terminated-client", CLIENT, "iperf3 had not finished at the end of the run"),
+        ("terminated-without-client-server", SERVER, "iperf3 had seen no client"),
+    ],
+)
+def test_a_udp_stream_that_did_not_open(case: str, participant: int, sentence: str) -> None:
+    """It opens with one datagram each way; a run in which one of them was lost says so."""
+    with pytest.raises(ToolOutputError, match=sentence):
+        read(case, participant, protocol="udp", duration="PT2S")
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_truncated_output_is_refused(share: float) -> None:
     """Half a JSON document is no result."""

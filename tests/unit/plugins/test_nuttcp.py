@@ -45,12 +45,15 @@ def test_the_server_serves_one_client() -> None:
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        (HOST, "-T 12 -i 1"),
-        (HOST | {"duration": "PT1S"}, "-T 1 -i 0.5"),
-        (HOST | {"rate_bps": 2_000_000, "window_bytes": 65_536}, "-T 12 -i 1 -R 2000k -w64 -ws64"),
-        (HOST | {"reverse": True}, "-T 12 -i 1 -r -F"),
-        (HOST | {"streams": 3}, "-T 12 -i 1 -N 3"),
-        (HOST | {"streams": 3, "rate_bps": 2_000_000}, "-T 12 -i 1 -N 3 -R 6000k"),
+        (HOST, "-T 12 -i 1 -l 8192"),
+        (HOST | {"duration": "PT1S"}, "-T 1 -i 0.5 -l 8192"),
+        (
+            HOST | {"rate_bps": 2_000_000, "window_bytes": 65_536},
+            "-T 12 -i 1 -l 8192 -R 2000k -w64 -ws64",
+        ),
+        (HOST | {"reverse": True}, "-T 12 -i 1 -l 8192 -r -F"),
+        (HOST | {"streams": 3}, "-T 12 -i 1 -N 3 -l 8192"),
+        (HOST | {"streams": 3, "rate_bps": 2_000_000}, "-T 12 -i 1 -N 3 -l 8192 -R 6000k"),
         ({"protocol": "udp", "omit": "PT0S"}, "-T 10 -i 1 -u -l 1400 -R 1000k"),
     ],
 )

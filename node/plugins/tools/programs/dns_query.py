@@ -20,6 +20,8 @@ import dns.flags
 import dns.message
 import dns.query
 import dns.rcode
+import dns.rdata
+import dns.rdataclass
 import dns.rdatatype
 import dns.reversename
 import dns.rrset
@@ -130,6 +132,12 @@ class Question:
             )  # fmt: skip
 
 
+def _load(kind: str) -> None:
+    """Load in advance what reading an answer needs: the library would while its time is taken."""
+    dns.rdata.get_rdata_class(dns.rdataclass.IN, dns.rdatatype.from_text(kind))
+    dns.message.from_wire(dns.message.make_query(".", kind, use_edns=0).to_wire())
+
+
 def _message(arguments: stamp_endpoint.Arguments) -> dns.message.QueryMessage:
     """The question.
 
@@ -188,6 +196,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Result: the server asked last, tries, nanoseconds of the one that was answered and in all, the
     code, the flags and the records of the answer; ``failure`` if there was none.
     """
+    _load(arguments["type"])
     stamp_endpoint.wait_until(arguments["first_ns"])
     return Question(arguments).run()
 

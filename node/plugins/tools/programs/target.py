@@ -139,6 +139,8 @@ def _connected(
     try:
         endpoint.settimeout(timeout_s)
         endpoint.connect(address)
+        # Else a request after TLS's last word waits until that has been acknowledged.
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         endpoint.close()
         raise

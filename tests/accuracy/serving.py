@@ -1,0 +1,41 @@
+"""A web server whose answers are short and take no time: ``python -m tests.accuracy.serving DIR``.
+
+It speaks HTTP on port 80 and, with a certificate that :data:`TRUSTED` in ``DIR`` vouches for, HTTPS
+on port 443. It prints ``ready`` when it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+from tests.integration.plugins.targets import Authority
+
+NAME = "www.example"
+READY = b"ready\n"
+TRUSTED = "the-authority.pem"
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nyes"
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request; who asks nothing gets none."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(_ANSWER)
+        await writer.drain()
+    writer.close()
+
+
+async def main(folder: Path) -> None:
+    """Serve until ended."""
+    await asyncio.start_server(answer, port=80)
+    await asyncio.start_server(answer, port=443, ssl=Authority(folder).context(NAME))
+    sys.stdout.write(READY.decode())
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
