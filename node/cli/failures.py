@@ -27,7 +27,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from node.cli.output import harmless
-from node.model.errors import InvalidDocument, NotAuthenticated, ParleyError
+from node.model.errors import InvalidDocument, NotAuthenticated, ParleyError, PeerError
 
 if TYPE_CHECKING:
     from node.cli.invocation import Invocation
@@ -42,9 +42,14 @@ _HINTS: dict[type[ParleyError], str] = {
     ),
 }
 
+_MISTAKABLE = {"dns": "--server is the node that is to ask; the DNS server stands after --ask"}
+"""Commands whose ``--server`` may have been meant for something else."""
+
 
 def report(error: ParleyError, invocation: Invocation) -> int:
     """Tell what went wrong on standard error; the exit code."""
+    if isinstance(error, PeerError) and invocation.server and invocation.command in _MISTAKABLE:
+        error.args = (f"{error.detail}; {_MISTAKABLE[invocation.command]}",)
     if invocation.machine:
         from node.model.wire.problems import problem_of  # loads pydantic
 
