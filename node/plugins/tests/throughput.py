@@ -34,6 +34,7 @@ UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
 _OMIT_USUAL_SHARE = 5
 _HOST = "host"
+_USUAL = "cubic"
 _SEGMENT_BYTES = 1448
 """What a segment carries over Ethernet: where more is, little is sent again."""
 
@@ -68,7 +69,7 @@ class ThroughputSpec(Document):
         "can, or 1000000 with UDP.",
     )
     congestion: str = Field(
-        default="cubic",
+        default=_USUAL,
         pattern=r"^[a-z][a-z0-9_]{0,14}$",
         description="TCP's congestion control; the result depends on it by an order of magnitude. "
         "`host`: what the sending host has by default.",
@@ -88,6 +89,9 @@ class ThroughputSpec(Document):
     @model_validator(mode="after")
     def _is_sound(self) -> ThroughputSpec:
         check_two(self)
+        if self.protocol == "udp" and self.congestion not in (_USUAL, _HOST):
+            msg = f"UDP has no congestion control, {self.congestion} or other; leave it out"
+            raise ValueError(msg)
         return self
 
     @property

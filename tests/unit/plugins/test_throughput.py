@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from node.model.times import SECOND
 from node.model.verdict import HEADER_BYTES, OWN_ALLOWANCE
@@ -80,3 +81,10 @@ def test_what_was_left_out_and_sent_again_is_its_own(part: Result, own_bytes: in
     asked = spec("throughput", duration="PT5S")
     assert asked.omitted == SECOND
     assert TEST.moved(asked, 0, part) == Traffic(sent_bytes=own_bytes, received_bytes=0)
+
+
+def test_udp_has_no_congestion_control() -> None:
+    """One that was chosen would be passed over: it is refused."""
+    with pytest.raises(ValidationError, match="UDP has no congestion control, bbr or other"):
+        spec("throughput", protocol="udp", congestion="bbr")
+    assert spec("throughput", protocol="udp", congestion="host").control is None
