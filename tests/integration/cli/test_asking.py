@@ -264,10 +264,8 @@ async def test_results_alone(parley: Any, planned: Any) -> None:
 async def test_what_a_program_printed(parley: Any, planned: Any) -> None:
     """As JSON in a pipe, to be read in a table with its tabs, and of one participant as it was."""
     printed = '{\n\t"end":\t1\n}\x1b[2J\n'
-    part = {
-        **{"participant": 0, "name": "a", "started_at": None, "finished_at": None},
-        **{"command": ["iperf3", "-J"], "output": printed, "result": None, "reason": None},
-    }
+    part = dict.fromkeys(("started_at", "finished_at", "result", "reason"))
+    part |= {"participant": 0, "name": "a", "command": ["iperf3", "-J"], "output": printed}
     planned.runs[0].update(state="finished", parts=[part])
     ended = await parley("run", "result", "11", "--raw")
     assert [told["output"] for told in json.loads(ended.out)] == [printed]

@@ -218,7 +218,7 @@ def test_a_pool_task_shows_all_that_is_asked_of_its_nodes() -> None:
 def test_a_verdict_is_not_why_a_run_failed(
     summary: str | None, reason: str | None, cell: str
 ) -> None:
-    """In lists it stands before what it is about, a result, and behind a reason, which it is not."""
+    """In lists it stands before a result, which it is about, and behind a reason."""
     outcome = next(column for column in RUN.columns if column.heading == "result or reason")
     run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
     assert outcome.cell(run) == cell
