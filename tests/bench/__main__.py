@@ -60,6 +60,8 @@ def asked(wanted: list[str]) -> list[tuple[int, Benchmark]]:
         others = [word for word in others if word != "archive"]
     elif "archive" in others:
         names = sorted(PEERS)
+    if unknown := [word for word in others if word not in BENCHMARKS]:
+        sys.exit(f"no {unknown[0]!r} here, only {', '.join([*BENCHMARKS, *sorted(PEERS)])}")
     speeds = [(0, partial(_archivers, names))] if names else []
     return [*(BENCHMARKS[name] for name in others), *speeds]
 

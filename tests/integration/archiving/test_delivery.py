@@ -13,9 +13,11 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from node.model import times
 from node.model.wire.archives import ArchiveChoice, ArchivePatch, RetryRequest
+from node.plugins.archivers.http import HttpDestination
 from node.store import archives, runs
 from tests.archived import IDENTITY, Office, Posted, Receiver, receiver
 from tests.clocks import ManualClock
@@ -429,3 +431,24 @@ async def test_what_is_still_to_be_delivered_is_not_purged(a: Office) -> None:
         await runs.purge(connection, late, late, late)
     assert await a.rows("SELECT FROM run") == []
     assert await a.states() == {}
+
+
+async def test_an_archiver_that_cannot_be_closed_stops_nothing(
+    a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fault is logged, and what was delivered is delivered."""
+
+    async def close(self: HttpDestination) -> None:
+        await self.poster.close()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(HttpDestination, "close", close)
+    await a.archive("all", "http", {"url": taker.url})
+    await a.ended()
+    await a.archiving.run_once()
+    with capture_logs() as logged:
+        await a.archiving.close()
+    assert [(line["event"], line["archiver"]) for line in logged] == [
+        ("an archiver failed", "http")
+    ]
+    assert await a.states() == {"delivered": 1}
