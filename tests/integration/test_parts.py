@@ -53,7 +53,7 @@ async def test_the_last_part_merges_whatever_the_order(
         await world.settle()
     assert [await site.state(run) for site in sites] == ["finished"] * 3
     [row] = await sites[0].rows("SELECT result, summary FROM run")
-    assert (row["result"]["participants"], row["summary"]) == (3, "idle for PT5M on 3 hosts")
+    assert (row["result"]["participants"], row["summary"]) == (3, "occupied for PT5M on 3 hosts")
     assert len(await sites[0].rows("SELECT FROM part")) == 3
     assert len(await sites[1].rows("SELECT FROM part")) == 1
     latest = [list(site.node.collector.latest.samples(HOUR)) for site in sites]
