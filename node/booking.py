@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
@@ -57,7 +58,7 @@ _PORTS_DRAWN = 8
 log = structlog.get_logger()
 
 
-def _free_port(every: Sequence[int], count: int, used: Set[int], rng: random.Random) -> int:
+def _free_port(every: Sequence[int], count: int, used: AbstractSet[int], rng: random.Random) -> int:
     """One of them from which on ``count`` are free; any of them if there is none."""
 
     def is_free(port: int) -> bool:
