@@ -12,7 +12,7 @@ from uuid import UUID
 from lead.conclusion import Attempt, Conclusions
 from lead.delivery import Delivery, Told
 from lead.model import Claim, Decision, Following, WaitingSlot
-from lead.negotiation import Exchange, Negotiator
+from lead.negotiation import Exchange, Negotiator, cut_short
 from lead.participants import Participant
 from lead.planning.agenda import (
     PAUSE_FIRST,
@@ -293,6 +293,9 @@ def out_of_time(attempt: Attempt) -> str | None:
     if asked.next_slot is not None or asked.too_late or asked.beyond or not exchange.proposals:
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
+        return None
+    # Asked for early, for the sake of a start that was found: nobody has seen the rest of it.
+    if cut_short(slots, exchange.proposals, times.LATEST):
         return None
     first = Schedule.model_validate(claimed.schedule).start or claimed.created_at
     every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)

@@ -171,6 +171,24 @@ async def test_a_seat_whose_time_is_taken_before_it_is_booked_is_moved(world: Wo
     )
 
 
+async def test_a_seat_stays_while_most_of_its_window_is_beyond_the_horizon(world: World) -> None:
+    """The start that was found is taken, but nobody has been asked yet about the time after it."""
+    pool = await pooled(world, [{}, {}])
+    begins = START + 17 * times.HOUR
+    schedule = {"start": times.format_instant(begins), "slip": "PT8H", "repeat": None}
+    task = await pool.create(1, seat=False, schedule=schedule)
+    await _given(pool)
+    [there] = (await pool.seats(task)).values()
+    [taken] = [site for site in pool.nodes if site.name == there[1]]
+    await reserve(taken, begins, duration="PT7H")
+    await pool.lead.plan()
+    assert list((await pool.seats(task)).values()) == [there]
+    assert await pool.states(pool.lead, task) == {"waiting": 1}
+    world.clock.advance(2 * times.HOUR)
+    await pool.lead.plan()
+    assert await pool.states(pool.lead, task) == {"scheduled": 1}
+
+
 async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
     """A node that says it has time, and then never has, is not asked again and again."""
     pool = await pooled(world, [{}] * (MOVES_MAX + 2))
