@@ -105,6 +105,20 @@ def test_this_hosts_token_stays_on_this_host(
 
 
 @pytest.mark.parametrize(
+    ("meant", "borrowed"),
+    [("http://a.example", False), ("http://b.example", True), ("http://[::", True)],
+)
+def test_a_token_of_the_environment_is_of_the_node_meant_there(
+    meant: str,
+    borrowed: bool,  # noqa: FBT001 - what is expected
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If nobody can tell which that is, another one is named; the command goes on."""
+    monkeypatch.setenv("PARLEY_SERVER", meant)
+    assert Invocation(server="http://a.example").borrowed is borrowed
+
+
+@pytest.mark.parametrize(
     ("test", "given", "spec"),
     [
         ("rtt", {"dest": "b", "count": 5, "packet_timeout": 2_000_000}, {"timeout": "PT2S"}),
