@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ echo "$@" >> "$SEEN"
 while [ "$1" != -c ]; do shift; done
 cat "$2/owamp-server.conf" "$2/owamp-server.limits" >> "$SEEN"
 echo "$2" >> "$SEEN"
+[ -z "$DEAF" ] || trap "" TERM
 [ -z "$READY" ] || echo "$2" > "$READY"
 exec sleep 60
 """
@@ -46,9 +48,9 @@ def _seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "seen"
 
 
-def part(participant: int, lasts_s: float) -> PartContext:
+def part(participant: int, lasts_s: float, source: str = "192.0.2.1") -> PartContext:
     """A part of a run whose preparation has just ended."""
-    parties = (Party("a", "192.0.2.1", {"port": 8760}), Party("b", "2001:db8::2", {"port": 9000}))
+    parties = (Party("a", source, {"port": 8760}), Party("b", "2001:db8::2", {"port": 9000}))
     starts = time.time_ns() // 1000 - 1_000_000
     given = spec("latency", count=1)
     return PartContext(given, participant, parties, starts, starts + round(lasts_s * 1e6))
@@ -97,6 +99,51 @@ def test_the_server_serves_one_client_for_its_time(seen: Path) -> None:
         "assign net 192.0.2.1/32 root",
     ]
     assert not Path(place).exists()
+
+
+def test_a_client_that_is_named_is_served_at_its_addresses(seen: Path) -> None:
+    """And nobody else is, as if its address had been written."""
+    asked = part(DEST, 2.4, source="localhost")
+    TOOL.read(asked, ended(started(TOOL.command(asked))))
+    assigned = [line for line in seen.read_text().splitlines() if line.startswith("assign")]
+    assert assigned[0] == "assign default nobody"
+    assert {"assign net 127.0.0.1/32 root", "assign net ::1/128 root"} >= set(assigned[1:])
+    assert assigned[1:]
+
+
+def test_a_client_that_nobody_knows_is_not_served(seen: Path) -> None:
+    """The reason names it, and owampd is not started."""
+    output = ended(started(TOOL.command(part(DEST, 20, source="nobody.invalid"))))
+    assert (output.exit_code, output.stdout) == (1, b"")
+    assert output.stderr.decode().startswith("owampd: nobody.invalid: ")
+    assert not seen.exists()
+
+
+TOLD_WHILE_STARTING = """
+import os, signal, sys
+from node.plugins.tools.programs import owamp_server
+owamp_server.subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+owamp_server.main(sys.argv[1])
+"""
+
+
+def test_a_server_that_is_told_to_end_before_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory goes all the same."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    asked = TOOL.command(part(DEST, 20)).argv[-1]
+    argv = [sys.executable, "-c", TOLD_WHILE_STARTING, asked]
+    assert subprocess.run(argv, check=False).returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_server_that_is_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed in time, so that its directory can go and what is known be said."""
+    monkeypatch.setenv("DEAF", "1")
+    told = json.loads(ended(started(TOOL.command(part(DEST, 2.4)))).stdout)
+    assert (told["early"], told["exit_code"]) == (False, -signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("seen")

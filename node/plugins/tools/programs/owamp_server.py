@@ -2,8 +2,8 @@
 
 ``owamp_server.py '{"at_ns": …, "until_ns": …, "address": "192.0.2.2", "port": 8760,
 "ports": [8761, 8763], "client": "192.0.2.1"}'`` prints one JSON document: whether owampd ended
-before it was told to, its exit code, what it said, and the clock. If ``client`` is a name it serves
-anybody.
+before it was told to, its exit code, what it said, and the clock. A ``client`` that is a name is served at
+all addresses that this host knows of it.
 
 Configuration, data and the number of its process are in a directory that goes with it. Its files
 have two names each, as versions before and after 3.5 look for them.
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ from node.plugins.tools.programs import stamp_endpoint
 
 _SECOND_NS = 1_000_000_000
 _SAID_BYTES = 2_000
+_ENDING_S = 0.2
 _NAMES = ("owamp-server", "owampd")
 
 
@@ -36,9 +38,16 @@ def main(written: str) -> int:
     """Run it; 127 where it cannot be started."""
     asked = json.loads(written)
     stamp_endpoint.wait_until(asked["at_ns"])
+    try:
+        clients = _clients(asked["client"])
+    except stamp_endpoint.Unusable as reason:
+        print(f"owampd: {reason}", file=sys.stderr)
+        return 1
     clock = stamp_endpoint.Clock()
+    # What is made from here on is removed, also if this is told to end before owampd is there.
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="parley-owamp-") as place:
-        _configure(Path(place), asked)
+        _configure(Path(place), clients, asked["ports"])
         argv = ["owampd", "-Z", "-a", "O", "-c", place, "-d", place, "-R", place]
         argv += ["-S", stamp_endpoint.host_and_port(asked["address"], asked["port"])]
         argv += ["-f"] if os.geteuid() == 0 else []
@@ -56,34 +65,57 @@ def main(written: str) -> int:
     return 0
 
 
+class _Told(SystemExit):
+    """The launcher has told us to end."""
+
+
+def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called
+    raise _Told(128 + number)
+
+
 def _attend(server: subprocess.Popen[bytes], until_ns: int) -> dict[str, Any]:
     """Wait for its time to end it, or for the launcher's TERM, or until it ends by itself."""
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called
-        server.terminate()
-        asked_to.append(number)
-
-    asked_to: list[int] = []
-    signal.signal(signal.SIGTERM, end)
+    early = False
     try:
         server.wait(max(0.0, (until_ns - time.time_ns()) / _SECOND_NS))
+        early = True
+    except (subprocess.TimeoutExpired, _Told):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        server.terminate()
+        _end(server)
+    return {"early": early, "exit_code": server.returncode}
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Wait for one that was told to end; it shall be gone before the booked time is over."""
+    try:
+        server.wait(_ENDING_S)
     except subprocess.TimeoutExpired:
-        end(0, None)
+        server.kill()
         server.wait()
-    return {"early": not asked_to, "exit_code": server.returncode}
 
 
-def _configure(place: Path, asked: dict[str, Any]) -> None:
+def _clients(client: str) -> list[str]:
+    """The networks of one address each that the client may come from.
+
+    :raises Unusable: its name has no address here.
+    """
+    found = [client]
+    if not stamp_endpoint.is_address(client):
+        known = stamp_endpoint.addresses(client, None, 0)
+        found = list(dict.fromkeys(str(address[0]) for _, address in known))
+    return [f"{host}/{128 if ':' in host else 32}" for host in found]
+
+
+def _configure(place: Path, clients: Sequence[str], ports: Sequence[int]) -> None:
     """Whom it serves: the client in open mode and without limits, nobody else."""
-    low, high = asked["ports"]
-    client = asked["client"]
-    limits = ["limit root with bandwidth=0, disk=0, delete_on_fetch=on, allow_open_mode=on"]
-    if stamp_endpoint.is_address(client):
-        limits.append("limit nobody with parent=root, bandwidth=1, disk=1, allow_open_mode=off")
-        bits = 128 if ":" in client else 32
-        limits += ["assign default nobody", f"assign net {client}/{bits} root"]
-    else:
-        limits.append("assign default root")
+    low, high = ports
+    limits = [
+        "limit root with bandwidth=0, disk=0, delete_on_fetch=on, allow_open_mode=on",
+        "limit nobody with parent=root, bandwidth=1, disk=1, allow_open_mode=off",
+        "assign default nobody",
+        *(f"assign net {network} root" for network in clients),
+    ]
     for name in _NAMES:
         (place / f"{name}.conf").write_text(f"testports {low}-{high}\n")
         (place / f"{name}.limits").write_text("\n".join(limits) + "\n")
