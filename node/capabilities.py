@@ -95,9 +95,12 @@ class Capabilities:
     def missing(self, tool: Tool) -> str | None:
         """What the tool lacks on this host, and the package that brings it; None if nothing."""
         needed = tool.requirement
-        if needed is None or self._which(needed.program) is not None:
+        if needed is None:
             return None
-        return f"{needed.program} is not installed; apt install {needed.package}"
+        for program, package in ((needed.program, needed.package), *needed.others):
+            if self._which(program) is None:
+                return f"{program} is not installed; apt install {package}"
+        return None
 
     def unbound(self, tool: Tool, context: Context | None) -> str | None:
         """Why a tool cannot measure from a context; None if it can, or none is asked."""

@@ -63,6 +63,8 @@ class Requirement:
     is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
     along (a set-user-ID bit, a file capability), where that is another one. ``congestion(spec)`` is
     the congestion control that it sets for its TCP connections; hosts that lack it are not asked.
+    ``others`` are programs that are needed as well, each with its package: which end a host will be
+    is not known when it is asked what it has.
     """
 
     program: str
@@ -72,6 +74,7 @@ class Requirement:
     privilege: Callable[[Any], Privilege | None] = field(default=_none)
     privileged: str | None = None
     congestion: Callable[[Any], str | None] = field(default=_none)
+    others: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,10 @@ def folder() -> Iterator[Path]:
         for tool in registry.tools().values():
             # Whoever idles measures nobody who could tell what is to be done.
             if tool.requirement is not None and "idle" not in tool.tests:
-                (place / tool.requirement.program).unlink(missing_ok=True)
-                (place / tool.requirement.program).symlink_to(script)
+                others = (program for program, _ in tool.requirement.others)
+                for program in (tool.requirement.program, *others):
+                    (place / program).unlink(missing_ok=True)
+                    (place / program).symlink_to(script)
         yield place
 
 

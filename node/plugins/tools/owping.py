@@ -87,7 +87,11 @@ class OwpingTool:
     tests: tuple[str, ...] = ("latency",)
     preference = -100
     requirement: Requirement | None = Requirement(
-        "owping", "owamp-client", ("owping", "-h"), r"[Vv]ersion:? (\d+(?:\.\d+)+)"
+        "owping",
+        "owamp-client",
+        ("owping", "-h"),
+        r"[Vv]ersion:? (\d+(?:\.\d+)+)",
+        others=(("owampd", "owamp-server"),),
     )
     tried: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from node.capabilities import Capabilities
 from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part
@@ -100,6 +101,21 @@ def test_what_it_cannot(fields: dict[str, Any], reason: str) -> None:
     """What it cannot is told beforehand."""
     assert TOOL.can(spec("latency", **fields)) == reason
     assert TOOL.can(spec("latency")) is None
+
+
+@pytest.mark.parametrize(
+    ("there", "lacks"),
+    [
+        ({"owping", "owampd"}, None),
+        ({"owping"}, "owampd is not installed; apt install owamp-server"),
+        ({"owampd"}, "owping is not installed; apt install owamp-client"),
+    ],
+)
+def test_a_host_has_both_programs(there: set[str], lacks: str | None) -> None:
+    """It may be either end, and would accept runs that fail if the other one's was not there."""
+    known = Capabilities(lambda name: f"/absent/{name}" if name in there else None)
+    assert known.missing(TOOL) == lacks
+    assert (TOOL.name in known.offered("latency")) is (lacks is None)
 
 
 def test_both_ways() -> None:
