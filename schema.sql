@@ -293,13 +293,12 @@ COMMENT ON COLUMN task.freeing IS
 COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
 COMMENT ON COLUMN task.pool_task IS
-'(At other participants) the pool task in which this one has seats, as its lead says; what another lead says of it does not count.';
+'(At other participants) the pool task in which this one has seats, as its lead says.';
 COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
 COMMENT ON COLUMN task.starts IS
 '(At the lead) when runs of a seat start if that time is still free: it was found when the seat was given.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
-CREATE INDEX task_pool_task ON task (pool_task) WHERE pool_task IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
@@ -607,7 +606,8 @@ COMMENT ON COLUMN reservation.pool IS
 '(At the lead) whose seats get no runs meanwhile; null if it is the time of this node, in which nobody books.';
 COMMENT ON COLUMN reservation.schedule IS 'When it takes place: {start, repeat, cron, timezone, until}; once if it does not repeat.';
 COMMENT ON COLUMN reservation.access IS
-'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes.
+'Whom it admits: {campaigns, tasks, leads, tests, classes, priority}; one criterion is enough. Leads are identities of nodes,
+tasks are ID or ID@LEAD.
 Campaigns and priority admit only what this node leads itself.';
 COMMENT ON COLUMN reservation.revision IS 'Counts its changes.';
 COMMENT ON COLUMN reservation.reserved_to IS 'The spans that begin before are in the table reserved.';
@@ -630,7 +630,9 @@ CREATE FUNCTION admits(
     pool_task uuid
 ) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT coalesce(
-        access -> 'tasks' ?| ARRAY[task_id::text, pool_task::text]
+        access -> 'tasks' ?| ARRAY[
+            task_id::text, CASE WHEN own THEN pool_task::text END, task_id || '@' || lead, pool_task || '@' || lead
+        ]
         OR access -> 'leads' ? lead
         OR access -> 'tests' ? test
         OR access -> 'classes' ? class::text
@@ -643,7 +645,7 @@ CREATE FUNCTION admits(
 $$;
 COMMENT ON FUNCTION admits(jsonb, uuid, text, boolean, text, text, scheduling_class, integer, uuid) IS
 'Whether a reservation with this access list is for such a run: it meets one criterion. A pool task is named for all its
-seats. Campaign and priority are what a lead
+seats; one of another lead as ID@LEAD. Campaign and priority are what a lead
 says of itself: they count only where this node is the lead (own).';
 
 CREATE FUNCTION refuse_reserved() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from uuid import UUID
 
 from node.capabilities import Capabilities
 from node.clock import Clock
@@ -73,9 +71,7 @@ class Consent:
         if known is not None and known.revision > introduction.revision:
             return known
         if kept:
-            whole = await _pool_task(connection, lead, introduction)
-            made = replace(stored(introduction, lead), pool_task=whole)
-            await keep(connection, made, known, now)
+            await keep(connection, stored(introduction, lead), known, now)
         # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
         revision = introduction.revision if kept or known is None else known.revision
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
@@ -151,14 +147,6 @@ def _context(introduction: Introduction) -> Context | None:
     """From where this participant is asked to measure."""
     written = introduction.participants[introduction.participant].context
     return None if written is None else parse(written)
-
-
-async def _pool_task(connection: Connection, lead: str, introduction: Introduction) -> UUID | None:
-    """In which pool task it has seats, unless another node leads that: time may be kept for it."""
-    whole = introduction.pool_task
-    if whole is None or await tasks.leads_of_pool_task(connection, whole) <= {lead}:
-        return whole
-    return None
 
 
 def _word(introduction: Introduction) -> str:

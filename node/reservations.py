@@ -28,7 +28,7 @@ from node.model import times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.recurrence import Recurrence, next_nominal, validate
-from node.model.reservations import Reserved, in_words, occurrences
+from node.model.reservations import Reserved, in_words, joined, occurrences, split_task
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.reservations import (
@@ -161,6 +161,15 @@ class Reservations:
         if document.access.leads:
             detail = "all seats of a pool are given by this node; leave it out"
             raise InvalidDocument([FieldFault("/access/leads", detail)])
+        faults = [
+            FieldFault(
+                f"/access/tasks/{index}", "this node gives the pool's seats; write the id alone"
+            )
+            for index, written in enumerate(document.access.tasks)
+            if split_task(written)[1] is not None
+        ]
+        if faults:
+            raise InvalidDocument(faults)
         async with self._database.connection() as connection:
             there = await pools.listed(connection)
         if document.pool not in [pool.name for pool in there]:
@@ -311,11 +320,13 @@ class Reservations:
         occasions = document.schedule.at(now)
         schedule = occasions.model_dump(mode="json")
         faults = _faults(occasions, document.duration, now)
-        leads = [self._lead(index, word) for index, word in enumerate(document.access.leads)]
-        faults += [lead for lead in leads if isinstance(lead, FieldFault)]
+        asked = document.access
+        leads = [self._lead(f"leads/{index}", word) for index, word in enumerate(asked.leads)]
+        named = [self._task(f"tasks/{index}", word) for index, word in enumerate(asked.tasks)]
+        faults += [each for each in (*leads, *named) if isinstance(each, FieldFault)]
         if faults:
             raise InvalidDocument(faults)
-        access = document.access.model_dump(mode="json") | {"leads": leads}
+        access = asked.model_dump(mode="json") | {"leads": leads, "tasks": named}
         return Terms(
             kind=document.kind,
             name=document.name,
@@ -326,7 +337,13 @@ class Reservations:
             access=access,
         )
 
-    def _lead(self, index: int, word: str) -> str | FieldFault:
+    def _task(self, place: str, word: str) -> str | FieldFault:
+        """A task with the identity of its lead, if that is named."""
+        task, lead = split_task(word)
+        found = None if lead is None else self._lead(place, lead)
+        return found if isinstance(found, FieldFault) else joined(task, found)
+
+    def _lead(self, place: str, word: str) -> str | FieldFault:
         """The identity of a node that is named, or is one already."""
         found = self._directory.find(word)
         if found is not None:
@@ -336,7 +353,7 @@ class Reservations:
         names = sorted(node.name for node in self._directory.all)
         near = get_close_matches(word, names)
         known = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-        return FieldFault(f"/access/leads/{index}", f"{word} is not a node known here; {known}")
+        return FieldFault(f"/access/{place}", f"{word} is not a node known here; {known}")
 
     def _shown(self, row: Record) -> Reservation:
         now = self._clock.now()
@@ -363,7 +380,9 @@ class Reservations:
         """An access list with the names of its leads, where these are still known."""
         names = {node.identity: node.name for node in self._directory.all}
         leads = [names.get(lead, lead) for lead in kept["leads"]]
-        return AccessDocument.model_validate(kept | {"leads": leads})
+        split = (split_task(written) for written in kept["tasks"])
+        named = [joined(task, lead and names.get(lead, lead)) for task, lead in split]
+        return AccessDocument.model_validate(kept | {"leads": leads, "tasks": named})
 
 
 def _none(reservation: UUID) -> str:

@@ -99,7 +99,10 @@ def _options(command: AnyCommand) -> AnyCommand:
         click.option("--timezone", metavar="ZONE", help="Zone of --cron; UTC unless said."),
         click.option("--until", type=MOMENT, help="It does not begin again then or later."),
         click.option("--campaign", "campaigns", multiple=True, help="Admit own tasks of it."),
-        click.option("--task", "tasks", multiple=True, metavar="ID", help="Admit this task."),
+        click.option(
+            "--task", "tasks", multiple=True, metavar="ID[@NODE]",
+            help="Admit this task; a pool task that another node leads is named with that.",
+        ),
         click.option("--lead", "leads", multiple=True, metavar="NODE", help="Admit all its tasks."),
         click.option("--test", "tests", multiple=True, help="Admit runs of this test."),
         click.option("--class", "classes", multiple=True, help="Admit runs of this class."),

@@ -2,7 +2,8 @@
 
 A reservation admits a run that meets one criterion of its access list; where several overlap, each
 must admit it. Campaign and priority are what a lead says of itself, so they count only where this
-node is the lead; another lead is named. A pool task is named for all its seats. The rule is said
+node is the lead; another lead is named. A pool task is named for all its seats, with its lead if
+that is another node: whose a seat is says who gives it, and not who comes first. The rule is said
 once more in SQL (``schema.sql``, ``admits``), where it has the last word; a test compares the two.
 Instants and durations are microseconds, spans half-open.
 """
@@ -27,10 +28,14 @@ _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use reserved time. ``leads`` are identities of nodes; a ``priority`` is the least."""
+    """Who may use reserved time. ``leads`` are identities of nodes; a ``priority`` is the least.
+
+    ``led`` are tasks and pool tasks with the identity of the node that leads them.
+    """
 
     campaigns: frozenset[str] = frozenset()
     tasks: frozenset[UUID] = frozenset()
+    led: frozenset[tuple[UUID, str]] = frozenset()
     leads: frozenset[str] = frozenset()
     tests: frozenset[str] = frozenset()
     classes: frozenset[SchedulingClass] = frozenset()
@@ -70,9 +75,11 @@ class Reserved:
 
 def access_of(document: dict[str, Any]) -> Access:
     """An access list as it is kept, in the words of the API but for identities of leads."""
+    named = [split_task(task) for task in document.get("tasks", ())]
     return Access(
         campaigns=frozenset(document.get("campaigns", ())),
-        tasks=frozenset(UUID(task) for task in document.get("tasks", ())),
+        tasks=frozenset(task for task, lead in named if lead is None),
+        led=frozenset((task, lead) for task, lead in named if lead is not None),
         leads=frozenset(document.get("leads", ())),
         tests=frozenset(document.get("tests", ())),
         classes=frozenset(SchedulingClass(name) for name in document.get("classes", ())),
@@ -80,11 +87,30 @@ def access_of(document: dict[str, Any]) -> Access:
     )
 
 
+def split_task(written: str) -> tuple[UUID, str | None]:
+    """``ID`` or ``ID@NODE``, for a task as an access list names it.
+
+    :raises ValueError: it is neither.
+    """
+    task, at, lead = written.partition("@")
+    if at and not lead:
+        msg = "no node is named after the @"
+        raise ValueError(msg)
+    return UUID(task), lead or None
+
+
+def joined(task: UUID, lead: str | None) -> str:
+    """The inverse of :func:`split_task`."""
+    return str(task) if lead is None else f"{task}@{lead}"
+
+
 def admits(access: Access, applicant: Applicant) -> bool:
     """Whether it meets one criterion."""
     return (
         applicant.task in access.tasks
-        or applicant.pool_task in access.tasks
+        or (applicant.own and applicant.pool_task in access.tasks)
+        or (applicant.task, applicant.lead) in access.led
+        or (applicant.pool_task, applicant.lead) in access.led
         or applicant.lead in access.leads
         or applicant.test in access.tests
         or applicant.scheduling_class in access.classes
@@ -100,7 +126,7 @@ def _word_counts(access: Access, applicant: Applicant) -> bool:
 
 def is_particular(access: Access) -> bool:
     """Whether it may admit one run of a lead and class and not another one."""
-    one_of = access.tasks or access.campaigns or access.tests
+    one_of = access.tasks or access.led or access.campaigns or access.tests
     return bool(one_of) or access.priority is not None
 
 

@@ -87,11 +87,6 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
     return kept is not None
 
 
-async def leads_of_pool_task(connection: Connection, task: UUID) -> set[str]:
-    """Whoever leads this pool task, as far as is known here."""
-    return {row[0] for row in await connection.fetch(_SQL["leads_of_pool_task"], task)}
-
-
 async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
     """Put a task on the lead's agenda; False if its campaign is not there."""
     kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)

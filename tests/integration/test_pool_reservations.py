@@ -21,7 +21,7 @@ from tests.bookers import HOUR
 from tests.clocks import START
 from tests.pooled import Pooled, pooled
 from tests.reserving import WORDS, edit, reserve
-from tests.worlds import ON_ONE_LOOP, Call, World
+from tests.worlds import ON_ONE_LOOP, Call, Site, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -295,12 +295,17 @@ async def test_what_makes_no_sense_is_refused(
     assert await pool.lead.rows("SELECT id FROM reservation") == []
 
 
+def _named(pool: Pooled, site: Site, task: UUID) -> str:
+    """A pool task as its own lead names it, or as others do."""
+    return str(task) if site is pool.lead else f"{task}@{pool.lead.name}"
+
+
 async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
     """Runs belong to the tasks of its seats; its lead says which these are, and knows its own."""
     pool = await pooled(world, ALIKE[:1], match={"tool:sleep": True})
     task = await pool.create(2, seat=False, schedule=UNTIL)
     made = [
-        await reserve(site, START, duration="PT8H", access={"tasks": [str(task)]})
+        await reserve(site, START, duration="PT8H", access={"tasks": [_named(pool, site, task)]})
         for site in world.sites
     ]
     other = await pool.create(1, seat=False, schedule=UNTIL)
@@ -309,8 +314,21 @@ async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
     assert await pool.seats(other) == {}
     for site, reservation in zip(world.sites, made, strict=True):
         assert (await site.node.reservations.one(reservation.id)).inside == ()
-        await edit(site, reservation, access={"tasks": [str(other)]})
+        await edit(site, reservation, access={"tasks": [_named(pool, site, other)]})
         assert (await site.node.reservations.one(reservation.id)).inside_count == 6
+
+
+async def test_one_of_a_pool_names_pool_tasks_by_their_ids_alone(world: World) -> None:
+    """This node leads them all; another lead's can have no seats there."""
+    pool = await _pool(world)
+    task = "00000000-0000-0000-0000-000000000001"
+    for named, fault in (
+        (f"{task}@n1", "this node gives the pool's seats; write the id alone"),
+        (f"{task}@", "is not the id of a task; write ID, or ID@NODE with the node that leads it"),
+    ):
+        with pytest.raises((InvalidDocument, ValueError)) as error:
+            await reserve(pool.lead, pool="europe", access={"tasks": [named]})
+        assert fault in str(error.value)
 
 
 async def test_it_goes_with_its_pool(world: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.errors import InvalidDocument
 from node.model.spans import Span
 from node.model.wire.participants import Closure, Obstacle
 from node.store.database import Notice
@@ -270,13 +271,19 @@ async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
 
 
 async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Booker) -> None:
-    """Whom a reservation admits by the id of a pool task is led by who led its seats first."""
-    whole = uuid4()
-    await reserve(booker.site, access={"tasks": [str(whole)]})
-    site, consent = booker.site, booker.site.node.consent
-    tasks = [introduction([site]).model_copy(update={"pool_task": whole}) for _ in range(3)]
+    """Whom a reservation admits by the id of a pool task is led by who is named with it."""
+    whole, site, consent = uuid4(), booker.site, booker.site.node.consent
+    named = f"{whole}@{booker.lead.name}"
+    with pytest.raises(InvalidDocument, match="nobody is not a node known here"):
+        await reserve(site, access={"tasks": [f"{whole}@nobody"]})
+    made = await reserve(site, access={"tasks": [named]})
+    assert made.access.tasks == (named,)
+    tasks = [introduction([site]) for _ in range(3)]
+    assert (await consent.consider(booker.lead.identity, tasks[2])).accepted
+    tasks = [task.model_copy(update={"pool_task": whole}) for task in tasks]
     other = await booker.world.site("c")
-    for lead, task in zip((booker.lead, other, booker.lead), tasks, strict=True):
+    leads = (other, other, booker.lead)
+    for lead, task in zip(leads, tasks, strict=True):
         assert (await consent.consider(lead.identity, task)).accepted
     theirs = Booker(booker.world, other, site)
     assert not (await theirs.hold(hold_request(tasks[1], [HOUR]))).held

@@ -106,7 +106,12 @@ async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
 
 CRITERIA: dict[str, list[Any]] = {
     "campaigns": [[], ["ops"], ["default", "lab"]],
-    "tasks": [[], [str(UUID(int=1))], [str(UUID(int=2)), str(UUID(int=3))]],
+    "tasks": [
+        [],
+        [str(UUID(int=1))],
+        [str(UUID(int=2)), str(UUID(int=3))],
+        [f"{UUID(int=number)}@ed25519:a" for number in (1, 3)],
+    ],
     "leads": [[], ["ed25519:a"], ["ed25519:b", "ed25519:c"]],
     "tests": [[], ["idle"], ["rtt", "latency"]],
     "classes": [[], ["exclusive"], ["background", "background-multi"]],

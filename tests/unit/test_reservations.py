@@ -43,6 +43,7 @@ ACCESSES = st.builds(
     Access,
     campaigns=some("ops", "default"),
     tasks=some(*TASKS),
+    led=st.frozensets(st.tuples(st.sampled_from(TASKS), st.sampled_from("ab")), max_size=2),
     leads=some("a", "b"),
     tests=some("rtt", "idle"),
     classes=some(*SchedulingClass),
@@ -121,6 +122,17 @@ def test_a_pool_task_is_named_for_its_seats() -> None:
     assert admits(Access(tasks=frozenset({TASKS[0]})), replace(APPLICANT, pool_task=TASKS[1]))
 
 
+def test_a_pool_task_of_another_lead_is_named_with_it() -> None:
+    """Only that one's word counts on what its seats are, whoever came first."""
+    foreign = replace(APPLICANT, own=False, pool_task=TASKS[1])
+    assert not admits(Access(tasks=frozenset({TASKS[1]})), foreign)
+    access = access_of({"tasks": [f"{TASKS[1]}@a"]})
+    assert admits(access, foreign)
+    assert not admits(access, replace(foreign, lead="b"))
+    assert not admits(access, replace(foreign, pool_task=None))
+    assert admits(access, replace(foreign, task=TASKS[1], pool_task=None))
+
+
 def test_nobody_is_admitted_unless_said() -> None:
     """An empty access list admits nobody, of whatever priority."""
     assert not admits(Access(), APPLICANT)
@@ -135,6 +147,7 @@ def test_more_criteria_admit_more(one: Access, other: Access, applicant: Applica
     together = Access(
         campaigns=one.campaigns | other.campaigns,
         tasks=one.tasks | other.tasks,
+        led=one.led | other.led,
         leads=one.leads | other.leads,
         tests=one.tests | other.tests,
         classes=one.classes | other.classes,

@@ -21,7 +21,7 @@ def nodes_of(participants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 _UP_TO_DATE = (
     *("spec", "tool", "tools", "scheduling_class", "duration", "priority", "participants", "nodes"),
-    *("addresses", "schedule", "limited", "campaign", "reference", "revision"),
+    *("addresses", "schedule", "limited", "campaign", "reference", "revision", "pool_task"),
 )
 
 
@@ -78,14 +78,6 @@ def upsert_task(
     else:
         return ()
     return [(task,)]
-
-
-@TWINS.of("lead")
-def leads_of_pool_task(tables: Tables, task: UUID) -> Answer:
-    """Whoever leads it: the task itself, or ordinary ones that have its seats."""
-    whole = tables.tasks.rows.get(task)
-    rows = [*tables.tasks.of_pool_task.of(task), *([] if whole is None else [whole])]
-    return [(lead,) for lead in dict.fromkeys(row.lead for row in rows)]
 
 
 @TWINS.of("task_id")

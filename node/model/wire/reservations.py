@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reservations import joined, split_task
 from node.model.wire.fields import Document, Duration, Instant, Moment, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -73,6 +74,21 @@ class Occasions(OccasionsDocument):
     until: Instant | None = Field(None, description="It does not begin again then or later.")
 
 
+def _named(value: str) -> str:
+    try:
+        task, lead = split_task(value)
+    except ValueError:
+        msg = f"{value} is not the id of a task; write ID, or ID@NODE with the node that leads it"
+        raise ValueError(msg) from None
+    return joined(task, lead)
+
+
+Named = Annotated[
+    str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(_named)
+]
+"""A task, by its id or by that and who leads it."""
+
+
 class AccessDocument(Document):
     """Whom it admits: a run that meets one criterion. Nobody, unless something is said."""
 
@@ -82,10 +98,11 @@ class AccessDocument(Document):
         description="Of tasks that this node leads; default are those that name none. Of other "
         "nodes' tasks their leads say it, so it does not count: name these in leads.",
     )
-    tasks: tuple[UUID, ...] = Field(
+    tasks: tuple[Named, ...] = Field(
         (),
         max_length=CRITERIA_MAX,
-        description="Ids of tasks; that of a pool task admits the runs of all its seats.",
+        description="Ids of tasks; that of a pool task admits the runs of all its seats. A pool "
+        "task that another node leads is named together with that: ID@NODE.",
     )
     leads: tuple[Line, ...] = Field(
         (),

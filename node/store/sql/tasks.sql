@@ -17,15 +17,10 @@ ON CONFLICT (id) DO UPDATE SET
     schedule = excluded.schedule,
     campaign = excluded.campaign,
     reference = excluded.reference,
-    revision = excluded.revision
+    revision = excluded.revision,
+    pool_task = excluded.pool_task
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
-
--- leads_of_pool_task --
--- Whoever leads it, as far as is known here: the task itself, or ordinary ones that have its seats.
-SELECT task.lead FROM task WHERE task.id = $1
-UNION
-SELECT task.lead FROM task WHERE task.pool_task = $1;
 
 -- open_planning --
 -- Of a campaign that is not there (any more) nothing is planned.

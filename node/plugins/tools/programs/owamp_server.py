@@ -2,8 +2,8 @@
 
 ``owamp_server.py '{"at_ns": …, "until_ns": …, "address": "192.0.2.2", "port": 8760,
 "ports": [8761, 8763], "client": "192.0.2.1"}'`` prints one JSON document: whether owampd ended
-before it was told to, its exit code, what it said, and the clock. A ``client`` that is a name is served at
-all addresses that this host knows of it.
+before it was told to, its exit code, what it said, and the clock. A ``client`` that is a
+name is served at all addresses that this host knows of it.
 
 Configuration, data and the number of its process are in a directory that goes with it. Its files
 have two names each, as versions before and after 3.5 look for them.
