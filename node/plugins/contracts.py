@@ -319,10 +319,7 @@ class Moving(Protocol):
     """
 
     def moved(self, spec: Any, participant: int, result: Result) -> Traffic | None:
-        """The payload that a participant sent and received; None if its part does not know.
-
-        All of it: what was moved before measuring, and what was sent again, as far as it is known.
-        """
+        """All payload that a participant sent and received; None if its part does not know."""
         ...
 
 
