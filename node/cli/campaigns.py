@@ -49,9 +49,12 @@ def _promised(campaign: Record) -> str:
 
 def _waits(campaign: Record) -> str:
     waiting = campaign["waiting"]
-    if not waiting["runs"]:
-        return ""
-    return f"{waiting['runs']} run{'' if waiting['runs'] == 1 else 's'}: {waiting['reason']}"
+    said = ", ".join(
+        f"{waiting[word]} {word if waiting[word] > 1 else word.removesuffix('s')}"
+        for word in ("runs", "seats")
+        if waiting[word]
+    )
+    return f"{said}: {waiting['reason']}" if said else ""
 
 
 CAMPAIGN = Kind(
@@ -69,7 +72,7 @@ CAMPAIGN = Kind(
     fields=(
         "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
         "used.delivered", "used.booked", "used.delivered_seat_seconds",
-        "used.booked_seat_seconds", "waiting.runs", "waiting.reason",
+        "used.booked_seat_seconds", "waiting.runs", "waiting.seats", "waiting.reason",
         "owner", "contact", "revision",
     ),
     empty="No campaigns. Add one: parley campaign add NAME",

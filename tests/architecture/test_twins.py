@@ -22,6 +22,7 @@ WITHOUT = {
         "tasks_of",
         "waiting_of",
         "used_between",
+        "charged_ahead",
         "hours",
         "notify",
     },

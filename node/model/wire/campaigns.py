@@ -209,9 +209,12 @@ class CampaignPatch(Patch):
 
 
 class Waiting(Document):
-    """Runs that have found no time yet."""
+    """Runs that have found no time yet, and seats of pool tasks that have found no node."""
 
     runs: int
+    seats: int = Field(
+        0, description="Of each pool task what the term lacks that lacks most, added up."
+    )
     tasks: int
     reason: str | None = Field(description="What stands in the way of most of them.")
 

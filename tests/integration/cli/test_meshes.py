@@ -17,7 +17,7 @@ START = "2026-12-01T10:00:00Z"
 
 def _node(name: str) -> dict[str, Any]:
     return {
-        "identity": f"ed25519:{name * 43}",
+        "identity": f"ed25519:{name * 42}A",
         "name": name,
         "url": f"http://{name}:1",
         "address": name,
