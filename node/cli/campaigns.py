@@ -98,7 +98,8 @@ def _options(command: AnyCommand) -> AnyCommand:
     for option in reversed((
         click.option("--parent", help="It takes its share out of this campaign's."),
         click.option("--weight", metavar="NUMBER", help="Its share is in proportion to it."),
-        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it."),
+        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it: nothing "
+                     "new is booked for it, what is booked takes place."),
         click.option("--priority", type=int, help="Added to that of its tasks."),
         click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
         click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),

@@ -268,18 +268,7 @@ def _demand(
     schedules = schedules_of(document)
     intervals = {number: interval_of(schedule, now) for number, (_, schedule) in schedules.items()}
     tasks = counted(study.expansion.pairs.values(), shapes)
-    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, occupied(answers, _own(study, now)))
+    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, occupied(answers))
     labels = [measure.label for measure in document.measure]
     found = overbooked(nodes, intervals, labels)
     return found + short_slips(tasks, shapes, schedules, now), nodes
-
-
-def _own(study: Study, now: int) -> dict[str, float]:
-    """By node, what the tasks of the mesh that exist take of its time."""
-    found: dict[str, float] = {}
-    for task in study.existing:
-        interval = interval_of(task.schedule, now) if task.state == "active" else None
-        if interval:
-            for name in task.participants:
-                found[name] = found.get(name, 0.0) + task.duration / interval
-    return found

@@ -134,6 +134,11 @@ async def change(connection: Connection, settings: Settings, now: int, revision:
     return kept is not None
 
 
+async def plan_again(connection: Connection, name: str, now: int) -> None:
+    """It is not suspended any more: what waited is planned now."""
+    await connection.execute(_SQL["plan_again"], name, now)
+
+
 def _columns(settings: Settings) -> Iterator[Any]:
     """The values in the order of the columns."""
     return iter(vars(settings).values())

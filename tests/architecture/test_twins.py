@@ -23,6 +23,7 @@ WITHOUT = {
         "waiting_of",
         "used_between",
         "charged_ahead",
+        "plan_again",
         "hours",
         "notify",
     },

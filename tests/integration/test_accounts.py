@@ -19,11 +19,14 @@ IDLE = {"type": "idle", "spec": {"duration": "PT1M", "class": "exclusive"}}
 NOW = START + 14 * times.MINUTE
 _RUN = """
 INSERT INTO run (
-    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state, created_at, changed_at
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state,
+    created_at, changed_at
 ) VALUES ($1, $2, $3, 1, 'exclusive', 0, $3, $4, $5::run_state, $3, $3)
 """
 _CHARGE = """
-INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+INSERT INTO charge (
+    campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at
+)
 SELECT campaign_id, $1, 0, 'ed25519:x', $3, $4, 1000, 'booked', $3 FROM planning WHERE task_id = $2
 """
 _TERM = """

@@ -149,7 +149,9 @@ class CampaignDocument(Document):
         Decimal(1), description="Its share is in proportion to it.", examples=[1, 2.5]
     )
     level: Level = Field(
-        5, description="Higher ones go first where levels count; 0 suspends it, urgent is above 9."
+        5,
+        description="Higher ones go first where levels count; urgent is above 9. 0 suspends it: "
+        "nothing new is booked for it, what is booked takes place.",
     )
     priority: int = Field(
         0,

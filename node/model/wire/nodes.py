@@ -32,7 +32,7 @@ Url = Annotated[str, AfterValidator(_url)]
 Identity = Annotated[
     str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
 ]
-"""A node's public key: 32 bytes, so the last of the 43 characters has two bits that are never set."""
+"""A node's public key, 32 bytes: two bits of the last of the 43 characters are never set."""
 
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
 

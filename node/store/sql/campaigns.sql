@@ -42,6 +42,22 @@ LEFT JOIN campaign AS parent ON wanted.parent = parent.name
 WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
 RETURNING campaign.id;
 
+-- plan_again --
+-- A campaign was changed that was suspended: what waited for that is planned now.
+WITH named AS (
+    UPDATE planning SET plan_at = $2
+    FROM campaign
+    WHERE
+        planning.campaign_id = campaign.id AND campaign.name = $1 AND planning.plan_at > $2
+        AND planning.lease_until IS NULL
+        AND EXISTS (SELECT FROM run WHERE run.task_id = planning.task_id AND run.state = 'waiting')
+)
+
+UPDATE term SET try_at = $2
+FROM planning
+INNER JOIN campaign ON planning.campaign_id = campaign.id
+WHERE term.pool_task = planning.task_id AND campaign.name = $1 AND term.try_at > $2;
+
 -- uses --
 -- What keeps a campaign from being removed.
 SELECT

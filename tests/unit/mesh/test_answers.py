@@ -86,16 +86,16 @@ def test_a_fault_in_a_task_has_its_place_in_the_file(pointer: str, place: str) -
 
 
 def test_what_others_have_booked() -> None:
-    """The most that was seen, less what the mesh has there itself, and never less than nothing."""
+    """The most that was seen of what is not the mesh's own, and no background run."""
 
-    def full(name: str, before: float) -> Occupancy:
-        return Occupancy(name=name, added_s=0, before=before, after=before, hours=())
+    def full(name: str, others: float) -> Occupancy:
+        return Occupancy(name=name, added_s=0, before=0.9, after=0.9, others=others, hours=())
 
     answers = [
         _answer(1, Outcome.FOUND, occupancy=(full("a", 0.2), full("b", 0.1))),
         _answer(2, Outcome.FOUND, occupancy=(full("a", 0.3),)),
     ]
-    assert occupied(answers, {"a": 0.1, "b": 0.5}) == {"a": pytest.approx(0.2), "b": 0.0}
+    assert occupied(answers) == {"a": 0.3, "b": 0.1}
 
 
 def test_the_mesh_in_the_readme_is_as_large_as_it_says() -> None:
