@@ -17,7 +17,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import agendas, archives, booking, episodes, proposals, starts, takers
+from tests.bench import (
+    agendas,
+    archives,
+    booking,
+    episodes,
+    proposals,
+    starts,
+    streams,
+    takers,
+)
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 from tests.listeners import PEERS
@@ -35,6 +44,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
     "launch": (1, starts.launches),
+    "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
 }
 """By name: how many nodes it takes (none: it is about pure functions), and what it does."""
