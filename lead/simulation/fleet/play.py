@@ -16,13 +16,16 @@ Progress = Callable[[float, str], None]
 TRIALS: dict[str, tuple[_Tried, str]] = {
     "shares": (
         trials.shares,
-        "Each campaign wants half of the fleet; each gets its part within {within} of the promised.",
+        (
+            "Each campaign wants half of the fleet; each gets its part within {within} of the "
+            "promised."
+        ),
     ),
     "overload": (
         trials.overload,
         (
-            "Together they want half as much again as there is; who loses is as promised ({within}), "
-            "and nothing is left unused."
+            "Together they want half as much again as there is; who loses is as promised "
+            "({within}), and nothing is left unused."
         ),
     ),
     "newcomers": (

@@ -174,9 +174,7 @@ def _played(
     return delivered
 
 
-def _share(
-    trial: str, name: str, campaign: str, part: float, found: float, within: float
-) -> Check:
+def _share(trial: str, name: str, campaign: str, part: float, found: float, within: float) -> Check:
     return Check(
         trial=trial,
         policy=name,

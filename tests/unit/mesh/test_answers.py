@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from node.mesh.answers import Answer, judged, occupied, placed
-from node.mesh.document import parse
 from node.mesh.findings import Cause
 from node.mesh.lint import lint
 from node.model import times
@@ -101,7 +100,7 @@ def test_what_others_have_booked() -> None:
 def test_the_mesh_in_the_readme_is_as_large_as_it_says() -> None:
     """The file that its figures are of stands there, complete."""
     [text] = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    document = parse(text, toml=True)
+    document = a_mesh(text)
     nodes = [f"n{number}" for number in range(300)]
     expansion, findings = lint(document, a_fleet(*nodes, groups={"all": nodes}), NOW)
     assert (findings, len(expansion.pairs)) == ([], 89_700)
@@ -119,7 +118,7 @@ def test_every_file_that_the_readme_names_is_there() -> None:
 
 def test_the_example_is_sound() -> None:
     """The file that the README shows has every word, and nothing is found in it."""
-    document = parse(EXAMPLE.read_text(), toml=True)
+    document = a_mesh(EXAMPLE.read_text())
     fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
     expansion, findings = lint(document, fleet, NOW)
     assert findings == []
