@@ -165,10 +165,19 @@ class Board:
         self._take(candidate, count - candidate.k)
 
     def _take(self, candidate: Candidate, count: int) -> None:
-        """So many nodes (fewer than none: given back) count for a candidate's campaign."""
-        held = self.allocated.setdefault(self.bucket(candidate), {})
-        amount = self.seats_taken(candidate, count)
-        held[candidate.campaign] = held.get(candidate.campaign, 0) + amount
+        """So many nodes (fewer than none: given back) count for a candidate's campaign.
+
+        In its hour, and in the later ones in which it has runs.
+        """
+        first = self.bucket(candidate)
+        amounts = {first: self.seats_taken(candidate, count)}
+        for start, end in candidate.runs:
+            if (hour := start // BUCKET * BUCKET) > first:
+                amount = self.weighed(candidate.scheduling_class, (end - start) * count)
+                amounts[hour] = amounts.get(hour, 0) + amount
+        for hour, amount in amounts.items():
+            held = self.allocated.setdefault(hour, {})
+            held[candidate.campaign] = held.get(candidate.campaign, 0) + amount
 
     @cached_property
     def busy(self) -> dict[int, dict[str, int]]:

@@ -122,7 +122,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "fbsng-placement": replace(_QUEUES, select=select.Laid()),
     "maui-fifo": _WHOLE,
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
-    "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE)),
+    "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE), share=share.ByFairshare()),
     "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
     "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),

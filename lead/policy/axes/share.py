@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, groupby
 
 from lead.policy.asking import Round
+from lead.policy.axes.ahead import NEAR, Kept, Parts
 from lead.policy.board import Board
 from lead.policy.seats import Seats, Stake
 from lead.policy.share import (
@@ -21,7 +22,17 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, SUSPENDED, URGENT, Candidate, Charge, Exact, State
+from lead.policy.view import (
+    BUCKET,
+    SUSPENDED,
+    URGENT,
+    Campaign,
+    Candidate,
+    Charge,
+    Exact,
+    FairshareKind,
+    State,
+)
 from node.model.times import to_the_second
 
 FULL = Rule(
@@ -117,17 +128,60 @@ class Unshared:
 
 @dataclass(frozen=True, slots=True)
 class ByRecentWork:
-    """Campaigns in the order of their standing; a weight of 0 is no share."""
+    """Campaigns in the order of their standing; a weight of 0 is no share.
+
+    What begins later than ``near`` is kept for all campaigns by weight (``ahead.py``).
+    """
 
     half_life: int = recent_work.HALF_LIFE
+    near: int = NEAR
 
-    def begin(self, board: Board) -> Unlimited:
+    def begin(self, board: Board) -> Kept:
         """For one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.by_standing(recent_work.standings(recent, shares))
-        return Unlimited(serving, frozenset(name for name, share in shares.items() if share <= 0))
+        without = frozenset(name for name, share in shares.items() if share <= 0)
+        unlimited, known = Unlimited(serving, without), _known(board)
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return usage.ideals(seats, known)
+
+        return Kept(unlimited, board, self.near, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ByFairshare:
+    """No shares of what is near; what is later is kept by fairshare.
+
+    To each its target or floor and as much of the rest as to any other, and no more than a ceiling.
+    """
+
+    near: int = NEAR
+
+    def begin(self, board: Board) -> Kept:
+        """For one episode."""
+        known = [board.view.campaigns[stake.name] for stake in _known(board)]
+        aimed = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
+        rest = max(Fraction(0), 1 - sum(aimed.values())) / max(1, len(known))
+        entitled = {
+            it.name: min(rest, _fairshare_of(it)) if _is_bound(it) else aimed[it.name] + rest
+            for it in known
+        }
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return {name: int(seats * part) for name, part in entitled.items()}
+
+        return Kept(Unshared().begin(board), board, self.near, parts)
+
+
+def _fairshare_of(campaign: Campaign) -> Fraction:
+    return Fraction(campaign.fairshare.part if campaign.fairshare else 0)
+
+
+def _is_bound(campaign: Campaign) -> bool:
+    return campaign.fairshare is not None and campaign.fairshare.kind is FairshareKind.CEILING
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +220,21 @@ class ByUsage:
     """By weight, and served by what each used within ``window``; the urgent before all others.
 
     With ``serial``, level after level. Where campaigns count together, ``entitled`` has usage
-    compared with what each is entitled to, and not with its weight alone.
+    compared with what each is entitled to, and not with its weight alone. What begins later than
+    ``near`` is kept for all campaigns, in the same way (``ahead.py``).
     """
 
     window: int = usage.WINDOW
     together: Together = Together.NONE
     serial: bool = False
     entitled: bool = False
+    near: int = NEAR
 
-    def begin(self, board: Board) -> Divided:
+    def begin(self, board: Board) -> Kept:
         """For one episode."""
-        lines = _Lines(board, self.together)
-        at_work = lines.weighted(_at_work(board))
+        working = _at_work(board)
+        lines = _Lines(board, self.together, working)
+        at_work = lines.weighted(working)
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
 
         def served(at: int) -> list[Stake]:
@@ -215,7 +272,28 @@ class ByUsage:
             left = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(left, others, seats)]
 
-        return Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        divided = Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        return Kept(divided, board, self.near, self._parts(board))
+
+    def _parts(self, board: Board) -> Parts:
+        """What all campaigns are entitled to, as if each of them wanted all it can get."""
+        known = _known(board)
+        lines = _Lines(board, self.together, known)
+        weighted = lines.weighted(known)
+
+        def parts(seats: int) -> Mapping[str, int]:
+            if not self.serial:
+                return lines.ideals(seats, weighted, 1)
+            found: dict[str, int] = {}
+            for _, level in groupby(sorted(weighted, key=_level_first), key=_level_first):
+                found |= lines.ideals(seats - sum(found.values()), list(level), 1)
+            return found
+
+        return parts
+
+
+def _level_first(stake: Stake) -> int:
+    return -stake.level
 
 
 def _queued(stake: Stake) -> int:
@@ -226,9 +304,9 @@ def _queued(stake: Stake) -> int:
 class _Lines:
     """Who counts together with whom, as far as anybody does."""
 
-    def __init__(self, board: Board, together: Together) -> None:
+    def __init__(self, board: Board, together: Together, counted: Iterable[Stake]) -> None:
         campaigns = board.view.campaigns
-        at_work = [stake.name for stake in _at_work(board)]
+        at_work = [stake.name for stake in counted]
         self.groups: list[aggregation.Group] = []
         self._parts = {name: campaigns[name].weight for name in at_work}
         weights = {name: it.weight for name, it in campaigns.items()}
@@ -274,9 +352,13 @@ class _Lines:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Groups with targets; what they leave is lent by the same numbers."""
+    """Groups with targets; what they leave is lent by the same numbers.
+
+    What begins later than ``near`` is kept for all groups, in the same way (``ahead.py``).
+    """
 
     window: int = usage.WINDOW
+    near: int = NEAR
 
     def begin(self, board: Board) -> Promises:
         """For one episode."""
@@ -313,7 +395,15 @@ class Promised:
                 allotted += promised.inside(some, seats, BUCKET)
             return allotted
 
-        return Promises(Divided(board, list(serving), allot), groups, promises)
+        # What is lent goes by the same numbers, so all of it together does, too.
+        groups_known = [Stake(name, weight=promise) for name, promise in promises.items()]
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return usage.ideals(seats, groups_known)
+
+        divided = Divided(board, list(serving), allot)
+        members = {name: group for name, group in groups.items() if group in promises}
+        return Promises(Kept(divided, board, self.near, parts, members), groups, promises)
 
 
 class Promises:
@@ -321,7 +411,7 @@ class Promises:
 
     def __init__(
         self,
-        divided: Divided,
+        divided: Kept,
         groups: Mapping[str, str],
         promises: Mapping[str, promised.Promise],
     ) -> None:
@@ -354,6 +444,23 @@ def _at_work(board: Board) -> list[Stake]:
         Stake(name, it.weight, it.level, created_at=it.created_at)
         for name, it in board.view.campaigns.items()
         if name in names and it.level != SUSPENDED
+    ]
+
+
+def _known(board: Board) -> list[Stake]:
+    """Campaigns that may want something at any time, with the most that each may hold of an hour.
+
+    The urgent are none of them: others give way to these.
+    """
+    return [
+        Stake(
+            it.name,
+            it.weight,
+            it.level,
+            most=None if it.seats_max is None else it.seats_max * BUCKET,
+        )
+        for it in board.view.campaigns.values()
+        if SUSPENDED < it.level < URGENT
     ]
 
 
