@@ -123,6 +123,18 @@ class Board:
             found = self._capacity[hour] = max(0, found)
         return found
 
+    def reserved_for(self, candidate: Candidate, hour: int) -> int:
+        """What is reserved in an hour where the candidate may have runs, and is admitted."""
+        if not self.view.reservations:
+            return 0
+        there = {node.name for node in self.usable(candidate.nodes)}
+        begin, end = max(hour, candidate.next_run_at), min(hour + BUCKET, candidate.over_at)
+        return sum(
+            (min(it.end, hour + BUCKET) - max(it.start, hour)) * len(there.intersection(it.nodes))
+            for it in self.view.reservations
+            if it.start < end and begin < it.end and it.admits(candidate)
+        )
+
     def _is_up(self, name: str) -> bool:
         node = self.view.nodes.get(name)
         return node is not None and node.up

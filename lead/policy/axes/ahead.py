@@ -6,8 +6,8 @@ wants them. Of each hour beyond, a campaign gets no more than its part among all
 are, whether these want anything or not; the rest is given when that hour is near, an hour before
 it begins. Nothing is lost by that, and who comes later finds its part of all but two hours.
 
-A run is not cut: who holds less than its part may have one more. What is too much of it counts in
-all hours ahead up to that one together, so that long and wide runs come out even as well.
+A run is not cut: who holds less than its part may have one more. What is too much of it counts for
+all hours ahead together, up to each of them, so that long and wide runs come out even as well.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Kept:
         self._board = board
         self._near = near
         self._first = (board.view.now // BUCKET + -(-near // BUCKET)) * BUCKET
+        self._end = board.view.now + board.view.horizon
         self._parts = parts
         self._groups = groups
         self._by_capacity: dict[int, Mapping[str, int]] = {}
@@ -78,13 +79,16 @@ class Kept:
         whose = candidate.campaign if groups is None else groups.get(candidate.campaign)
         if whose is None:
             return None
+        reserved_for, last = self._board.reserved_for, candidate.spans[-1][0]
         held = part = 0
-        for hour in range(self._first, candidate.spans[-1][0] + 1, BUCKET):
+        for hour in range(self._first, max(last + 1, self._end), BUCKET):
             held_here, part_here = self._held(hour, whose), self._part(hour, whose)
             held, part = held + held_here, part + part_here
-            if hour >= begins and held_here >= part_here:
+            if hour < begins or reserved_for(candidate, hour) > held_here:
+                continue
+            if hour <= last and held_here >= part_here:
                 return self._no(whose, (held_here, part_here), (hour, hour), begins)
-            if hour >= begins and held >= part:
+            if held >= part:
                 return self._no(whose, (held, part), (self._first, hour), begins)
         return None
 

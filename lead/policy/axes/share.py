@@ -87,11 +87,14 @@ class Divided:
         """Whether its campaign holds less than it should there; then, whether a seat is free.
 
         The urgent take what they find: where no seat is free, others may have to give way to them.
+        What is reserved for it is beside all that is shared.
         """
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
+        if held.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
+            return None
         if turn is Round.SECOND:
             if sum(held.values()) < self._board.capacity(hour):
                 return None
