@@ -61,6 +61,7 @@ class Episode:
         self._later: list[Candidate] = []
         self._again: set[str] = set()
         self._blocked: list[str] = []
+        self._without: list[Candidate] = []
         self._passes = dict(view.state.passes)
         self._measured = dict(view.state.measured)
         self._workers = view.workers
@@ -143,6 +144,8 @@ class Episode:
         if no is not None:
             if turn is Round.FIRST:
                 self._later.append(candidate)
+            elif no.axis is Axis.SHARE:
+                self._without.append(candidate)
             self._turn_down(candidate, no)
             return None
         chosen, noes = self._nodes(candidate)
@@ -237,6 +240,7 @@ class Episode:
         self._turn_down(candidate, *((decisive, no_way) if no_way else (decisive,)))
         self._filling.protect(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
+        self._without.append(candidate)
 
     def outcome(self) -> Outcome:
         """What it came to; to be asked when nothing is open any more."""
@@ -252,6 +256,7 @@ class Episode:
             unreached=considered - self._reached + len(cut),
             reservations=list(self._filling.slots()),
             state=self._state(),
+            returned=self._sharing.returned(self._without),
         )
 
     def _state(self) -> State:

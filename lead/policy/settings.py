@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
+from lead.policy.axes.lines import Together
 from lead.policy.feasible import availability, deferral
 from lead.policy.fill import backfill
 from lead.policy.order.weighted import COMPONENTS, Weights
@@ -234,7 +235,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             share.ByUsage,
             {
                 "window": _duration,
-                "together": partial(_one_of, share.Together),
+                "together": partial(_one_of, Together),
                 "serial": _flag,
                 "entitled": _flag,
                 "near": _duration,

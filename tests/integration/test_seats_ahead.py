@@ -85,3 +85,30 @@ async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
     assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
     assert min(held["red"][2:]) >= 5, "its part among all campaigns, the default one as well"
     assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla"])
+async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy: str) -> None:
+    """Blue had more of all hours ahead, which is red's as soon as it asks; the rest comes later."""
+    pool = await _pool(world, policy, "blue")
+    asked = {"blue": await _ask(pool, "blue")}
+    world.clock.advance(7 * times.SECOND)
+    await _campaign(pool, "red")
+    asked["red"] = await _ask(pool, "red")
+    for _ in range(10):
+        world.clock.advance(30 * times.SECOND)
+        await _give(pool)
+    held = await _held(pool, asked)
+    assert (held["blue"][:2], held["red"][:2]) == ([8, 8], [0, 0]), (
+        "the near hours stay as they are"
+    )
+    assert sum(held["red"][2:]) >= 0.6 * 8 * (HOURS - 2)
+    assert sum(held["blue"][2:]) >= 0.2 * 8 * (HOURS - 2), "nobody gives back more than is too much"
+    rows = await pool.lead.rows("SELECT reason FROM seat WHERE lost_at IS NOT NULL")
+    assert all("given back to red, which is below its part" in row[0] for row in rows)
+    for hour in range(1, HOURS):
+        world.clock.move_to(START + hour * times.HOUR)
+        await _give(pool)
+    held = await _held(pool, asked)
+    assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
+    assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)

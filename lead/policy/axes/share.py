@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
 from itertools import chain, groupby
 
 from lead.policy.asking import Round
 from lead.policy.axes.ahead import NEAR, Kept, Parts
+from lead.policy.axes.lines import Lines, Together
 from lead.policy.board import Board
 from lead.policy.seats import Seats, Stake
 from lead.policy.share import (
-    aggregation,
     creation,
     levels,
     promised,
@@ -36,8 +35,12 @@ from lead.policy.view import (
 from node.model.times import to_the_second
 
 FULL = Rule(
-    Axis.SHARE, "no-seats", "all seats of the hour from {hour} on are taken, by all campaigns"
+    Axis.SHARE,
+    "no-seats",
+    "all {seats} seats of the hour from {hour} on are taken, by {holders}",
 )
+_TOLD_MAX = 3
+"""Of so many campaigns it is said how much they hold."""
 ONLY_IF_IDLE = Rule(
     Axis.SHARE, "no-share", "{campaign} has no share, and gets only what others leave"
 )
@@ -61,6 +64,11 @@ class Unlimited:
             return None
         return ONLY_IF_IDLE.says_no(campaign=candidate.campaign)
 
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """Nobody has too much."""
+        del candidates
+        return {}
+
     def remember(self, state: State) -> State:
         """Nothing is remembered."""
         return state
@@ -82,6 +90,7 @@ class Divided:
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
+        self._said: dict[int, tuple[int, No]] = {}
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether its campaign holds less than it should there; then, whether a seat is free.
@@ -96,9 +105,8 @@ class Divided:
         if held.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
         if turn is Round.SECOND:
-            if sum(held.values()) < self._board.capacity(hour):
-                return None
-            return FULL.says_no(hour=to_the_second(hour), until=hour + BUCKET)
+            taken, seats = sum(held.values()), self._board.capacity(hour)
+            return None if taken < seats else self._full(hour, taken, seats)
         most = self._most.get(hour)
         if most is None:
             most = {name: held.get(name, 0) + added for name, added in self._allot(hour)}
@@ -113,9 +121,36 @@ class Divided:
             hour=to_the_second(hour),
         )
 
+    def _full(self, hour: int, taken: int, seats: int) -> No:
+        """Said in the same words until more is taken."""
+        said = self._said.get(hour)
+        if said is None or said[0] != taken:
+            held = self._board.allocated.get(hour, {})
+            most = sorted(held, key=lambda name: (-held[name], name))
+            told = [f"{name} ({_written(held[name])})" for name in most[:_TOLD_MAX]]
+            if len(most) > _TOLD_MAX:
+                told.append(f"{len(most) - _TOLD_MAX} others")
+            no = FULL.says_no(
+                seats=seats / BUCKET,
+                hour=to_the_second(hour),
+                holders=", ".join(told) or "nobody: they are reserved, or of nodes that are away",
+            )
+            said = self._said[hour] = taken, no
+        return said[1]
+
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """What was allotted is not taken back."""
+        del candidates
+        return {}
+
     def remember(self, state: State) -> State:
         """The usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
+
+
+def _written(amount: int) -> str:
+    """In seats of an hour, with two digits at most."""
+    return f"{amount / BUCKET:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +245,6 @@ class ByCreation:
         return Divided(board, [stake.name for stake in queue], allot)
 
 
-class Together(StrEnum):
-    """Which campaigns count as one: none, those of one level, or those under one parent."""
-
-    NONE = "none"
-    LEVEL = "level"
-    PARENT = "parent"
-
-
 @dataclass(frozen=True, slots=True)
 class ByUsage:
     """By weight, and served by what each used within ``window``; the urgent before all others.
@@ -236,7 +263,7 @@ class ByUsage:
     def begin(self, board: Board) -> Kept:
         """For one episode."""
         working = _at_work(board)
-        lines = _Lines(board, self.together, working)
+        lines = Lines(board, self.together, working)
         at_work = lines.weighted(working)
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
 
@@ -281,7 +308,7 @@ class ByUsage:
     def _parts(self, board: Board) -> Parts:
         """What all campaigns are entitled to, as if each of them wanted all it can get."""
         known = _known(board)
-        lines = _Lines(board, self.together, known)
+        lines = Lines(board, self.together, known)
         weighted = lines.weighted(known)
 
         def parts(seats: int) -> Mapping[str, int]:
@@ -302,55 +329,6 @@ def _level_first(stake: Stake) -> int:
 def _queued(stake: Stake) -> int:
     """The urgent are served in the order of their creation; others stay as they are."""
     return stake.created_at if stake.urgent else 0
-
-
-class _Lines:
-    """Who counts together with whom, as far as anybody does."""
-
-    def __init__(self, board: Board, together: Together, counted: Iterable[Stake]) -> None:
-        campaigns = board.view.campaigns
-        at_work = [stake.name for stake in counted]
-        self.groups: list[aggregation.Group] = []
-        self._parts = {name: campaigns[name].weight for name in at_work}
-        weights = {name: it.weight for name, it in campaigns.items()}
-        if together is Together.NONE:
-            return
-        if together is Together.LEVEL:
-            tops = {name: str(campaigns[name].level) for name in at_work}
-            weights = {str(it.level): it.level for it in campaigns.values()}
-        else:
-            parents = {name: it.parent for name, it in campaigns.items()}
-            found = aggregation.inherited(at_work, parents, weights)
-            tops = {name: top for name, (top, _) in found.items()}
-            self._parts = {name: part for name, (_, part) in found.items()}
-        members: dict[str, set[str]] = {}
-        for name, top in tops.items():
-            members.setdefault(top, set()).add(name)
-        self.groups = [
-            aggregation.Group(top, weights[top], frozenset(some)) for top, some in members.items()
-        ]
-
-    def weighted(self, stakes: Iterable[Stake]) -> list[Stake]:
-        """The same stakes, each with its weight among those that it counts together with."""
-        if not self.groups:
-            return list(stakes)
-        parts = self._parts
-        return [replace(stake, weight=parts[stake.name]) for stake in stakes if stake.name in parts]
-
-    def entitlements(self, stakes: Iterable[Stake]) -> Mapping[str, Exact]:
-        """The weight of each among all."""
-        if not self.groups:
-            return {stake.name: stake.weight for stake in stakes}
-        return aggregation.entitlements(stakes, self.groups)
-
-    def ideals(self, amount: int, stakes: Sequence[Stake], grain: int) -> dict[str, int]:
-        """How much each should hold of an hour, rounded up to whole grains unless it wants less.
-
-        A grain is a run: whole seats of an hour would be far coarser, and shares would swing.
-        """
-        if not self.groups:
-            return usage.ideals(amount, stakes, grain)
-        return aggregation.ideals(amount, stakes, self.groups, grain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +407,10 @@ class Promises:
         group = self._groups.get(candidate.campaign)
         no = promised.admit(candidate.campaign, group, self._promises)
         return no or self._divided.admit(candidate, turn)
+
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """What groups above their part give back."""
+        return self._divided.returned(candidates)
 
     def remember(self, state: State) -> State:
         """Nothing is remembered."""
