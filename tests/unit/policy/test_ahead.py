@@ -220,3 +220,41 @@ def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) 
     given = given_to(driver)["red"][begin]
     assert given == 2 * BUCKET
     assert outcome.refused["blue"]
+
+
+def _too_much(part: int, **others: object) -> Outcome:
+    """Blue has so many of four seats in four hours ahead, red wants all of one of these."""
+    runs = [
+        PostedRun(f"r{hour}-{n}", f"{hour}-{n}", "blue", (f"n{n}",), at, at + BUCKET)
+        for hour, at in enumerate(range(NEAR, NEAR + 4 * BUCKET, BUCKET))
+        for n in range(part)
+    ]
+    ledger = [Charge("blue", it.start, it.end, BUCKET) for it in runs]
+    at = NEAR + BUCKET
+    red = due("red", "red", NODES, next_run_at=at, duration=BUCKET, slip=0, k=4, k_min=4)
+    young = [it.task for it in runs[::-1]]
+    view = view_of(NODES, [BLUE, RED], [red], runs=runs, ledger=ledger, returnable=young)
+    return played(DEFAULT, view=replace(view, **others))[1]
+
+
+def test_what_is_too_much_is_given_back() -> None:
+    """The youngest seats of the hour, and blue keeps the one that is its part."""
+    outcome = _too_much(4)
+    assert list(outcome.returned) == ["1-3", "1-2", "1-1"]
+    assert outcome.returned["1-1"].sentence == (
+        "given back to red, which is below its part of the hours ahead; "
+        "blue was 10 seat-hours above its own"
+    )
+
+
+@pytest.mark.parametrize("why", ["no more than its part", "not returnable", "near", "urgent"])
+def test_what_is_not_too_much_stays(why: str) -> None:
+    """Nobody gives back of its part, of what has begun or is near, or if it is urgent."""
+    others: dict[str, dict[str, object]] = {
+        "not returnable": {"returnable": ()},
+        "near": {"now": NEAR},
+        "urgent": {"campaigns": {"blue": replace(BLUE, level=URGENT), "red": RED}},
+    }
+    outcome = _too_much(1 if why == "no more than its part" else 4, **others.get(why, {}))
+    assert outcome.refused.keys() == {"red"}
+    assert outcome.returned == {}
