@@ -27,7 +27,7 @@ from lead.planning.overview import (
     windows_of,
 )
 from lead.planning.remembering import state_of
-from lead.policy.axes.ahead import NEAR
+from lead.policy.ahead import NEAR
 from lead.policy.view import BUCKET, Needs, Pool, PostedRun, Reservation, State, View
 from lead.store import episodes
 from node.clock import Clock

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
-from lead.policy.axes.lines import Together
 from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share, Throttle
 from lead.policy.feasible import availability, deferral
+from lead.policy.lines import Together
 from lead.policy.order import pacing
 from lead.policy.order.weighted import Weights
 from lead.policy.preempt.score import Urgency

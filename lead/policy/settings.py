@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
-from lead.policy.axes.lines import Together
 from lead.policy.feasible import availability, deferral
 from lead.policy.fill import backfill
+from lead.policy.lines import Together
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import Linear, parse

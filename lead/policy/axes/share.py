@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, groupby
 
+from lead.policy.ahead import NEAR, Kept, Parts
 from lead.policy.asking import Round
-from lead.policy.axes.ahead import NEAR, Kept, Parts
-from lead.policy.axes.lines import Lines, Together
 from lead.policy.board import Board
+from lead.policy.lines import Lines, Together
 from lead.policy.seats import Seats, Stake
 from lead.policy.share import (
     creation,

@@ -8,8 +8,8 @@ import pytest
 
 from lead.policy.asking import Ask, Round
 from lead.policy.axes import fill, order, preempt, select, share
-from lead.policy.axes.lines import Together
 from lead.policy.feasible.deferral import Patience
+from lead.policy.lines import Together
 from lead.policy.placing import place
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.settings import RULES, configured
