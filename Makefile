@@ -49,7 +49,7 @@ soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10
 bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (15 min); ARGS="single claim" chooses
 	$(BIN)/python -m tests.bench $(ARGS)
 
-accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root; writes node/plugins/ACCURACY.md
+accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md
 	$(BIN)/python -m tests.accuracy $(ARGS)
 
 chaos: $(DEVELOPMENT) ## 100,000 operations while nodes, leads and databases are killed; ARGS="--operations 5000" is shorter

@@ -274,6 +274,7 @@ CREATE TABLE task (
     created_at timestamptz NOT NULL,
     ended_at timestamptz,
     parent uuid REFERENCES task ON DELETE CASCADE,
+    pool_task uuid,
     yielding uuid [],
     starts timestamptz [],
     CHECK (duration > interval '0')
@@ -291,11 +292,14 @@ COMMENT ON COLUMN task.freeing IS
 '(At the lead) which runs the last change gave up, for participants that have not heard of it: {before_epoch, starting, slots_from}.';
 COMMENT ON COLUMN task.paused_at IS 'Since when it is paused, if it is.';
 COMMENT ON COLUMN task.parent IS '(At the lead) the pool task in which this one has seats; null for tasks that somebody posted.';
+COMMENT ON COLUMN task.pool_task IS
+'(At other participants) the pool task in which this one has seats, as its lead says; what another lead says of it does not count.';
 COMMENT ON COLUMN task.yielding IS
 '(At the lead) the runs that may give way to its own, as the policies of its pool say; null is any of lower priority.';
 COMMENT ON COLUMN task.starts IS
 '(At the lead) when runs of a seat start if that time is still free: it was found when the seat was given.';
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
+CREATE INDEX task_pool_task ON task (pool_task) WHERE pool_task IS NOT NULL;
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
@@ -622,10 +626,11 @@ COMMENT ON TABLE reserved IS 'Each span of time that a reservation sets apart, f
 CREATE INDEX reserved_during ON reserved USING gist (during);
 
 CREATE FUNCTION admits(
-    access jsonb, task_id uuid, lead text, own boolean, campaign text, test text, class scheduling_class, priority integer
+    access jsonb, task_id uuid, lead text, own boolean, campaign text, test text, class scheduling_class, priority integer,
+    pool_task uuid
 ) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT coalesce(
-        access -> 'tasks' ? task_id::text
+        access -> 'tasks' ?| ARRAY[task_id::text, pool_task::text]
         OR access -> 'leads' ? lead
         OR access -> 'tests' ? test
         OR access -> 'classes' ? class::text
@@ -636,8 +641,9 @@ CREATE FUNCTION admits(
         false
     )
 $$;
-COMMENT ON FUNCTION admits(jsonb, uuid, text, boolean, text, text, scheduling_class, integer) IS
-'Whether a reservation with this access list is for such a run: it meets one criterion. Campaign and priority are what a lead
+COMMENT ON FUNCTION admits(jsonb, uuid, text, boolean, text, text, scheduling_class, integer, uuid) IS
+'Whether a reservation with this access list is for such a run: it meets one criterion. A pool task is named for all its
+seats. Campaign and priority are what a lead
 says of itself: they count only where this node is the lead (own).';
 
 CREATE FUNCTION refuse_reserved() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -652,7 +658,7 @@ BEGIN
             added.state IN ('booked', 'running') AND added.participant IS NOT NULL
             AND NOT admits(
                 reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
-                task.campaign, task.test, added.scheduling_class, added.priority
+                task.campaign, task.test, added.scheduling_class, added.priority, coalesce(task.parent, task.pool_task)
             )
     ) THEN
         RAISE EXCEPTION 'this time is reserved'

@@ -76,11 +76,14 @@ class Ruling:
 class Assignment:
     """Writes rulings."""
 
-    def __init__(self, database: Database, clock: Clock, horizon: int, rng: random.Random) -> None:
-        """``rng`` draws the pauses."""
+    def __init__(
+        self, database: Database, clock: Clock, horizon: int, phase: int, rng: random.Random
+    ) -> None:
+        """``rng`` draws the pauses; ``phase`` is by how much this lead's instants are later."""
         self._database = database
         self._clock = clock
         self._horizon = horizon
+        self._phase = phase
         self._rng = rng
 
     async def settle(self, ruling: Ruling) -> None:
@@ -139,7 +142,7 @@ class Assignment:
         pause = drawn_pause(first, PAUSE_MAX, tries, self._rng)
         no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
         # When it is over, it is to be said why.
-        again = min(max(together(now, pause), no_sooner), opened.over_at)
+        again = min(max(together(now, pause, self._phase), no_sooner), opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
             await episodes.tried(connection, opened, tries, None, None, held)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ POLL_S = 5.0
 CASES_MAX = 2000
 """Most pool tasks looked at in one go; of each pool, where its seats are given."""
 _TERMS_MAX = 1000
+_PHASES = 120
 
 log = structlog.get_logger()
 
@@ -76,11 +78,15 @@ class SeatPowers:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Within what the loop works; ``limits`` are those of the planning of every task."""
+    """Within what the loop works; ``limits`` are those of the planning of every task.
+
+    By its ``phase`` (µs) a lead gives seats at other instants than most others (:func:`phase_of`).
+    """
 
     limits: Limits
     clock_limit: int
     poll_s: float = POLL_S
+    phase: int = 0
 
 
 class Episodes:
@@ -102,7 +108,8 @@ class Episodes:
         self._powers = powers
         self._rng = rng
         self._poll_s = bounds.poll_s
-        self._assignment = Assignment(database, clock, limits.horizon, rng)
+        self._phase = bounds.phase
+        self._assignment = Assignment(database, clock, limits.horizon, bounds.phase, rng)
         self._caseload = Caseload(database, clock, limits, powers.needs_of, powers.resources)
         self._round = Round(clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng)
         self._woken = asyncio.Event()
@@ -241,7 +248,8 @@ class Episodes:
     async def _open(self, pool: StoredPool, whole: PoolTask, now: int) -> bool:
         request = SeatRequest.model_validate(whole.request)
         length = term_length(request.choice or pool.choice, pool.term)
-        terms, on = due_terms(whole, request, length, self._limits.horizon, now)
+        horizon, phase = self._limits.horizon, self._phase
+        terms, on = due_terms(whole, request, length, horizon, now, phase)
         async with self._database.transaction() as connection:
             if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
                 await episodes.open_terms(connection, terms, now)
@@ -370,15 +378,24 @@ def _about(lack: str | None) -> Decision:
     return Decision(outcome, sentence, 0, 0, None, None)
 
 
+def phase_of(lead: str, horizon: int) -> int:
+    """By how much later a lead gives seats than their terms are due: up to a minute (µs).
+
+    Terms are due at full hours, for all leads. What two find at one instant is promised twice; a
+    moment later the one sees what the other one has booked.
+    """
+    return zlib.crc32(lead.encode()) * times.MILLISECOND % min(times.MINUTE, horizon // _PHASES)
+
+
 def due_terms(
-    whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int
+    whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
 ) -> tuple[list[OpenTerm], GoingOn]:
     """The terms of a task that are due, and where it goes on behind them."""
     recurrence = recurrence_of(Schedule.model_validate(whole.schedule), whole.created_at)
     after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
     found: list[OpenTerm] = []
     while (term := next_term(recurrence, length, after, rounds)) is not None:
-        due = due_at(term, horizon)
+        due = due_at(term, horizon) + phase
         if due > now or len(found) == _TERMS_MAX:
             return found, GoingOn(term.starts_at, max(due, now), rounds)
         over_at = term.ends_at + recurrence.slip

@@ -222,6 +222,7 @@ class Negotiator:
             windows=tuple((slot.start, slot.end) for slot in done.slots),
             test=claimed.test,
             campaign=claimed.campaign,
+            pool_task=claimed.parent,
         )
         asked = await ask(participants, request, self._clock, self._terms.clock_limit)
         done.proposals, done.offers = asked.proposals, asked.offers

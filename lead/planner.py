@@ -23,10 +23,12 @@ from lead.planning.agenda import (
 )
 from lead.planning.silence import drawn_pause
 from lead.reach import Reach, Visit
-from lead.store import planning
+from lead.store import episodes, planning
 from node.clock import Clock
 from node.gathering import Gathering
+from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable
+from node.model.recurrence import nominal_starts
 from node.model.scheduling import recurrence_of
 from node.model.wire.participants import Freeing, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant as Listed
@@ -35,6 +37,9 @@ from node.store.database import Database
 
 WAITING_MAX = 10_000
 """Slots of one task that wait and are looked at in one planning."""
+
+MOVES_MAX = 3
+"""So often a seat is given to another node in one term, because its runs found no time."""
 
 ChooseTool = Callable[
     [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
@@ -58,9 +63,13 @@ class Planner:
         participant_of: Callable[[str], Participant],
         choose_tool: ChooseTool,
         refuse_task: Callable[[UUID, str], Awaitable[None]],
+        take_back: Callable[[UUID, str], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """``refuse_task(task, reason)`` ends a task that a participant refuses."""
+        """``refuse_task(task, reason)`` ends a task that a participant refuses.
+
+        ``take_back(task, reason)`` ends the ordinary one of a seat, which is then given anew.
+        """
         self._database = database
         self._clock = clock
         self._limits = limits
@@ -71,6 +80,7 @@ class Planner:
         self._participant_of = participant_of
         self._choose_tool = choose_tool
         self._refuse_task = refuse_task
+        self._take_back = take_back
         self._rng = rng
         self._standings = Gathering(self._standings_of, apart=lambda claimed: (claimed.task,))
 
@@ -107,6 +117,15 @@ class Planner:
         await self._conclusions.conclude(replace(attempt, silence=silence), participants)
         if silence is not None:
             self._reach.came_to_wait(silence[0])
+        elif (why := out_of_time(attempt)) is not None:
+            await self._move_seat(claimed, why)
+
+    async def _move_seat(self, claimed: Claim, why: str) -> None:
+        """Have other nodes looked for; a seat that was lost often stays, and its runs wait."""
+        async with self._database.connection() as connection:
+            lost = await episodes.times_lost(connection, claimed.task)
+        if lost < MOVES_MAX:
+            await self._take_back(claimed.task, why)
 
     async def _attempt(
         self, claimed: Claim, participants: Sequence[Participant], missing: str | None
@@ -256,8 +275,31 @@ def _standing(
     max_runs = claimed.schedule.get("max_runs")
     remaining = None if max_runs is None else max(0, int(max_runs) - counted - len(waiting))
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
-    standing = Standing(claimed.next_run_at, claimed.planned_to, pairs, remaining, touched)
+    found = claimed.starts or ()
+    standing = Standing(claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, found)
     return waiting, standing
+
+
+def out_of_time(attempt: Attempt) -> str | None:
+    """Why a seat is of no use to who has it: there is no time for any of its runs.
+
+    Another lead, say, has booked between the look for nodes and the booking. Pure; None if some run
+    may still have time there.
+    """
+    claimed, asked, exchange = attempt.claimed, attempt.asked, attempt.exchange
+    slots = asked.slots
+    if claimed.parent is None or exchange.outcome != "no time":
+        return None
+    if asked.next_slot is not None or asked.too_late or asked.beyond or not exchange.proposals:
+        return None
+    if exchange.runs or any(slot.attempt > 1 for slot in slots):
+        return None
+    first = Schedule.model_validate(claimed.schedule).start or claimed.created_at
+    every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)
+    if [slot.nominal for slot in slots] != every:
+        return None
+    why = exchange.reasons[slots[0].nominal]
+    return f"has no time any more: {why}"
 
 
 def _planned_to(claimed: Claim) -> int:
@@ -283,6 +325,7 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
         reference=claimed.reference,
         created_at=claimed.created_at,
         revision=claimed.revision,
+        pool_task=claimed.parent,
         freeing=None if claimed.freeing is None else Freeing.model_validate(claimed.freeing),
     )
 

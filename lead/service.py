@@ -14,7 +14,7 @@ from uuid import UUID
 
 from lead.conclusion import Conclusions
 from lead.delivery import Delivery
-from lead.episodes import Bounds, Episodes, SeatPowers
+from lead.episodes import Bounds, Episodes, SeatPowers, phase_of
 from lead.model import SeatWeights
 from lead.negotiation import Negotiator, Terms
 from lead.participants import Participant
@@ -77,6 +77,7 @@ class Lead:
             participant_of=powers.participant_of,
             choose_tool=powers.choose_tool,
             refuse_task=powers.refuse_task,
+            take_back=powers.seats.take_back,
             rng=rng,
         )
         self._workers = Workers(
@@ -90,7 +91,7 @@ class Lead:
             horizon=limits.horizon,
             poll_s=poll_s,
         )
-        bounds = Bounds(limits, terms.clock_limit, poll_s)
+        bounds = Bounds(limits, terms.clock_limit, poll_s, phase_of(owner, limits.horizon))
         self._episodes = Episodes(database, clock, bounds, powers.seats, rng)
         kinds = (Kind.COMMIT, Kind.RELEASE)
         self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)

@@ -35,6 +35,7 @@ from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.times import format_instant
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
+from node.model.wire.fields import is_address
 from node.model.wire.participants import Introduction, IntroductionAnswer, TaskEnd
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
@@ -226,7 +227,8 @@ class Admission:
         test = self._capabilities.test(document.test.type)
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
-        nodes = self._participants(document, test.participants(spec))
+        named = test.participants(spec)
+        nodes = self._participants(document, named)
         participants = self._placed(document, nodes)
         tool = self._tool(document, spec)
         duration = tool.duration(spec)
@@ -250,7 +252,7 @@ class Admission:
             priority=document.priority,
             participants=participants,
             participant=0,
-            addresses=self._addresses(test.hosts(spec), participants),
+            addresses=self._addresses(test.hosts(spec), named, participants),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,
@@ -309,15 +311,18 @@ class Admission:
         return tuple(_participant(node, asked.get(node.identity)) for node in nodes)
 
     def _addresses(
-        self, hosts: Sequence[str], participants: Sequence[Participant]
+        self, hosts: Sequence[str], named: Sequence[str | None], participants: Sequence[Participant]
     ) -> dict[str, str]:
-        """Where each host of the spec is measured; of a participant, in its context."""
+        """Where each host of the spec is measured; of a participant, in its context.
+
+        A mere target that is written as an address is measured there, whosever it is.
+        """
         placed = {participant.node: participant.address for participant in participants}
         found = {}
         for host in hosts:
-            node = self._directory.find(host)
-            address = None if node is None else placed.get(node.identity)
-            found[host] = address or self._directory.address_of(host)
+            as_written = host not in named and is_address(host)
+            node = None if as_written else self._directory.find(host)
+            found[host] = host if node is None else placed.get(node.identity, node.address)
         return found
 
     def _tool(self, document: TaskDocument, spec: Any) -> Tool:

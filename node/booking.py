@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
@@ -51,7 +52,20 @@ _EXPIRED_MAX = 200
 _RUNS_AT_ONCE = 2048
 """Most runs booked or decided in one transaction: it must not keep others waiting for long."""
 
+_PORTS_DRAWN = 8
+"""So often a free port is drawn by chance before all are looked at; most are free."""
+
 log = structlog.get_logger()
+
+
+def _free_port(every: Sequence[int], count: int, used: AbstractSet[int], rng: random.Random) -> int:
+    """One of them from which on ``count`` are free; any of them if there is none."""
+
+    def is_free(port: int) -> bool:
+        return used.isdisjoint(range(port, port + count))
+
+    drawn = next(filter(is_free, (rng.choice(every) for _ in range(_PORTS_DRAWN))), None)
+    return rng.choice(list(filter(is_free, every)) or every) if drawn is None else drawn
 
 
 class TimeLine:
@@ -228,7 +242,7 @@ class TimeLine:
     async def _data(
         self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], held: set[UUID]
     ) -> dict[UUID, dict[str, int]]:
-        """What this participant adds: a port no other exchange has, where its tool needs some."""
+        """What this participant adds: ports no other exchange has, where its tool needs some."""
         needing = {
             hold.exchange: count
             for hold, task in fresh
@@ -241,13 +255,11 @@ class TimeLine:
         first, last = self._settings.port_first, self._settings.port_last
         given: dict[UUID, dict[str, int]] = {}
         for exchange, count in needing.items():
-            # Every other one, for nuttcp's data goes to the next. With several streams it goes to
-            # more than one: they may be given to others that run at the same time, none by TCP.
+            # Every other one: tools of one port may use the next as well.
             every = range(first, last + 2 - max(2, count), 2) or range(first, last + 1)
-            free = [port for port in every if used.isdisjoint(range(port, port + count))]
-            port = self._rng.choice(free or every)
-            used.add(port)
-            given[exchange] = {"port": port}
+            port = _free_port(every, count, used, self._rng)
+            used.update(range(port, port + count))
+            given[exchange] = {"port": port} | ({"ports": count} if count > 1 else {})
         return given
 
     async def commit(
@@ -452,6 +464,7 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
         test=task.test,
         scheduling_class=task.scheduling_class,
         priority=hold.request.priority,
+        pool_task=task.pool_task,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -161,7 +162,7 @@ class Campaigns:
         :raises Conflict: something does, and what to do.
         """
         async with self._database.transaction() as connection:
-            found = await campaigns.uses(connection, name)
+            found = await campaigns.uses(connection, name, self._clock.now())
             if found is None:
                 raise NotFound(no_such(name, await campaigns.names(connection)))
             if (reason := _why_kept(name, found)) is not None:
@@ -323,6 +324,17 @@ def _and(some: Sequence[str], last: str) -> str:
     return f"{', '.join(some)} and {last}"
 
 
+def _still_admitted(name: str, reservations: Sequence[UUID]) -> str:
+    first, *others = reservations
+    some = f"{first} and {len(others)} more" if others else str(first)
+    verb = "reservations" if others else "reservation"
+    return (
+        f"{name} is in /access/campaigns of {verb} {some}, which would admit whoever has the name "
+        f"next; take it out first: parley reservation edit {first} --clear campaigns, "
+        "or with --campaign for each that stays"
+    )
+
+
 def _why_kept(name: str, found: Uses) -> str | None:
     """What keeps a campaign from being removed, and what to do about it."""
     close = f"close it instead: parley campaign edit {name} --state closed"
@@ -330,6 +342,8 @@ def _why_kept(name: str, found: Uses) -> str | None:
         return f"{name} is always there: tasks that name no campaign belong to it"
     if found.children:
         return _still_below(name, found.children)
+    if found.admitted_by:
+        return _still_admitted(name, found.admitted_by)
     if found.tasks:
         count = f"{found.tasks} task{'' if found.tasks == 1 else 's'}"
         return f"{count} of {name} are known here, ended ones among them; {close}"

@@ -15,7 +15,7 @@ from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
-from node.plugins import registry
+from node.plugins import registry, series
 from node.plugins.contracts import Bindable, Metric, Result, StreamingTest, Test, Tool
 from node.privileges import Standing
 
@@ -77,16 +77,19 @@ class Capabilities:
     def metrics(self, name: str, result: Result, *, interval: bool = False) -> tuple[Metric, ...]:
         """The figures of a stored result, or of an interval's.
 
-        None of one that this version cannot read.
+        None of one that this version cannot read, or on which its plugin stumbles: one bad row
+        must not keep a list from being read.
         """
         test = self.tests.get(name)
         if test is None:
             return ()
         try:
             if not interval:
-                return test.metrics(result)
-            return test.interval_metrics(result) if isinstance(test, StreamingTest) else ()
-        except ValidationError:
+                return series.usable(test.metrics(result))
+            if not isinstance(test, StreamingTest):
+                return ()
+            return series.usable(test.interval_metrics(result))
+        except Exception:  # noqa: BLE001 - whatever a plugin raises, when the run ended it was told
             return ()
 
     def missing(self, tool: Tool) -> str | None:

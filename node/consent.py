@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
 
 from node.capabilities import Capabilities
 from node.clock import Clock
@@ -71,7 +73,9 @@ class Consent:
         if known is not None and known.revision > introduction.revision:
             return known
         if kept:
-            await keep(connection, stored(introduction, lead), known, now)
+            whole = await _pool_task(connection, lead, introduction)
+            made = replace(stored(introduction, lead), pool_task=whole)
+            await keep(connection, made, known, now)
         # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
         revision = introduction.revision if kept or known is None else known.revision
         stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
@@ -149,6 +153,14 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
+async def _pool_task(connection: Connection, lead: str, introduction: Introduction) -> UUID | None:
+    """In which pool task it has seats, unless another node leads that: time may be kept for it."""
+    whole = introduction.pool_task
+    if whole is None or await tasks.leads_of_pool_task(connection, whole) <= {lead}:
+        return whole
+    return None
+
+
 def _word(introduction: Introduction) -> str:
     return "active" if introduction.paused_at is None else "paused"
 
@@ -197,6 +209,7 @@ def stored(introduction: Introduction, lead: str) -> StoredTask:
         reference=introduction.reference,
         created_at=introduction.created_at,
         revision=introduction.revision,
+        pool_task=introduction.pool_task,
     )
 
 
@@ -219,6 +232,7 @@ def introduced(task: StoredTask, place: int) -> Introduction:
         reference=task.reference,
         created_at=task.created_at,
         revision=task.revision,
+        pool_task=task.parent,
         paused_at=task.paused_at,
         freeing=None if task.freeing is None else Freeing.model_validate(task.freeing),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +29,7 @@ _ON_ITS_WAY = 30 * times.SECOND
 """No message of a worker arrives later than so long after the end of its lease."""
 
 _AT_ONCE = 200
-"""Most runs that are lost in one transaction: others wait for its locks."""
+"""Most runs lost, or tasks ended, in one statement: others wait for its locks."""
 
 TOO_LATE = "its time had begun, so it is not placed again"
 
@@ -270,31 +271,61 @@ class Ending:
         reason: str,
         sender: str | None = None,
     ) -> None:
-        now = self._clock.now()
-        if not await tasks.end(connection, task.id, state, reason, now):
+        """End a task, and with a pool task the ordinary ones of its seats, which may be many."""
+        if not await self._end_tasks(connection, [task], state, reason, sender):
             return
-        open_runs = await runs.open_runs_of_task(connection, task.id)
+        why = f"its pool task was {state}: {reason}"
+        every = await seats.lock_tasks_of(connection, task.id)
+        for first in range(0, len(every), _AT_ONCE):
+            parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
+            await self._end_tasks(connection, parts, "cancelled", why, None)
+
+    async def _end_tasks(
+        self,
+        connection: Connection,
+        founds: Sequence[StoredTask],
+        state: str,
+        reason: str,
+        sender: str | None,
+    ) -> bool:
+        """End these, and tell all others but the ``sender``; whether any had not ended already.
+
+        Of several this node is the lead.
+        """
+        now = self._clock.now()
+        ended = await tasks.end(connection, [task.id for task in founds], state, reason, now)
+        over = [task for task in founds if task.id in ended]
+        if not over:
+            return False
+        ids = [task.id for task in over]
         if state != "finished":
+            open_runs = await runs.open_runs_of_tasks(connection, ids)
+            if over[0].lead != self._identity:
+                open_runs += await runs.cut_runs_of_task(connection, ids[0], now)
             why = f"the task was {state}: {reason}"
-            if task.lead != self._identity:
-                open_runs += await runs.cut_runs_of_task(connection, task.id, now)
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)
-        leased_until = (await tasks.stop_planning(connection, [task.id])).get(task.id)
-        await bookings.notify(connection, "task", task.id, state)
-        if task.parent is not None:
-            await bookings.notify(connection, "seats", task.parent, "lost")
-        others = _identities(task.participants) - {self._identity, sender}
-        told = others if task.lead == self._identity else {task.lead} - {self._identity, sender}
-        body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
-        await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now)
-        if leased_until is not None:
+        leases = await tasks.stop_planning(connection, ids)
+        wholes = dict.fromkeys(task.parent for task in over if task.parent is not None)
+        notices: list[tuple[object, ...]] = [("task", task, state) for task in ids]
+        await bookings.notify_all(connection, [*notices, *(("seats", it, "lost") for it in wholes)])
+        posts = {task.id: self._ended(task, state, reason, sender) for task in over}
+        await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
+        leased = {task: until for task, until in leases.items() if until is not None}
+        if leased:
             # A worker may be making it known at this moment, to nodes that have it not ended yet.
-            again = max(0, leased_until - now) + _ON_ITS_WAY
-            await outbox.post(connection, sorted(told), outbox.Kind.TASK_END, body, now, again)
-        for part in await seats.tasks_of(connection, task.id):
-            await self.take_back_in(connection, part, f"its pool task was {state}: {reason}")
+            again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
+            told = [post for task in leased for post in posts[task]]
+            await outbox.post_all(connection, told, now, again)
+        return True
+
+    def _ended(self, task: StoredTask, state: str, reason: str, sender: str | None) -> list[Post]:
+        """The letters that tell of its end: from its lead to all others, or to the lead."""
+        led = task.lead == self._identity
+        told = (_identities(task.participants) if led else {task.lead}) - {self._identity, sender}
+        body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
+        return [Post(node, outbox.Kind.TASK_END, body) for node in sorted(told)]
 
 
 def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:

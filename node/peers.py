@@ -70,8 +70,3 @@ class Directory:
     def find(self, word: str) -> KnownNode | None:
         """The node of this name, address, or URL's host; None if there is none."""
         return self._by_word.get(word.lower())
-
-    def address_of(self, word: str) -> str:
-        """The address to measure: a known node's measurement address, else the word itself."""
-        node = self.find(word)
-        return word if node is None else node.address

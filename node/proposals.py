@@ -139,6 +139,7 @@ class Proposals:
             test=request.test,
             scheduling_class=request.scheduling_class,
             priority=request.priority,
+            pool_task=request.pool_task,
         )
         return Question(
             windows=request.windows,

@@ -157,7 +157,6 @@ class Reservations:
         self._check_tests(document.access.tests, known.tests)
         await self._check_campaigns(document.access.campaigns, known.campaigns)
         if document.pool is None:
-            await self._check_tasks(document.access.tasks)
             return
         if document.access.leads:
             detail = "all seats of a pool are given by this node; leave it out"
@@ -187,22 +186,6 @@ class Reservations:
             FieldFault(f"/access/campaigns/{index}", no_such(name, there))
             for index, name in enumerate(named)
             if name not in there and name not in admitted
-        ]
-        if faults:
-            raise InvalidDocument(faults)
-
-    async def _check_tasks(self, named: Sequence[UUID]) -> None:
-        """Runs on a node are of the tasks of seats: the id of a pool task would admit nothing."""
-        async with self._database.connection() as connection:
-            wholes = await seats.pools_of(connection, named)
-        faults = [
-            FieldFault(
-                f"/access/tasks/{index}",
-                f"is a task of pool {wholes[task]}, whose runs belong to other tasks; "
-                "use --campaign or --lead",
-            )
-            for index, task in enumerate(named)
-            if task in wholes
         ]
         if faults:
             raise InvalidDocument(faults)

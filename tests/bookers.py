@@ -84,6 +84,7 @@ class Booker:
             windows=(window,),
             test=task.test,
             campaign=task.campaign,
+            pool_task=task.pool_task,
         )
         return await self.site.node.time_line.propose(self.lead.identity, request)
 

@@ -73,7 +73,7 @@ WORDS = {
     "task": tuple(str(task) for task in TASKS),
 }
 DOCUMENTS: dict[str, list[Any]] = {
-    "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2}}],
+    "answers": [{}, {"data": {"port": 1}}, {"data": {"port": 2, "ports": 3}}],
     "schedule": [{}, {"max_runs": 2}],
     "participants": [[{"node": "a"}], [{"node": "b"}, {"node": "a"}], [{"node": "c"}]],
     "messages": [
@@ -88,7 +88,7 @@ DOCUMENTS: dict[str, list[Any]] = {
     "target_share": [Decimal(1), Decimal("0.25")],
 }
 OF_QUERY = {
-    ("tasks.end_task", "state"): ["cancelled", "refused"],
+    ("tasks.end_tasks", "state"): ["cancelled", "refused"],
     ("runs.conclude", "state"): ["finished", "failed"],
     ("runs.move", "state"): STATES,
     ("campaigns.keep_campaign", "state"): ["active", "closed"],
@@ -109,7 +109,7 @@ OFTEN = {
 }
 SELDOM = {
     *(
-        "tasks.end_task",
+        "tasks.end_tasks",
         "nodes.remove",
         "runs.purge",
         "runs.purge_exchanges",

@@ -26,7 +26,7 @@ from node.store.database import (
 
 Statement = tuple[str, tuple[Any, ...]]
 BROKEN = (BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference)
-INTERNAL = {"number", "nodes", "limited", "port"}
+INTERNAL = {"number", "nodes", "limited", "ports"}
 """What the twins' rows keep beside the columns."""
 
 

@@ -180,14 +180,13 @@ class Site:
         self.name, self.identity = node.settings.name, node.card.identity
         self.database, settings = node.database, node.settings
         self.delivery = Delivery(node.database, clock, self._participant, node.ending.lose_run)
+        terms = Terms(settings.hold_life, settings.clock_limit)
         self.reach = Reach(clock, random.Random(1), settings.workers)
         self.planner = Planner(
             database=node.database,
             clock=clock,
             limits=Limits(settings.horizon, settings.start_margin, settings.batch),
-            negotiator=Negotiator(
-                node.database, clock, Terms(settings.hold_life, settings.clock_limit)
-            ),
+            negotiator=Negotiator(node.database, clock, terms),
             reach=self.reach,
             delivery=self.delivery,
             conclusions=Conclusions(
@@ -196,6 +195,7 @@ class Site:
             participant_of=self._participant,
             choose_tool=node.capabilities.agree,
             refuse_task=node.ending.refuse_task,
+            take_back=node.ending.take_back,
             rng=random.Random(1),
         )
         deliver, kinds = self.delivery.deliver, (Kind.COMMIT, Kind.RELEASE)

@@ -7,6 +7,7 @@ that found no time before wait and come first. Pure: instants in microseconds co
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
@@ -58,6 +59,8 @@ class Agenda:
     next_slot: int | None
     full: bool
     beyond: tuple[Slot, ...] = ()
+    found: Sequence[int] = ()
+    """As the standing has it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Standing:
     Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
     it may have ``remaining`` more runs (None: no limit). Of those that wait the first are asked for
     first, a batch at a time. Later slots may have had runs before the task was changed: ``touched``
-    has the attempt that follows, or None if none may.
+    has the attempt that follows, or None if none may. ``found`` are instants (sorted) at which some
+    can start, as was found out before.
     """
 
     first_slot: int
@@ -75,6 +79,7 @@ class Standing:
     waiting: Sequence[tuple[int, int]]
     remaining: int | None
     touched: Mapping[int, int | None] = field(default_factory=dict)
+    found: Sequence[int] = ()
 
 
 def agenda(
@@ -85,12 +90,13 @@ def agenda(
     A slot whose window is over uses up no run of the task: another one takes its place.
     """
     soonest = now + limits.margin
+    entry = _Entry(duration, limits.horizon, standing.found)
     all_waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
-    entered = [slot for slot in all_waiting if _enters_at(slot, limits) <= now]
+    entered = [slot for slot in all_waiting if entry.at(slot) <= now]
     waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
     after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
-    reached = list(islice(_entered(recurrence, duration, limits, after, now), room))
+    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
     fresh = list(_untouched(reached, standing.touched))
     last = reached[-1].nominal if reached else after
     remaining = standing.remaining
@@ -112,21 +118,19 @@ def agenda(
         planned_to=standing.planned_to if last == after else last,
         next_slot=following,
         full=len(entered) > len(waiting)
-        or (
-            following is not None
-            and _enters_at(_slot(recurrence, duration, following, 1), limits) <= now
-        ),
-        beyond=tuple(slot for slot in all_waiting if _enters_at(slot, limits) > now),
+        or (following is not None and entry.at(_slot(recurrence, duration, following, 1)) <= now),
+        beyond=tuple(slot for slot in all_waiting if entry.at(slot) > now),
+        found=standing.found,
     )
 
 
 def _entered(
-    recurrence: Recurrence, duration: int, limits: Limits, after: int, now: int
+    recurrence: Recurrence, entry: _Entry, batch: int, after: int, now: int
 ) -> Iterator[Slot]:
     """The slots later than ``after`` that may be asked for by now, at most a batch of them."""
-    starts = nominal_starts(recurrence, after, now + limits.horizon + 1, limits.batch)
-    slots = (_slot(recurrence, duration, at, 1) for at in starts)
-    return takewhile(lambda slot: _enters_at(slot, limits) <= now, slots)
+    starts = nominal_starts(recurrence, after, now + entry.horizon + 1, batch)
+    slots = (_slot(recurrence, entry.duration, at, 1) for at in starts)
+    return takewhile(lambda slot: entry.at(slot) <= now, slots)
 
 
 def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> Iterator[Slot]:
@@ -137,12 +141,25 @@ def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> It
             yield replace(slot, attempt=attempt)
 
 
-def _enters_at(slot: Slot, limits: Limits) -> int:
-    """When a slot may be asked for: once its whole window lies within the horizon.
+@dataclass(frozen=True)
+class _Entry:
+    """When slots come within the horizon, for runs of this length."""
 
-    A window longer than that is asked for bit by bit, from shortly before it begins.
-    """
-    return min(slot.end - limits.horizon, slot.start - limits.horizon // REFILL_SHARE)
+    duration: int
+    horizon: int
+    found: Sequence[int]
+
+    def at(self, slot: Slot) -> int:
+        """When it may be asked for: once its whole window lies within the horizon.
+
+        A window longer than that is asked for bit by bit, from shortly before it begins; and one
+        of which a start is known as soon as that run can be booked: others want its time, too.
+        """
+        whole = min(slot.end - self.horizon, slot.start - self.horizon // REFILL_SHARE)
+        known = bisect_left(self.found, slot.start)
+        if known == len(self.found) or self.found[known] > slot.latest_start(self.duration):
+            return whole
+        return min(whole, self.found[known] + self.duration - self.horizon)
 
 
 def _late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
@@ -167,12 +184,13 @@ def plan_next_at(
     None also while ``unplaced`` slots take up most of a batch: the others come after them, when
     they are tried again. Else a task that nobody has time for would be planned without a pause.
     """
-    again = min((_enters_at(slot, limits) for slot in done.beyond), default=None)
+    entry = _Entry(duration, limits.horizon, done.found)
+    again = min((entry.at(slot) for slot in done.beyond), default=None)
     if done.full:
         return again if 2 * unplaced > limits.batch else now
     if done.next_slot is None:
         return again
-    enters = _enters_at(_slot(recurrence, duration, done.next_slot, 1), limits)
+    enters = entry.at(_slot(recurrence, duration, done.next_slot, 1))
     following = next_nominal(recurrence, done.next_slot)
     refill = limits.horizon // REFILL_SHARE
     if following is not None and 2 * (following - done.next_slot) <= refill:

@@ -60,12 +60,13 @@ def drawn_pause(first: int, most: int, failures: int, rng: random.Random) -> int
     return pause // 2 + rng.randrange(pause // 2 + 1)
 
 
-def together(now: int, pause: int) -> int:
+def together(now: int, pause: int, phase: int = 0) -> int:
     """When to try again after a pause: somewhat later, so that many are tried at the same instant.
 
     What has become free meanwhile goes to whom the policies name among them, not to whoever was
-    tried first; and the pool is looked at once for all.
+    tried first; and the pool is looked at once for all. Another ``phase`` is another lead's: of
+    two that gave at one instant each would miss what the other one is about to book.
     """
     again = now + pause
     step = next((step for step in _TOGETHER if step <= pause), 1)
-    return again + -again % step
+    return again + (phase - again) % step

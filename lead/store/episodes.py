@@ -195,6 +195,11 @@ async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSe
     return [LostSeat(*row) for row in rows]
 
 
+async def times_lost(connection: Connection, task: UUID) -> int:
+    """How often a seat that this ordinary task has was lost before, in the same term."""
+    return int(await connection.fetchval(_SQL["times_lost"], task))
+
+
 async def asking(connection: Connection) -> list[Asking]:
     """Every active pool task."""
     return [Asking(*row) for row in await connection.fetch(_SQL["asking"])]

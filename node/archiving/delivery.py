@@ -138,13 +138,17 @@ class Archiving:
         """A result is to be delivered, or some may be.
 
         A worker that is there takes what comes meanwhile, and rings when it leaves; one that rests
-        is looked after when its rest is over. So many results make few looks into the table.
+        is looked after when its rest is over. So many results make few looks into the table. Who
+        wants it tried now is not made to wait for that.
         """
-        if notice.kind == "wake" or (notice.kind == "result" and self._is_free(notice.id)):
+        if notice.kind == "retry" and (known := self._open.get(_number(notice.id))):
+            known.rests_until = 0
+        if notice.kind in {"wake", "retry"} or (
+            notice.kind == "result" and self._is_free(_number(notice.id))
+        ):
             self._woken.ring()
 
-    def _is_free(self, name: str) -> bool:
-        destination = int(name) if name.isascii() and name.isdecimal() else 0
+    def _is_free(self, destination: int) -> bool:
         known = self._open.get(destination)
         resting = known is not None and known.rests_until > self._clock.now()
         return destination not in self._working and not resting
@@ -391,6 +395,11 @@ class Archiving:
             await opened.destination.close()
         except Exception:
             log.exception("an archiver failed", archiver=opened.archiver, label=opened.label)
+
+
+def _number(destination: str) -> int:
+    """Of a destination as a notice names it; that of none is 0."""
+    return int(destination) if destination.isascii() and destination.isdecimal() else 0
 
 
 def _settled(item: _Item, outcome: Outcome | None, now: int) -> Settled:

@@ -23,11 +23,18 @@ program that reads it never takes a problem for an answer.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from node.cli.output import harmless
-from node.model.errors import InvalidDocument, NotAuthenticated, ParleyError
+from node.model.errors import (
+    InvalidDocument,
+    NotAuthenticated,
+    ParleyError,
+    PeerError,
+    RefusedByParticipant,
+)
 
 if TYPE_CHECKING:
     from node.cli.invocation import Invocation
@@ -42,9 +49,15 @@ _HINTS: dict[type[ParleyError], str] = {
     ),
 }
 
+_NAMED = re.compile(r"[\w.-]+: ")
+_MISTAKABLE = {"dns": "--server is the node that is to ask; the DNS server stands after --ask"}
+"""Commands whose ``--server`` may have been meant for something else."""
+
 
 def report(error: ParleyError, invocation: Invocation) -> int:
     """Tell what went wrong on standard error; the exit code."""
+    if isinstance(error, PeerError) and invocation.server and invocation.command in _MISTAKABLE:
+        error.args = (f"{error.detail}; {_MISTAKABLE[invocation.command]}",)
     if invocation.machine:
         from node.model.wire.problems import problem_of  # loads pydantic
 
@@ -70,9 +83,23 @@ def sentence(error: ParleyError) -> str:
     if isinstance(error, InvalidDocument) and len(error.faults) > 1:
         lines = [f"{fault.pointer or '/'}: {fault.detail}" for fault in error.faults]
         return "\n".join([f"✗ {error.title}", *(f"  {line}" for line in lines)])
+    refusals = _refusals(error.detail) if isinstance(error, RefusedByParticipant) else []
+    if len(refusals) > 1:
+        return "\n".join([f"✗ {error.title}", *(f"  {line}" for line in refusals)])
     cause, _, mend = error.detail.partition("; ")
     mends = [text for text in (mend, _HINTS.get(type(error))) if text]
     return "\n".join([f"✗ {cause}", *(f"  {text}" for text in mends)])
+
+
+def _refusals(detail: str) -> list[str]:
+    """What each participant or tool says, mends included: each begins with its name."""
+    found: list[str] = []
+    for said in detail.split("; "):
+        if found and not _NAMED.match(said):
+            found[-1] += f"; {said}"
+        else:
+            found.append(said)
+    return found
 
 
 def say(text: str) -> None:

@@ -1,7 +1,8 @@
 """The global options: which node, which token, which form of output. Valid before and after verbs.
 
 ``parley -o json run list`` and ``parley run list -o json`` are the same. A token found in a file is
-sent to a loopback address only: it is this host's, and another host must not learn it.
+sent to a loopback address only: it is this host's, and another host must not learn it. One of the
+environment is sent to another server, which ``--server`` names, once that has shown to be a node.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Invocation:
     fields: str | None = None
     timeout: int | None = None
     quiet: bool = False
+    command: str | None = None
+    """The command's own name, as far as it asks a node."""
 
     @property
     def machine(self) -> bool:
@@ -45,6 +48,13 @@ class Invocation:
         """The fields asked for."""
         names = (name.strip() for name in (self.fields or "").split(","))
         return tuple(name for name in names if name)
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the token is of the environment, and goes to another node than is meant there."""
+        if self.token or not self.server:
+            return False
+        return Invocation().server_url() != self.server_url()
 
     def server_url(self) -> str:
         """Scheme, host and port of the node to speak to."""

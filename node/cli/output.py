@@ -49,6 +49,11 @@ def harmless(line: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
+def harmless_text(text: str) -> str:
+    """Lines from elsewhere, tabs and all, without what else a terminal would obey."""
+    return "".join(letter if letter in "\t\n" else harmless(letter) for letter in text)
+
+
 def printable(value: object) -> str:
     """A value from elsewhere as harmless text on one line."""
     return harmless(" ".join(str(value).split()))
@@ -111,6 +116,11 @@ class Output:
     def raw(self, document: object) -> None:
         """A document as JSON whatever the format: indented, or on one line for ``jsonl``."""
         self._json(document, indent=None if self.format == "jsonl" else 2)
+
+    def verbatim(self, text: str) -> None:
+        """Text from elsewhere as it is, but for what a terminal would obey."""
+        self._stream.write(harmless_text(text) if self.terminal else text)
+        self._stream.flush()
 
     def text(self, text: str) -> None:
         """Text for a person."""

@@ -9,7 +9,8 @@ import asyncio
 import json
 import shlex
 import string
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from node.archivers import archivers
+from node.archivers import archivers, missing
 from node.archivers import foreign as foreign_archivers
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
@@ -27,6 +28,7 @@ from node.execution.trial import Trial, attempt
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
 from node.model.wire.validation import faults_of
 from node.plugins import conformity, registry
+from node.plugins.conformity import Check
 from node.plugins.contracts import ArchivingHost, Test, Tool
 from node.plugins.discovery import NAME, Found
 
@@ -35,9 +37,9 @@ PLUGIN = Kind(
         Column("name", lambda plugin: plugin["name"], whole=True),
         Column("kind", lambda plugin: plugin["kind"]),
         Column("from", lambda plugin: plugin["from"]),
-        Column("can be used", lambda plugin: plugin["fault"] or "yes"),
+        Column("can be used", lambda plugin: plugin["fault"] or plugin["but"] or "yes"),
     ),
-    fields=("name", "kind", "from", "fault"),
+    fields=("name", "kind", "from", "fault", "but"),
     empty="",
     key="name",
 )
@@ -72,7 +74,13 @@ def list_plugins(context: click.Context) -> None:
     foreign = _foreign()
     known = {(each.group, each.name) for each in foreign}
     rows = [
-        {"name": name, "kind": kind[:-1], "from": "parley", "fault": None}
+        {
+            "name": name,
+            "kind": kind[:-1],
+            "from": "parley",
+            "fault": _lacks(name, kind),
+            "but": _but(registry.tools()[name]) if kind == "tools" else None,
+        }
         for kind, plugins in own.items()
         for name in sorted(plugins)
         if (f"parley.{kind}", name) not in known
@@ -82,12 +90,25 @@ def list_plugins(context: click.Context) -> None:
             "name": each.name,
             "kind": each.group.removeprefix("parley.")[:-1],
             "from": f"{each.distribution} {each.version}",
-            "fault": each.fault,
+            "fault": each.fault or _lacks(each.name, each.group.removeprefix("parley.")),
+            "but": _but(registry.tools().get(each.name)) if each.group == "parley.tools" else None,
         }
         for each in foreign
     ]
     invocation = context.ensure_object(Invocation)
     Output(invocation.output, invocation.picked).many(rows, PLUGIN)
+
+
+def _but(tool: Tool | None) -> str | None:
+    """What is to be known of a tool that can be used."""
+    if tool is None or tool.requirement is None or tool.tried:
+        return None
+    return "where a task names it: it was never tried with a real program"
+
+
+def _lacks(name: str, kind: str) -> str | None:
+    """The client of an archiver that is not installed; what tools lack says the node, by test."""
+    return missing(archivers()[name]) if kind == "archivers" else None
 
 
 def _foreign() -> tuple[Found, ...]:
@@ -113,35 +134,59 @@ def _foreign() -> tuple[Found, ...]:
 def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:
     """Check whether the plugin NAME keeps its contract; exit code 1 if it does not."""
     try:
-        kept = _check(name, given)
-        if running and name in archivers():
-            click.echo(f"✓ {asyncio.run(_tried(name, given))}")
-        elif running:
-            kept = _run(name, given) and kept
+        usable, kept = _check(name, given)
+        if running and usable:
+            kept = _run_as(name, given) and kept
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
     context.exit(0 if kept else 1)
 
 
-def _check(name: str, given: str | None) -> bool:
+def _check(name: str, given: str | None) -> tuple[bool, bool]:
+    """Whether it can be used, and whether nothing is to mend; all that was found is shown."""
     tests, tools = registry.tests(), registry.tools()
-    for each in _foreign():
-        if each.name == name and each.fault is not None:
-            raise HostError(f"{name} of {each.distribution} cannot be used: {each.fault}")
-    if name not in {*tests, *tools, *archivers()}:
+    checks = [
+        Check(f"{name} of {each.distribution} can be used", each.fault)
+        for each in _foreign()
+        if each.name == name and each.fault is not None
+    ]
+    usable = not checks
+    if usable and name not in {*tests, *tools, *archivers()}:
         known = ", ".join(sorted({*tests, *tools, *archivers()}))
         raise NotFound(f"there is no plugin {name!r} on this host; there are: {known}")
-    checks = conformity.checks_of_test(tests[name]) if name in tests else []
-    checks += conformity.checks_of_tool(tools[name], tests) if name in tools else []
-    if (archiver := archivers().get(name)) is not None:
+    if usable and name in tests:
+        checks += conformity.checks_of_test(tests[name])
+    if usable and name in tools:
+        checks += conformity.checks_of_tool(tools[name], tests)
+    if usable and (archiver := archivers().get(name)) is not None:
         checks += conformity.checks_of_archiver(archiver, None if given is None else _json(given))
+    _show(checks)
+    faults = sum(check.fault is not None for check in checks)
+    click.echo(f"{name}: {faults} to mend" if faults else f"{name} keeps the contract")
+    return usable, not faults
+
+
+def _show(checks: Sequence[Check]) -> None:
     for check in checks:
         click.echo(f"{'✗' if check.fault else '✓'} {check.sentence}")
         if check.fault:
             click.echo(f"    {check.fault}")
-    faults = sum(check.fault is not None for check in checks)
-    click.echo(f"{name}: {faults or 'nothing'} to mend" if faults else f"{name} keeps the contract")
-    return not faults
+
+
+def _run_as(name: str, given: str | None) -> bool:
+    """Use the plugin once; what it raises of its own is its fault, told with its place."""
+    try:
+        if name not in archivers():
+            return _run(name, given)
+        click.echo(f"✓ {asyncio.run(_tried(name, given))}")
+    except ParleyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a stranger's plugin raises is what is found
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        click.echo(f"✗ {name} raised {type(error).__name__}: {error}")
+        click.echo(f"    {last.filename}, line {last.lineno}, in {last.name}")
+        return False
+    return True
 
 
 async def _tried(name: str, given: str | None) -> str:
@@ -174,7 +219,15 @@ def _run(name: str, given: str | None) -> bool:
     trial = asyncio.run(attempt(test, tool, spec, SystemClock()))
     for line in _told(test, tool, trial):
         click.echo(line)
-    return trial.merged.succeeded
+    result = trial.merged.result
+    if not trial.merged.succeeded or result is None:
+        return trial.merged.succeeded
+    checks = conformity.checks_of_result(test, result)
+    _show(checks)
+    if kept := not any(check.fault for check in checks):
+        click.echo(f"✓ {test.summary(result)}")
+    click.echo(aligned([(f"  {name}", flat(value)) for name, value in result.items()]))
+    return kept
 
 
 def _json(given: str) -> Any:
@@ -201,12 +254,8 @@ def _told(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
         yield f"  {tried.participant}: {' '.join(tried.argv)}"
         if tried.part.reason:
             yield f"    {tried.part.reason}"
-    result = trial.merged.result
     if trial.merged.reason:
         yield f"✗ {trial.merged.reason}"
-    elif result is not None:
-        yield f"✓ {test.summary(result)}"
-        yield aligned([(f"  {name}", flat(value)) for name, value in result.items()])
 
 
 @plugin_group.command("new")

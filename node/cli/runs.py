@@ -10,7 +10,7 @@ from node.cli import intervals
 from node.cli.failures import say
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, flat, harmless, pairs, printable, records_of
+from node.cli.output import Column, Kind, Record, flat, harmless_text, pairs, printable, records_of
 from node.cli.references import find_either, find_run, find_task, route, short
 from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 
 def _outcome(run: Record) -> str:
-    """The result or the reason, marked if it is not to be trusted."""
+    """The result or the reason, marked if it is not to be trusted; a failure is not due to that."""
     said = run["summary"] or run["reason"] or ""
-    return said if run["verdict"] in {None, "clean"} else f"{run['verdict']}: {said}"
+    if run["verdict"] in {None, "clean"}:
+        return said
+    return f"{run['verdict']}: {said}" if run["summary"] else f"{said} ({run['verdict']})"
 
 
 RUN = Kind(
@@ -132,6 +134,7 @@ async def follow(session: Session, run: str) -> int:
 @run_group.command("result")
 @click.argument("run")
 @click.option("--raw", is_flag=True, help="What each participant's program printed instead.")
+@click.option("--part", metavar="NODE", help="With --raw, its text alone, just as printed.")
 @click.option("--interval", type=click.IntRange(0), help="The result of one interval, by number.")
 @click.option("--last", type=click.IntRange(1), help="The last so many intervals.")
 @click.option("--since", type=MOMENT, help="The intervals since then (-1h, RFC 3339).")
@@ -141,6 +144,7 @@ async def result(
     run: str,
     *,
     raw: bool,
+    part: str | None,
     interval: int | None,
     last: int | None,
     since: Moment | None,
@@ -153,9 +157,12 @@ async def result(
     With --raw, what the program of each participant printed, of long output the beginning and the
     end; a participant has its own, the lead has all.
     """
+    if part is not None and not raw:
+        msg = "--part is for --raw"
+        raise click.UsageError(msg)
     found = await find_run(session, run)
     if raw:
-        return _print_raw(session, await session.client.run(found.id))
+        return _print_raw(session, await session.client.run(found.id), part)
     if interval is not None:
         return await _result_of(session, found, await intervals.the_one(session, found, interval))
     if last is not None or since is not None:
@@ -271,10 +278,20 @@ def _doubts(run: Record) -> list[str]:
     return [f"{run['verdict']}: {printable(reason)}" for reason in run["verdict_reasons"]]
 
 
-def _print_raw(session: Session, run: Run) -> int:
-    """What the programs of a run printed, each after its argv."""
+def _print_raw(session: Session, run: Run, only: str | None) -> int:
+    """What the programs of a run printed, each after its argv; or just what one of them printed.
+
+    :raises NotFound: nothing is known of that one.
+    """
     parts = [part.model_dump(mode="json") for part in run.parts or ()]
     told = [{name: part[name] for name in ("name", "command", "output")} for part in parts]
+    if only is not None:
+        outputs = [part["output"] or "" for part in told if part["name"] == only]
+        if not outputs:
+            names = ", ".join(printable(part["name"]) for part in told) or "nobody yet"
+            raise NotFound(f"run {short(run.id)} has no part of {only}, only of {names}")
+        session.output.verbatim(outputs[0])
+        return 0
     if session.output.format != "table":
         session.output.raw(told)
     elif told:
@@ -289,7 +306,7 @@ def _raw_lines(part: Record) -> list[str]:
     output = part["output"] or ""
     return [
         f"{printable(part['name'])}: {printable(command)}",
-        *(f"  {harmless(line)}" for line in output.splitlines()),
+        *(f"  {harmless_text(line)}" for line in output.splitlines()),
     ]
 
 

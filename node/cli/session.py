@@ -50,6 +50,7 @@ def asks_node(
     def callback(*args: Given.args, **kwargs: Given.kwargs) -> None:
         context = click.get_current_context()
         invocation = context.ensure_object(Invocation)
+        invocation.command = context.info_name
         server, token = invocation.server_url(), invocation.access_token()
         context.exit(
             _converse(invocation, server, token, lambda session: command(session, *args, **kwargs))
@@ -69,7 +70,7 @@ def _converse(
 
     clock = SystemClock()
     session = Session(
-        client=UserClient(server, token, clock),
+        client=UserClient(server, token, clock, wary=invocation.borrowed),
         clock=clock,
         output=Output(invocation.output, invocation.picked),
         progress=Progress(quiet=invocation.quiet),

@@ -48,6 +48,24 @@ _DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait
 _STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
 
 
+class _Shortcut(click.Command):
+    """A command that refuses two options for one thing, such as ``-4 -6``: else the last wins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As ever, once the options are known not to contradict each other.
+
+        :raises click.UsageError: they do; names both.
+        """
+        _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+        first: dict[str | None, click.Parameter] = {}
+        for option in given:
+            other = first.setdefault(option.name, option)
+            if other is not option:
+                msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; leave one out"
+                raise click.UsageError(msg, ctx)
+        return super().parse_args(ctx, args)
+
+
 _hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
 _source_option = click.option("--source", metavar="NODE", help="The node that asks [this one].")
 _udp_port_option = click.option(
@@ -108,7 +126,7 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
     return add
 
 
-@click.command("rtt")
+@click.command("rtt", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @_source_option
 @_packet_options(10, "200ms", 56)
@@ -120,7 +138,7 @@ async def rtt(session: Session, /, **given: Any) -> int:
     return await _measure(session, "rtt", given)
 
 
-@click.command("latency")
+@click.command("latency", cls=_Shortcut)
 @_hosts_argument
 @_packet_options(100, "100ms", 44)
 @_udp_port_option
@@ -131,7 +149,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
     return await _measure(session, "latency", {**given, **_ends(hosts)})
 
 
-@click.command("throughput")
+@click.command("throughput", cls=_Shortcut)
 @_hosts_argument
 @click.option("--duration", type=DURATION, help="How long to measure, whole seconds [10s].")
 @click.option("--omit", type=DURATION, help="Left out at the beginning [a fifth, at most 2s].")
@@ -145,6 +163,9 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
 @_task_options(contexts=True)
 async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) -> int:
     """Measure how many bits per second get from node A (this one unless said) to node B."""
+    if given["protocol"] == "udp" and given["congestion"]:
+        msg = "UDP has no congestion control; leave --congestion or --udp out"
+        raise click.UsageError(msg)
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
 
 
@@ -159,7 +180,7 @@ def _stream_options(command: AnyCommand) -> AnyCommand:
     return command
 
 
-@click.command("latencybg")
+@click.command("latencybg", cls=_Shortcut)
 @_hosts_argument
 @_stream_options
 @click.option("--interval", type=DURATION, help="From packet to packet [100ms].")
@@ -176,7 +197,7 @@ async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -
     return await _measure(session, "latencybg", {**given, **_ends(hosts)})
 
 
-@click.command("interface")
+@click.command("interface", cls=_Shortcut)
 @click.argument("host", metavar="[NODE]", required=False)
 @click.option("--interface", metavar="NAME", help="Such as eth0 [that of the default route].")
 @_stream_options
@@ -189,7 +210,7 @@ async def interface(session: Session, /, **given: Any) -> int:
     return await _measure(session, "interface", given)
 
 
-@click.command("trace")
+@click.command("trace", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--icmp", "protocol", flag_value="icmp", help="ICMP echo instead of UDP.")
@@ -208,7 +229,7 @@ async def trace(session: Session, /, **given: Any) -> int:
     return await _measure(session, "trace", given)
 
 
-@click.command("mtu")
+@click.command("mtu", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--max", "mtu_max_bytes", type=int, help="Largest to try [the interface's].")
@@ -226,7 +247,7 @@ def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
     return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
 
 
-@click.command("dns")
+@click.command("dns", cls=_Shortcut)
 @click.argument("name")
 @click.option("--type", "type", metavar="TYPE", help="A, AAAA, MX, TXT, PTR and others [A].")
 @_source_option
@@ -248,7 +269,7 @@ async def dns(session: Session, /, **given: Any) -> int:
     return await _measure(session, "dns", spec)
 
 
-@click.command("http")
+@click.command("http", cls=_Shortcut)
 @click.argument("url")
 @_source_option
 @click.option("--head", "method", flag_value="HEAD", help="HEAD instead of GET.")
@@ -278,7 +299,7 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
     return found or None
 
 
-@click.command("tcp")
+@click.command("tcp", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @click.argument("port", type=_PORT)
 @_source_option
@@ -293,7 +314,7 @@ async def tcp(session: Session, /, **given: Any) -> int:
     return await _measure(session, "tcp", given)
 
 
-@click.command("tls")
+@click.command("tls", cls=_Shortcut)
 @click.argument("dest", metavar="HOST")
 @click.option("--port", type=_PORT, help="The TCP port [443].")
 @_source_option
@@ -309,7 +330,7 @@ async def tls(session: Session, /, **given: Any) -> int:
     return await _measure(session, "tls", {**given, "alpn": list(given["alpn"]) or None})
 
 
-@click.command("clock")
+@click.command("clock", cls=_Shortcut)
 @_hosts_argument
 @click.option("--count", type=click.IntRange(1, 1000), help="Packets [20].")
 @click.option("--interval", type=DURATION, help="From packet to packet [100ms].")

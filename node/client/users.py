@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from node.clock import Clock
 
+_CARD = "/nodes/self"
 _CONNECT_S = 5
 _POLL_S = 20
 _PAUSE_S = 0.1
@@ -80,17 +81,35 @@ class UserClient(Meshing, Archives):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(
-        self, server: str, token: str | None, clock: Clock, *, patience_s: float = 30
+        self,
+        server: str,
+        token: str | None,
+        clock: Clock,
+        *,
+        wary: bool = False,
+        patience_s: float = 30,
     ) -> None:
-        """Speak to ``server`` (scheme, host and port); wait ``patience_s`` for an answer."""
+        """Speak to ``server`` (scheme, host and port); wait ``patience_s`` for an answer.
+
+        ``wary``: the token is kept back from what does not answer like a node without it.
+        """
         self.server = server
         self._token = token
+        self._wary = wary
         self._clock = clock
         self._patience_s = patience_s
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the connections."""
+        """Open the connections.
+
+        :raises PeerError: ``wary``, and there is no node.
+        """
+        if self._wary and self._token:
+            async with UserClient(
+                self.server, None, self._clock, patience_s=self._patience_s
+            ) as stranger:
+                await stranger.check_node()
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         self._http = aiohttp.ClientSession(headers=headers)
         return self
@@ -281,7 +300,17 @@ class UserClient(Meshing, Archives):
 
     async def own_card(self) -> NodeCard:
         """What the node says of itself."""
-        return read(NodeCard, await self._ask("GET", "/nodes/self"))
+        return read(NodeCard, await self._ask("GET", _CARD))
+
+    async def check_node(self) -> None:
+        """Nothing, if this is a node of whatever version; its card is open to all.
+
+        :raises PeerError: it is none.
+        """
+        card = await self._ask("GET", _CARD)
+        if not isinstance(card, dict) or not str(card.get("identity")).startswith("ed25519:"):
+            msg = f"{self.server} does not answer like a node; name one with --server"
+            raise PeerAnswered(msg)
 
     async def add_node(self, addition: NodeAddition) -> Node:
         """Make another node known; its key is pinned."""

@@ -7,6 +7,7 @@ them will not; what comes later still completes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from node.clock import Clock
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.participants import IntervalsMessage
+from node.plugins import series
 from node.plugins.contracts import Interval, Merged, Part, Rhythm, StreamingTest, Test
 from node.store import bookings, intervals, outbox, runs
 from node.store.database import Connection, Database
@@ -182,6 +184,9 @@ def _merged(
     try:
         merged = test.merge_interval(spec, parts)
         summary = test.interval_summary(merged.result) if merged.result else None
+        figures = test.interval_metrics(merged.result) if merged.result else ()
+        if merged.succeeded and (fault := next(series.faults_of(figures), None)):
+            merged = replace(merged, reason=f"the {run.test} plugin {fault}")
     except Exception as error:
         # A plugin that stumbles over one interval must not keep the others from being merged.
         log.exception("a plugin failed", run=str(run.id))

@@ -19,6 +19,7 @@ from node.model.samples import samples_of
 from node.model.verdict import Level, Measured, Verdict, Witness, judge
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.plugins import series
 from node.plugins.contracts import Doubting, Interval, Metric, Part, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
@@ -166,10 +167,7 @@ class Collector:
         succeeded = outcome.state is RunState.FINISHED
         figures: Sequence[Metric] = ()
         if succeeded and outcome.result is not None:
-            try:
-                figures = self._capabilities.metrics(run.test, outcome.result)
-            except Exception:
-                log.exception("a plugin failed", run=str(run.id))
+            figures = self._capabilities.metrics(run.test, outcome.result)
         document = {
             "task": str(run.task),
             "test": {"type": run.test, "spec": run.spec},
@@ -198,7 +196,12 @@ class Collector:
         told = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:
             return Conclusion(RunState.FAILED, merged.reason, merged.result, None, *told)
-        summary = test.summary(merged.result) if merged.result else None
+        if not merged.result:
+            return Conclusion(RunState.FINISHED, None, merged.result, None, *told)
+        summary = test.summary(merged.result)
+        if fault := next(series.faults_of(test.metrics(merged.result)), None):
+            reason = f"the {run.test} plugin {fault}"
+            return Conclusion(RunState.FAILED, reason, merged.result, None, *told)
         return Conclusion(RunState.FINISHED, None, merged.result, summary, *told)
 
     async def _conclude_own(

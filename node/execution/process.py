@@ -1,7 +1,7 @@
 """Starting and ending programs. The only module that does; nothing else imports ``subprocess``.
 
-A program gets an argv (never a shell), a small environment, and a session of its own. The session
-makes it the leader of a process group, and the group is what is ended: everything the program
+A program gets an argv that no shell reads, a small environment, and a session of its own. The
+session makes it the leader of a process group, and the group is what is ended: everything it
 forked, unless it left the group on purpose. A program started with ``chased`` has its environment
 marked, and whoever has inherited the mark is killed when it has ended (:mod:`.strays`).
 

@@ -55,6 +55,20 @@ def working_in(directory: Path) -> list[int]:
     return found
 
 
+def head_of(path: str, length: int) -> bytes:
+    """A small file of /proc, read at once; nothing of one that is not there, or not for us."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, length)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
 async def exits(pids: Sequence[int]) -> None:
     """Return when none of these processes runs any more; they need not be our children."""
     await asyncio.gather(*(_exit_of(pid) for pid in pids))

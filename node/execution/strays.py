@@ -59,13 +59,4 @@ def _kill(pid: int, mark: str) -> None:
 
 def _environment(pid: str) -> bytes:
     """The environment a process was started with; none of one that has exited or is another's."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _ENVIRONMENT_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+    return proctable.head_of(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES)

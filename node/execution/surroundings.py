@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from node import clock
-from node.execution import netlink
+from node.execution import netlink, proctable
 from node.execution.process import NAMESPACES
 from node.model.errors import HostError
 from node.model.wire.circumstances import ClockCondition, InterfaceLoad, ProcessorLoad
@@ -227,16 +227,7 @@ def _enter(path: Path) -> None:
 
 def _text(path: str) -> bytes:
     """A small file of /proc at once; nothing if it is not there."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _FILE_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+    return proctable.head_of(path, _FILE_BYTES)
 
 
 def _processors() -> tuple[int, int, int]:

@@ -155,7 +155,7 @@ async def _relay(
     async def keep(given: Sequence[Interval]) -> None:
         told.extend(given)
 
-    if isinstance(tool, StreamingTool):
+    if count and isinstance(tool, StreamingTool):
         read = partial(tool.read_interval, context)
         await Relay(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
     return told

@@ -2,9 +2,9 @@
 
 A reservation admits a run that meets one criterion of its access list; where several overlap, each
 must admit it. Campaign and priority are what a lead says of itself, so they count only where this
-node is the lead; another lead is named. The rule is said once more in SQL (``schema.sql``,
-``admits``), where it has the last word; a test compares the two. Instants and durations are
-microseconds, spans half-open.
+node is the lead; another lead is named. A pool task is named for all its seats. The rule is said
+once more in SQL (``schema.sql``, ``admits``), where it has the last word; a test compares the two.
+Instants and durations are microseconds, spans half-open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Access:
 class Applicant:
     """Whose run it is that wants the time: its task, the node that leads it, and what it is.
 
-    ``own``: it is led by the very node whose reservations are asked.
+    ``own``: it is led by the very node whose reservations are asked. ``pool_task`` is that in which
+    its task has seats, if it has any.
     """
 
     task: UUID
@@ -51,6 +52,7 @@ class Applicant:
     test: str | None
     scheduling_class: SchedulingClass
     priority: int
+    pool_task: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def admits(access: Access, applicant: Applicant) -> bool:
     """Whether it meets one criterion."""
     return (
         applicant.task in access.tasks
+        or applicant.pool_task in access.tasks
         or applicant.lead in access.leads
         or applicant.test in access.tests
         or applicant.scheduling_class in access.classes

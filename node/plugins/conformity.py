@@ -6,9 +6,8 @@ Pure: nothing is started. Each check is a sentence and, where it does not hold, 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +16,21 @@ from node.model.classes import SchedulingClass
 from node.model.errors import ToolOutputError
 from node.model.times import DAY
 from node.model.wire.fields import Document
+from node.plugins import series
 from node.plugins.contracts import (
     Archiver,
+    Metric,
     Output,
     Part,
     PartContext,
     Party,
+    Result,
     StreamingTest,
     StreamingTool,
     Test,
     Tool,
 )
+from node.plugins.likely import results_of
 from node.plugins.reading import BYTES_MAX
 
 STARTS = 1_800_000_000_000_000
@@ -45,7 +48,12 @@ _NONSENSE: tuple[Output, ...] = (
 )
 """What programs print when something is wrong."""
 
+UNTRIED = -100
+"""The preference of a tool whose program was never run: it is for those who ask for it by name."""
+
 _SECRET_NAME = re.compile(r"(^|_)(password|passphrase|secret|token|api_?key)$")
+
+_METRIC_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _PARTS: tuple[tuple[Part, ...], ...] = (
     (),
@@ -78,6 +86,24 @@ def checks_of_test(test: Test) -> list[Check]:
         (
             "parts that are missing or nonsense make a failed run with a reason",
             lambda: _merged(test),
+        ),
+    ]
+    if likely := results_of(test.result_model):
+        sentence = "results as its model allows them have a summary in a line, and figures"
+        looks.append((sentence, lambda: _all_told(test.summary, test.metrics, likely)))
+    if isinstance(test, StreamingTest) and (given := results_of(test.interval_model)):
+        summary, figures = test.interval_summary, test.interval_metrics
+        looks.append(("so have its intervals", lambda: _all_told(summary, figures, given)))
+    return [_looked(sentence, look) for sentence, look in looks]
+
+
+def checks_of_result(test: Test, result: Result) -> list[Check]:
+    """What must hold of a result that was measured."""
+    looks: list[tuple[str, Look]] = [
+        ("the result is as its model says", lambda: _modelled(test, result)),
+        (
+            "it has a summary in a line, and figures",
+            lambda: _all_told(test.summary, test.metrics, [result]),
         ),
     ]
     return [_looked(sentence, look) for sentence, look in looks]
@@ -255,8 +281,8 @@ def _told(tool: Tool) -> Iterator[str]:
         yield f"version_argv does not ask {needed.program} for its version"
     if re.compile(needed.version_pattern).groups != 1:
         yield "version_pattern has not exactly one group"
-    if not tool.tried:
-        yield "tried names no version"
+    if not tool.tried and tool.preference > UNTRIED:
+        yield f"tried names no version, and its preference is above {UNTRIED}"
 
 
 def _commands(tool: Tool, test: Test) -> Look:
@@ -321,7 +347,32 @@ def _usable(test: Test, part: PartContext, result: dict[str, Any]) -> Iterator[s
     merged = test.merge(part.spec, parts)
     if merged.result is None:
         return
-    if not test.summary(merged.result):
-        yield "a result has no summary"
-    if not all(math.isfinite(metric.value) for metric in test.metrics(merged.result)):
-        yield "a metric is not finite"
+    yield from _all_told(test.summary, test.metrics, [merged.result])
+
+
+def _modelled(test: Test, result: Result) -> Iterator[str]:
+    json.dumps(result, allow_nan=False)
+    test.result_model.model_validate(result)
+    yield from ()
+
+
+def _all_told(
+    summary: Callable[[Result], object],
+    metrics: Callable[[Result], Iterable[Metric]],
+    results: Sequence[Result],
+) -> Iterator[str]:
+    """What is shown and made series of, of each result; each fault once."""
+    found = (fault for one in results for fault in _shown(summary(one), metrics(one)))
+    yield from dict.fromkeys(found)
+
+
+def _shown(summary: object, given: Iterable[Metric]) -> Iterator[str]:
+    if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
+        yield f"its summary is {summary!r}, not a line"
+    figures = tuple(given)
+    yield from (f"it {fault}" for fault in series.faults_of(figures))
+    for figure in series.usable(figures):
+        if not _METRIC_NAME.fullmatch(figure.name):
+            yield f"a figure is called {figure.name!r}: a-z, 0-9 and _ only, such as rtt_median_ms"
+        if not figure.unit.strip():
+            yield f"{figure.name!r} has no unit; of a fraction or plain number it is 1"

@@ -110,8 +110,9 @@ class PartContext:
 
     ``participant`` is this part's index into ``parties``; ``starts`` and ``ends`` are the agreed
     instants in microseconds; ``addresses`` maps every host named in the spec to the address to use
-    (a node's measurement address, else the host as written); ``context`` is from where on its host
-    this part measures, if that was asked: the launcher enters a namespace, a tool does the rest.
+    (of a node that is named, its measurement address; else the host as written); ``context`` is
+    from where on its host this part measures, if that was asked: the launcher enters a namespace, a
+    tool does the rest.
     """
 
     spec: Any

@@ -80,6 +80,10 @@ def duration_field(default: int, description: str) -> Any:
     return Field(default=default, description=description, json_schema_extra=shown)
 
 
+Patience = Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)]
+"""How long an archiver may take for what it asks of the other side."""
+
+
 def whole_seconds(value: int) -> int:
     """Refuse a duration (microseconds) that is not a whole number of seconds."""
     if value % times.SECOND:

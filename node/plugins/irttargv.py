@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _MICROSECOND_NS = 1000
+_CLIENT = ("irtt", "client", "-Q", "-o", "-")
 
 
 class _Party(Protocol):
@@ -31,11 +32,21 @@ class _Packets(Protocol):
     def ip_version(self) -> int | None: ...
 
 
-def server(dest: _Party, port: int, spec: _Packets) -> list[str]:
-    """``irtt server -b ADDRESS:PORT …``."""
+def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
+    """``irtt server -b ADDRESS:PORT …``; a client that is silent for ``idle`` µs is forgotten."""
     own = f"{_own(dest)}:{port}"
     # No least interval: packets that were held up somewhere come closer than they were sent.
-    return ["irtt", "server", "-b", own, "-i", "0", "-l", str(spec.length), "--timeout=0"]
+    return [
+        "irtt",
+        "server",
+        "-b",
+        own,
+        "-i",
+        "0",
+        "-l",
+        str(spec.length),
+        f"--timeout={_idle(idle)}",
+    ]
 
 
 def client(
@@ -45,7 +56,7 @@ def client(
 
     ``openings_ms``: how long it waits for the server's word at its first packet, its second …
     """
-    argv = ["irtt", "client", "-Q", "-o", "-", "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
+    argv = [*_CLIENT, "-i", f"{spec.interval * _MICROSECOND_NS}ns"]
     # With these alone a packet of the shortest length, 44, holds all that is asked for.
     argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
     argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
@@ -57,7 +68,12 @@ def client(
 
 def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
     """The client's command line with how long it sends."""
-    return [*argv[:2], "-d", f"{lasts_ns}ns", *argv[2:]]
+    after = len(_CLIENT) + 2
+    return [*argv[:after], "-d", f"{lasts_ns}ns", *argv[after:]]
+
+
+def _idle(idle: int) -> str:
+    return f"{idle * _MICROSECOND_NS}ns" if idle else "0"
 
 
 def _own(party: _Party) -> str:

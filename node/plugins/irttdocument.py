@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+PACKETS_MAX = 9_000
+"""Packets of one document: each takes some 1000 bytes in it."""
+BYTES_MAX = 10_000_000
+"""A longer document is not read."""
+
 _LOST = frozenset({"false", "true", "true_up", "true_down"})
 _DELAY_NS_MAX = 10**18
 _NUMBER_MAX = 2**63 - 1
@@ -110,13 +115,13 @@ def _reordered(answers: Iterable[Answer]) -> int:
 
 def _trip(number: int, entry: object) -> Trip:
     lost = _of(entry, "lost")
-    if lost not in _LOST:
+    if not isinstance(lost, str) or lost not in _LOST:
         raise _unlike("lost")
     client, server = _part(entry, "timestamps", "client"), _part(entry, "timestamps", "server")
     delay = _part(entry, "delay")
     sent_ns = _instant(client, "send")
     if lost != "false":
-        return Trip(sent_ns, str(lost), None)
+        return Trip(sent_ns, lost, None)
     if not {"send", "receive", "rtt"} <= delay.keys():
         raise ValueError(f"irtt tells no delay of packet {number}")
     there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))

@@ -18,6 +18,7 @@ from node.plugins import irttargv
 from node.plugins.attending import ClockOutput
 from node.plugins.contracts import Command, Interval, Output, PartContext, Result
 from node.plugins.fields import Counted
+from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import failure, record_of
@@ -38,8 +39,9 @@ _WRAP_UP = SECOND
 """For the last figures, before the launcher ends what still runs."""
 _MARGIN = 500 * MILLISECOND
 """The server is ended this long before, whatever the clients do."""
-_PACKETS_MAX = 10_000
-"""irtt's output has some 700 bytes for each packet."""
+_FORGOTTEN = 10 * SECOND
+"""A client lasts no longer than its interval and this; the server forgets one that is silent for so
+long, be it a stranger's."""
 _EACH_MIN = 5 * SECOND
 _DURATION_MIN = 10 * SECOND
 """The server of the run before last has ended by then."""
@@ -58,8 +60,8 @@ class _ServerRecord(Document):
 
 def can(spec: LatencyBgSpec) -> str | None:
     """Neither many packets in an interval, nor few, nor short intervals, nor short runs."""
-    if spec.each // spec.interval > _PACKETS_MAX:
-        return f"irtt prints more than can be read for more than {_PACKETS_MAX} packets in each"
+    if spec.each // spec.interval > PACKETS_MAX:
+        return f"irtt prints more than can be read for more than {PACKETS_MAX} packets in each"
     if spec.interval > _EXTRA_LAST_MAX:
         return "irtt as a stream sends a packet each PT2S at least"
     if spec.each < _EACH_MIN or spec.duration < _DURATION_MIN:
@@ -108,7 +110,7 @@ def command(part: PartContext) -> Command:
             "irttbg_server.py",
             shared
             | {
-                "argv": irttargv.server(dest, port, spec),
+                "argv": irttargv.server(dest, port, spec, spec.each + _FORGOTTEN),
                 "at_ns": part.starts * _MICROSECOND_NS,
                 "until_ns": until * _MICROSECOND_NS,
                 "each_ns": spec.each * _MICROSECOND_NS,
@@ -126,7 +128,8 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
         served = record_of(record, "irtt's server", _ServerRecord)
         return Interval(served.interval, dest_part(served.clock).model_dump(mode="json"))
     told = record_of(record, "irtt's clients", _ClientRecord)
-    check(told, part.spec.each // part.spec.interval, "irtt")
+    packets = part.spec.each // part.spec.interval
+    check(told, packets, "irtt")
     arrived = told.received_at_dest
     if arrived is not None and not told.received_back + told.late <= arrived <= told.sent:
         raise ToolOutputError("irtt tells of more packets back than there, or of more than sent")
@@ -140,7 +143,11 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
         "hops_forward": None,
         "hops_backward": None,
     }
-    reason = f"{told.complaint}; {told.unsent} packets were not sent" if told.complaint else None
+    reason = (
+        f"{told.complaint}; {told.unsent} of {packets} packets were not sent"
+        if told.complaint
+        else None
+    )
     result = source_interval(told, dict(counts)).model_dump(mode="json")
     return Interval(told.interval, result, reason)
 

@@ -224,13 +224,13 @@ async def retry(connection: Connection, wanted: Filter, number: int | None, now:
     )
     if row is None or not row[0]:
         return 0
-    await notify(connection, row[1])
+    await connection.execute(_SQL["notify"], list(row[1]), "retry")
     return int(row[0])
 
 
 async def notify(connection: Connection, destinations: Sequence[int]) -> None:
     """Something is to be delivered there."""
-    await connection.execute(_SQL["notify"], list(destinations))
+    await connection.execute(_SQL["notify"], list(destinations), "result")
 
 
 async def backlog(connection: Connection) -> list[Record]:

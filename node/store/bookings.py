@@ -43,6 +43,7 @@ class HeldTask:
     duration: int
     led_here: bool
     campaign: str | None
+    pool_task: UUID | None
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
             row["duration"],
             bool(row["led_here"]),
             row["campaign"],
+            row["pool_task"],
         )
         for row in rows
     }

@@ -71,6 +71,7 @@ class Uses:
     tasks: int
     children: tuple[str, ...]
     charged: bool
+    admitted_by: tuple[UUID, ...]
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def _columns(settings: Settings) -> Iterator[Any]:
     return iter(vars(settings).values())
 
 
-async def uses(connection: Connection, name: str) -> Uses | None:
+async def uses(connection: Connection, name: str, now: int) -> Uses | None:
     """What hangs on a campaign; None if there is no such campaign."""
-    row = await connection.fetchrow(_SQL["uses"], name)
-    return None if row is None else Uses(row[0], tuple(row[1] or ()), row[2])
+    row = await connection.fetchrow(_SQL["uses"], name, now)
+    return None if row is None else Uses(row[0], tuple(row[1] or ()), row[2], tuple(row[3] or ()))
 
 
 async def remove(connection: Connection, name: str) -> None:

@@ -266,9 +266,9 @@ async def taken_back(connection: Connection, executing: Sequence[UUID]) -> list[
     return [row[0] for row in await connection.fetch(_SQL["taken_back"], list(executing))]
 
 
-async def open_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
-    """The task's runs that are not over."""
-    return [row[0] for row in await connection.fetch(_SQL["open_runs_of_task"], task)]
+async def open_runs_of_tasks(connection: Connection, tasks: Sequence[UUID]) -> list[UUID]:
+    """The runs of these tasks that are not over."""
+    return [row[0] for row in await connection.fetch(_SQL["open_runs_of_tasks"], list(tasks))]
 
 
 async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list[UUID]:

@@ -43,12 +43,6 @@ async def stop_seating(connection: Connection, pool: str) -> None:
     await connection.execute(_SQL["stop_seating"], pool)
 
 
-async def pools_of(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, str]:
-    """Those of these that are pool tasks of this lead, each with its pool."""
-    rows = await connection.fetch(_SQL["pool_tasks_among"], list(tasks))
-    return {row[0]: row[1] for row in rows}
-
-
 async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | None:
     """What a pool task asks of its pool; None if it is none."""
     found: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)

@@ -39,6 +39,8 @@ class StoredTask:
     paused_at: int | None = None
     ended_at: int | None = None
     parent: UUID | None = None
+    pool_task: UUID | None = None
+    """Of one that another node leads: what ``parent`` is there."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,14 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
         task.reference,
         task.created_at,
         task.revision,
+        task.pool_task,
     )
     return kept is not None
+
+
+async def leads_of_pool_task(connection: Connection, task: UUID) -> set[str]:
+    """Whoever leads this pool task, as far as is known here."""
+    return {row[0] for row in await connection.fetch(_SQL["leads_of_pool_task"], task)}
 
 
 async def open_planning(connection: Connection, task: UUID, next_run_at: int, plan_at: int) -> bool:
@@ -139,9 +147,12 @@ async def listed(connection: Connection, wanted: Filter, now: int) -> list[Recor
     return rows
 
 
-async def end(connection: Connection, task: UUID, state: str, reason: str, now: int) -> bool:
-    """End a task; False if it has ended already."""
-    return await connection.fetchval(_SQL["end_task"], task, state, reason, now) is not None
+async def end(
+    connection: Connection, tasks: Sequence[UUID], state: str, reason: str, now: int
+) -> set[UUID]:
+    """End these tasks; those that had not ended already."""
+    rows = await connection.fetch(_SQL["end_tasks"], list(tasks), state, reason, now)
+    return {row[0] for row in rows}
 
 
 async def stop_planning(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int | None]:

@@ -5,7 +5,7 @@ import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
 import { apiCall, runName, stateBadge, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
-import { tree } from "./tree.js";
+import { known, tree } from "./tree.js";
 import { momentOf, spell, stateOf } from "./words.js";
 
 // How many of the intervals in the chart are told one by one.
@@ -54,16 +54,22 @@ export function showRun(run, task, explanation, { course, intervals }, now) {
     verdict(run, explanation),
     trust(run),
     section("Course up to this run", chart(course, { now, shown: run.id })),
-    section("Result", run.result && Object.keys(run.result).length ? tree(run.result) : null),
+    section("Result", toldOf(run.result)),
     section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
     section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
     section("Why", why(explanation, now)),
-    section("Asked for", spec && Object.keys(spec).length ? tree(spec) : null),
+    section("Asked for", toldOf(spec)),
     apiCall(`/v1/runs/${run.id}`),
   ]);
   drawer.dataset.signature = signature;
+}
+
+// What it says; nothing of an object in which all is null.
+function toldOf(value) {
+  const told = known(value ?? {});
+  return Object.keys(told).length ? tree(told) : null;
 }
 
 function section(heading, content) {
@@ -146,7 +152,7 @@ function intervalOf(interval, now) {
       interval.summary ?? interval.reason,
     ),
     !gap && interval.reason ? element("p", { class: "reason" }, interval.reason) : null,
-    interval.result && folded(`Interval ${interval.number}`, tree(interval.result)),
+    interval.result && folded(`Interval ${interval.number}`, tree(known(interval.result))),
   ].filter(Boolean);
 }
 
@@ -165,7 +171,7 @@ function partOf(part, now) {
     failed ? element("p", { class: "reason" }, part.reason) : null,
     part.command && element("pre", {}, part.command.join(" ")),
     part.output && folded("What the program printed", element("pre", {}, part.output)),
-    part.result && folded("This part’s result", tree(part.result)),
+    part.result && folded("This part’s result", tree(known(part.result))),
     part.circumstances && folded("What its host was doing meanwhile", tree(part.circumstances)),
   ].filter(Boolean);
 }

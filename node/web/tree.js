@@ -1,10 +1,31 @@
 // A JSON value as a tree a person can read: units from the fields' names, long lists folded.
+// The unit is the last word of a name, and holds for all inside, as on the command line.
 
 import { element } from "./dom.js";
 
-const UNITS = ["ms", "bps", "bytes"];
+const scaledTo = (names) => (value) => scaled(value, names);
+const percent = (value) => `${Number((100 * value).toPrecision(3))} %`;
+const UNITS = {
+  ms: (value) => `${Number(value.toFixed(3))} ms`,
+  s: (value) => `${value} s`,
+  bps: scaledTo(["b/s", "kb/s", "Mb/s", "Gb/s"]),
+  bytes: scaledTo(["B", "kB", "MB", "GB"]),
+  loss: percent,
+  cpu: percent,
+  share: percent,
+};
+// These say what is measured, too, and stay in the name.
+const TELLING = new Set(["loss", "cpu", "share"]);
 const FOLD_AT = 6;
 const LONGEST_LINE = 72;
+
+/** The value without what is null in it: what was not asked for, or has no meaning in this result. */
+export function known(value) {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map(known);
+  const entries = Object.entries(value).filter(([, child]) => child !== null);
+  return Object.fromEntries(entries.map(([key, child]) => [key, known(child)]));
+}
 
 /** The value as nested lists. */
 export function tree(value, unit = null, depth = 0) {
@@ -43,21 +64,21 @@ function oneLine(value, unit) {
 }
 
 function unitOf(key) {
-  return UNITS.find((unit) => key === unit || key.endsWith(`_${unit}`)) ?? null;
+  const last = key.split("_").at(-1);
+  return Object.hasOwn(UNITS, last) ? last : null;
 }
 
 function words(key) {
-  const unit = UNITS.find((ending) => key.endsWith(`_${ending}`));
-  return (unit ? key.slice(0, -unit.length - 1) : key).replaceAll("_", " ");
+  const unit = unitOf(key);
+  const named = unit === null || unit === key || TELLING.has(unit);
+  return (named ? key : key.slice(0, -unit.length - 1)).replaceAll("_", " ");
 }
 
 function figure(value, unit) {
   if (value === null) return "not known";
   if (value === true) return "yes";
   if (value === false) return "no";
-  if (typeof value !== "number" || unit === null) return String(value);
-  if (unit === "ms") return `${Number(value.toFixed(3))} ms`;
-  return scaled(value, unit === "bps" ? ["b/s", "kb/s", "Mb/s", "Gb/s"] : ["B", "kB", "MB", "GB"]);
+  return typeof value === "number" && unit !== null ? UNITS[unit](value) : String(value);
 }
 
 function scaled(value, names) {

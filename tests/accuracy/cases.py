@@ -52,7 +52,9 @@ class Case:
         if self.wan.rate_mbit is not None:
             words.append(f"{self.wan.rate_mbit:g} Mb/s")
         if self.link_bytes != _MTU:
-            words.append(f"{self.link_bytes} bytes")
+            words.append(f"a link of {self.link_bytes} bytes")
+        if self.echoes is not None:
+            words.append(f"pings of {self.echoes[1]} bytes")
         return ", ".join([*words, f"IPv{self.ip_version}"])
 
 
@@ -138,7 +140,7 @@ def _mtus() -> Iterator[Case]:
 
 
 def _compare_mtu(case: Case, truth: Truth, trial: Trial) -> Figures:
-    return {"mtu_bytes": (case.link_bytes, _result(trial)["mtu_bytes"])}
+    return {"mtu": (case.link_bytes, _result(trial)["mtu_bytes"])}
 
 
 def _latencies() -> Iterator[Case]:
@@ -161,8 +163,9 @@ def _compare_latency(case: Case, truth: Truth, trial: Trial) -> Figures:
 
 def _streams() -> Iterator[Case]:
     spec = {**_BOTH, "duration": "PT6S", "each": "PT2S", "interval": "PT0.02S"}
-    for wan, ip_version in _paths():
-        yield Case("latencybg", "stampbg", spec, wan, ip_version, _compare_stream)
+    for tool in ("stampbg", "irtt"):
+        for wan, ip_version in _paths():
+            yield Case("latencybg", tool, spec, wan, ip_version, _compare_stream)
 
 
 def _compare_stream(case: Case, truth: Truth, trial: Trial) -> Figures:

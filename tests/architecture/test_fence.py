@@ -26,6 +26,8 @@ SOLE_IMPORTERS = {
         "node.plugins.tools.programs.irttbg_client",
         "node.plugins.tools.programs.irttbg_server",
         "node.plugins.tools.programs.mtu_search",
+        "node.plugins.tools.programs.owamp_client",
+        "node.plugins.tools.programs.owamp_server",
     ),
     "multiprocessing": (),
     "lead": ("lead", "node.cli"),

@@ -17,7 +17,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import agendas, archives, booking, episodes, proposals, starts, takers
+from tests.bench import (
+    agendas,
+    archives,
+    booking,
+    episodes,
+    proposals,
+    starts,
+    streams,
+    takers,
+)
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 from tests.listeners import PEERS
@@ -35,6 +44,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
     "launch": (1, starts.launches),
+    "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
 }
 """By name: how many nodes it takes (none: it is about pure functions), and what it does."""
@@ -60,6 +70,8 @@ def asked(wanted: list[str]) -> list[tuple[int, Benchmark]]:
         others = [word for word in others if word != "archive"]
     elif "archive" in others:
         names = sorted(PEERS)
+    if unknown := [word for word in others if word not in BENCHMARKS]:
+        sys.exit(f"no {unknown[0]!r} here, only {', '.join([*BENCHMARKS, *sorted(PEERS)])}")
     speeds = [(0, partial(_archivers, names))] if names else []
     return [*(BENCHMARKS[name] for name in others), *speeds]
 

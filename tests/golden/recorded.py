@@ -1,6 +1,9 @@
 """Reading what real tools printed, as recorded in ``tools/<tool>/<case>.json``.
 
-A recording holds the version, the argv, the exit code and the lines of both streams.
+A recording holds the version, the argv, the exit code and the lines of both streams. The version
+is that of Debian 12, unless the folder says another (``iperf3-3.18``; ``iperf3-3.12-3.18`` has a
+client of the one and a server of the other). ``owping`` alone was never run: it is from its
+documentation.
 """
 
 from __future__ import annotations

@@ -51,3 +51,26 @@ async def test_a_refused_task_is_forgotten_where_the_answer_was_lost(world: Worl
     assert await _active(b) == 1
     await world.settle()
     assert (await _active(a), await _active(b)) == (0, 0)
+
+
+async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
+    """The host of a node's URL stands for the node only where the node itself takes part."""
+    a, b = await world.site("a", address="10.88.0.1"), await world.site("b", address="10.88.0.2")
+    await _reached_at(a, b, "http://10.87.0.3:8642")
+
+    async def addresses(test: str, spec: dict[str, str]) -> object:
+        document = TaskDocument.model_validate({"test": {"type": test, "spec": spec}})
+        task, _ = await a.node.admission.create(document, None)
+        return (await a.rows("SELECT addresses FROM task WHERE id = $1", task))[0]["addresses"]
+
+    assert await addresses("rtt", {"dest": "10.87.0.3"}) == {"10.87.0.3": "10.87.0.3"}
+    url = "http://10.87.0.3:8642/healthz"
+    assert await addresses("http", {"url": url}) == {"10.87.0.3": "10.87.0.3"}
+    assert await addresses("rtt", {"dest": "b"}) == {"b": "10.88.0.2"}
+    ends = {"source": "a", "dest": "10.87.0.3"}
+    assert await addresses("latency", ends) == {"a": "10.88.0.1", "10.87.0.3": "10.88.0.2"}
+
+
+async def _reached_at(site: Site, other: Site, url: str) -> None:
+    await site.execute("UPDATE node SET url = $1 WHERE identity = $2", url, other.identity)
+    await site.node.directory.refresh()

@@ -1,4 +1,4 @@
-"""Pool tasks with many seats, paused, resumed and edited while seats come to their ends."""
+"""Pool tasks with many seats, paused, resumed, edited, cancelled while seats come to their ends."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ async def _edit(pool: Pooled, task: UUID) -> None:
     await pool.edit(task, priority=7)
 
 
+async def _cancel(pool: Pooled, task: UUID) -> None:
+    await pool.lead.node.ending.cancel_task(task)
+
+
 async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
     rows = await pool.lead.rows(
         "SELECT id, state::text, priority, revision FROM task WHERE parent = $1", task
@@ -43,6 +47,7 @@ async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
         (None, _pause, ("paused", 0, 2)),
         (_pause, _resume, ("active", 0, 3)),
         (None, _edit, ("active", 7, 2)),
+        (None, _cancel, ("cancelled", 0, 1)),
     ],
 )
 async def test_a_seat_that_ends_meanwhile_is_no_fault(
@@ -74,11 +79,11 @@ async def _waits_for(pool: Pooled, process: int) -> bool:
     return bool(await pool.lead.rows(waiting, process))
 
 
-@pytest.mark.parametrize("change", [_pause, _resume, _edit])
+@pytest.mark.parametrize("change", [_pause, _resume, _edit, _cancel])
 async def test_the_database_is_asked_as_often_for_many_seats(
     world: World, monkeypatch: pytest.MonkeyPatch, change: Change
 ) -> None:
-    """Pausing and resuming; an edit keeps each seat's task by itself, and nothing else of it."""
+    """An edit keeps each seat's task by itself, and nothing else of it; the others ask no more."""
     pool = await pooled(world, [{}, {}], choice="rotating")
     few = await pool.create(1, schedule={"until": "PT4H"})
     many = await pool.create(1)

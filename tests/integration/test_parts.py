@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import permutations
 from uuid import UUID, uuid4
 
 import pytest
 
+from node.api import runs as api_runs
 from node.model import times
 from node.model.errors import NotAllowed
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import PartMessage
+from node.plugins.contracts import Metric, Result
+from node.plugins.tests.idle import IdleTest
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.circumstances import told
@@ -53,7 +57,7 @@ async def test_the_last_part_merges_whatever_the_order(
         await world.settle()
     assert [await site.state(run) for site in sites] == ["finished"] * 3
     [row] = await sites[0].rows("SELECT result, summary FROM run")
-    assert (row["result"]["participants"], row["summary"]) == (3, "idle for PT5M on 3 hosts")
+    assert (row["result"]["participants"], row["summary"]) == (3, "occupied for PT5M on 3 hosts")
     assert len(await sites[0].rows("SELECT FROM part")) == 3
     assert len(await sites[1].rows("SELECT FROM part")) == 1
     latest = [list(site.node.collector.latest.samples(HOUR)) for site in sites]
@@ -234,3 +238,23 @@ async def test_a_run_without_a_result_is_not_judged(world: World) -> None:
     assert shown is not None
     assert (shown["state"], shown["verdict"], shown["verdict_reasons"]) == ("failed", None, [])
     assert await b.state(run) == "failed"
+
+
+class _Nameless(IdleTest):
+    def metrics(self, result: Result) -> tuple[Metric, ...]:  # noqa: ARG002 - nothing is right
+        return (Metric("rest_ms", 1.5, "ms"), Metric("Median ms!", float("nan"), ""))
+
+
+async def test_a_figure_that_is_no_number_fails_the_run_and_breaks_no_list(world: World) -> None:
+    """The run says which figure of whose; of a result kept before, the other figures are shown."""
+    a = await world.site("a")
+    a.node.capabilities.tests = {**a.node.capabilities.tests, "idle": _Nameless()}
+    run = await _running((a,))
+    await a.node.collector.keep_own(run, _part(a, 0))
+    assert await a.state(run) == "failed"
+    said = "the idle plugin gave no number for 'Median ms!', but nan"
+    assert await a.reason(run) == said
+    await a.execute("UPDATE run SET state = 'finished', reason = NULL WHERE id = $1", run)
+    shown = await api_runs.fetch(a.node, run)
+    assert [figure.name for figure in shown.metrics] == ["rest_ms"]
+    assert json.loads(shown.model_dump_json())["metrics"][0]["value"] == 1.5

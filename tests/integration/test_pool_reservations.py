@@ -295,24 +295,22 @@ async def test_what_makes_no_sense_is_refused(
     assert await pool.lead.rows("SELECT id FROM reservation") == []
 
 
-async def test_a_pool_task_is_not_named_in_one_of_a_node(world: World) -> None:
-    """Its runs belong to tasks of seats, so that would admit nothing; other nodes cannot know."""
-    pool = await _pool(world)
-    task = await pool.create(1, schedule=UNTIL)
-    [part] = await pool.lead.rows("SELECT id FROM task WHERE parent = $1", task)
-    access = {"tasks": [str(part[0]), str(task)]}
-    said = (
-        "/access/tasks/1: is a task of pool europe, whose runs belong to other tasks; "
-        "use --campaign or --lead"
-    )
-    with pytest.raises(InvalidDocument) as error:
-        await reserve(pool.lead, access=access)
-    assert error.value.detail == said
-    made = await reserve(pool.lead, access={"tasks": access["tasks"][:1]})
-    with pytest.raises(InvalidDocument) as error:
-        await edit(pool.lead, made, access=access)
-    assert error.value.detail == said
-    await reserve(pool.nodes[0], access=access)
+async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
+    """Runs belong to the tasks of its seats; its lead says which these are, and knows its own."""
+    pool = await pooled(world, ALIKE[:1], match={"tool:sleep": True})
+    task = await pool.create(2, seat=False, schedule=UNTIL)
+    made = [
+        await reserve(site, START, duration="PT8H", access={"tasks": [str(task)]})
+        for site in world.sites
+    ]
+    other = await pool.create(1, seat=False, schedule=UNTIL)
+    await pool.seat()
+    assert await pool.states(pool.lead, task) == {"scheduled": 12}
+    assert await pool.seats(other) == {}
+    for site, reservation in zip(world.sites, made, strict=True):
+        assert (await site.node.reservations.one(reservation.id)).inside == ()
+        await edit(site, reservation, access={"tasks": [str(other)]})
+        assert (await site.node.reservations.one(reservation.id)).inside_count == 6
 
 
 async def test_it_goes_with_its_pool(world: World) -> None:

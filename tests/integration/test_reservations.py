@@ -267,3 +267,18 @@ async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
     request = hold_request(task, [HOUR])
     answered = await b.node.time_line.hold(uuid4(), a.identity, request)
     assert answered.held
+
+
+async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Booker) -> None:
+    """Whom a reservation admits by the id of a pool task is led by who led its seats first."""
+    whole = uuid4()
+    await reserve(booker.site, access={"tasks": [str(whole)]})
+    site, consent = booker.site, booker.site.node.consent
+    tasks = [introduction([site]).model_copy(update={"pool_task": whole}) for _ in range(3)]
+    other = await booker.world.site("c")
+    for lead, task in zip((booker.lead, other, booker.lead), tasks, strict=True):
+        assert (await consent.consider(lead.identity, task)).accepted
+    theirs = Booker(booker.world, other, site)
+    assert not (await theirs.hold(hold_request(tasks[1], [HOUR]))).held
+    assert (await booker.ask(tasks[2], WINDOW)).free == (WINDOW,)
+    assert (await booker.hold(hold_request(tasks[2], [HOUR]))).held

@@ -146,8 +146,8 @@ async def test_wrong_fields_are_pointed_at(
         assert (await owner.reservations()).items == ()
 
 
-async def test_campaigns_that_are_admitted_are_there(node: Served) -> None:
-    """A name that is mistyped is refused with those alike; one that is gone since may stay."""
+async def test_campaigns_that_are_admitted_are_there(node: Served, clock: ManualClock) -> None:
+    """A mistyped name is refused with those alike; none goes before the reservation is over."""
     async with client(node) as owner:
         await owner.add_campaign({"name": "sc26"})
         refused = document(access={"campaigns": ["default", "sc62"]})
@@ -159,6 +159,15 @@ async def test_campaigns_that_are_admitted_are_there(node: Served) -> None:
             "there is no campaign sc62 on this node; near: sc26; make it: parley campaign add sc62"
         )
         made = await owner.add_reservation(document(access={"campaigns": ["sc26"]}))
+        with pytest.raises(Conflict) as kept:
+            await owner.remove_campaign("sc26")
+        assert kept.value.detail == (
+            f"sc26 is in /access/campaigns of reservation {made.id}, which would admit whoever has "
+            "the name next; take it out first: "
+            f"parley reservation edit {made.id} --clear campaigns, "
+            "or with --campaign for each that stays"
+        )
+        clock.move_to(HOUR + HALF)
         await owner.remove_campaign("sc26")
         longer = await owner.edit_reservation(made.id, {"duration": "PT1H"})
         assert (longer.duration, longer.access.campaigns) == (times.HOUR, ("sc26",))

@@ -112,7 +112,7 @@ CRITERIA: dict[str, list[Any]] = {
     "classes": [[], ["exclusive"], ["background", "background-multi"]],
     "priority": [None, 2, -1],
 }
-_ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6, $7::text::scheduling_class, $8)"
+_ADMITS = "SELECT admits($1, $2, $3, $4, $5, $6, $7::text::scheduling_class, $8, $9)"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -134,6 +134,7 @@ async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int
             test=rng.choice(("idle", "rtt", "throughput")),
             scheduling_class=rng.choice(list(SchedulingClass)),
             priority=rng.randrange(-3, 4),
+            pool_task=rng.choice((None, UUID(int=3), UUID(int=5))),
         )
         [row] = await site.rows(_ADMITS, access, *vars(applicant).values())
         assert row[0] is admits(access_of(access), applicant), (access, applicant)

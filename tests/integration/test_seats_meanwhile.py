@@ -9,8 +9,12 @@ from uuid import UUID
 import pytest
 from asyncpg.pool import PoolConnectionProxy
 
+from lead.planner import MOVES_MAX
 from node.model import times
+from tests.bookers import HOUR
+from tests.clocks import START
 from tests.pooled import Pooled, known_as_they_are, pooled
+from tests.reserving import reserve
 from tests.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
@@ -141,3 +145,56 @@ def _statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         real = getattr(PoolConnectionProxy, name)
         monkeypatch.setattr(PoolConnectionProxy, name, listening(real))
     return asked
+
+
+async def _given(pool: Pooled) -> None:
+    while not await pool.episodes.run_once():
+        pass
+
+
+async def test_a_seat_whose_time_is_taken_before_it_is_booked_is_moved(world: World) -> None:
+    """Nobody books it there in vain until its time is over: another node has it, in its term."""
+    pool = await pooled(world, [{}, {}])
+    task = await pool.create(1, seat=False, schedule=ONE_TERM)
+    await _given(pool)
+    [first] = (await pool.seats(task)).values()
+    [taken] = [site for site in pool.nodes if site.name == first[1]]
+    await reserve(taken, START, duration="PT8H")
+    await pool.lead.plan()
+    await pool.seat()
+    [second] = (await pool.seats(task)).values()
+    assert {first[1], second[1]} == {"n1", "n2"}
+    assert await pool.states(pool.lead, task) == {"cancelled": 2, "scheduled": 2}
+    [sentence] = [said for outcome, said in await pool.told(task) if outcome == "seat lost"]
+    assert sentence.startswith(
+        f"seat 1 ({first[1]}): has no time any more: {first[1]}: no PT1M free: reserved for demo"
+    )
+
+
+async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
+    """A node that says it has time, and then never has, is not asked again and again."""
+    pool = await pooled(world, [{}] * (MOVES_MAX + 2))
+    task = await pool.create(1, seat=False, schedule=ONE_TERM)
+    there: dict[int, str] = {}
+    for _ in range(MOVES_MAX + 1):
+        await _given(pool)
+        [there] = (await pool.seats(task)).values()
+        [site] = [site for site in pool.nodes if site.name == there[1]]
+        await reserve(site, START, duration="PT8H")
+        await pool.lead.plan()
+    await pool.seat()
+    assert list((await pool.seats(task)).values()) == [there]
+    assert await pool.states(pool.lead, task) == {"cancelled": 2 * MOVES_MAX, "waiting": 2}
+
+
+async def test_a_seat_that_has_time_for_some_runs_stays(world: World) -> None:
+    """What has no time waits, as it does for any other task."""
+    pool = await pooled(world, [{}, {}])
+    task = await pool.create(1, seat=False, schedule=ONE_TERM)
+    await _given(pool)
+    [there] = (await pool.seats(task)).values()
+    for site in pool.nodes:
+        await reserve(site, HOUR)
+    await pool.seat()
+    assert list((await pool.seats(task)).values()) == [there]
+    assert await pool.states(pool.lead, task) == {"scheduled": 1, "waiting": 1}

@@ -292,6 +292,25 @@ def test_a_window_longer_than_the_horizon_is_asked_for_before_it_begins() -> Non
     assert lead.first_asked[START] == START - DAY // REFILL_SHARE
 
 
+@pytest.mark.parametrize(
+    ("found", "enters"),
+    [
+        ((START + HOUR,), START + HOUR + MINUTE - DAY),
+        ((START - 1, START + 3 * HOUR), START + 3 * HOUR + MINUTE - DAY),
+        ((START - 1, START + 4 * HOUR + 1), START + 4 * HOUR + MINUTE - DAY),
+        ((), START + 4 * HOUR + MINUTE - DAY),
+    ],
+)
+def test_a_run_whose_start_is_known_is_booked_as_soon_as_it_can_be(
+    found: tuple[int, ...], enters: int
+) -> None:
+    """Another lead wants that time, too; a start outside of the slot is of no use to it."""
+    lead, standing = Recurrence(START, slip=4 * HOUR), Standing(START, None, (), 1, found=found)
+    early, now = (agenda(lead, MINUTE, standing, DAILY, at) for at in (enters - 1, enters))
+    assert (early.slots, [slot.nominal for slot in now.slots]) == ((), [START])
+    assert plan_next_at(lead, MINUTE, early, DAILY, 0, enters - 1) == enters
+
+
 # When to plan next
 
 

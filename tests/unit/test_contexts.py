@@ -10,9 +10,12 @@ from pydantic import ValidationError
 from node.capabilities import Capabilities
 from node.model.contexts import Context, offered, parse
 from node.model.wire.tasks import TaskDocument
+from node.plugins.binding import bound, leaving, version_of
 from node.plugins.contracts import PartContext, Party, Requirement
 from node.plugins.registry import tools
+from node.plugins.tests.http import HttpSpec
 from node.plugins.tests.rtt import RttSpec
+from node.plugins.tests.tcp import TcpSpec
 from node.plugins.tests.throughput import ThroughputSpec
 from node.settings import Settings
 
@@ -139,3 +142,46 @@ def test_iperf3_is_bound_to_address_and_device() -> None:
     argv = tools()["iperf3"].command(_part(spec, parse("interface:eth1"))).argv
     assert " -B 192.0.2.1 --bind-dev eth1 " in " ".join(argv)
     assert "--bind-dev" not in tools()["iperf3"].command(_part(spec, None)).argv
+
+
+@pytest.mark.parametrize(
+    ("written", "told", "words"),
+    [
+        ("interface:eth1", {"device": "eth1", "source": None, "ip_version": None}, ["-i", "eth1"]),
+        (
+            "address:192.0.2.1",
+            {"device": None, "source": "192.0.2.1", "ip_version": 4},
+            ["-s", "192.0.2.1"],
+        ),
+        (
+            "address:2001:db8::1",
+            {"device": None, "source": "2001:db8::1", "ip_version": 6},
+            ["-s", "2001:db8::1"],
+        ),
+        ("namespace:wa", {"device": None, "source": None, "ip_version": None}, []),
+        (None, {"device": None, "source": None, "ip_version": None}, []),
+    ],
+)
+def test_what_binds_is_told_to_each_in_its_own_way(
+    written: str | None, told: dict[str, object], words: list[str]
+) -> None:
+    """Our own programs by arguments, others by options; an address asks for its version of IP."""
+    part = _part(TcpSpec(dest="b", port=80), None if written is None else parse(written))
+    assert leaving(part) == told
+    assert bound(part, "-i", "-s") == words
+
+
+def test_the_specs_version_of_ip_has_the_last_word() -> None:
+    """Then there is no address to go to, which is what is told."""
+    part = _part(TcpSpec(dest="b", port=80, ip_version=6), parse("address:192.0.2.1"))
+    assert version_of(part) == 6
+
+
+def test_curl_is_told_what_kind_it_is() -> None:
+    """It would else look for an interface of that name first."""
+    for written, words in (
+        ("interface:eth1", "--interface if!eth1"),
+        ("address:192.0.2.1", "--ipv4 --interface host!192.0.2.1"),
+    ):
+        part = _part(HttpSpec(url="http://192.0.2.2/"), parse(written))
+        assert f" {words} " in " ".join(tools()["curl"].command(part).argv)

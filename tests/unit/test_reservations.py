@@ -57,6 +57,7 @@ APPLICANTS = st.builds(
     test=st.sampled_from((None, "rtt", "idle")),
     scheduling_class=st.sampled_from(SchedulingClass),
     priority=st.integers(-2, 3),
+    pool_task=st.none() | st.sampled_from(TASKS),
 )
 
 
@@ -110,6 +111,14 @@ def test_the_word_of_another_lead_is_not_enough(access: Access) -> None:
     foreign = replace(APPLICANT, own=False)
     assert not admits(access, foreign)
     assert admits(replace(access, leads=frozenset({"a"})), foreign)
+
+
+def test_a_pool_task_is_named_for_its_seats() -> None:
+    """Their runs are of tasks with ids of their own, which may be named as well."""
+    access = Access(tasks=frozenset({TASKS[1]}))
+    assert not admits(access, APPLICANT)
+    assert admits(access, replace(APPLICANT, pool_task=TASKS[1]))
+    assert admits(Access(tasks=frozenset({TASKS[0]})), replace(APPLICANT, pool_task=TASKS[1]))
 
 
 def test_nobody_is_admitted_unless_said() -> None:

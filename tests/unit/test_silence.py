@@ -76,12 +76,13 @@ def test_a_senseless_answer_is_told_as_such() -> None:
     st.integers(0, 10**9),
     st.lists(st.integers(PAUSE_MAX // 2, PAUSE_MAX), min_size=8, max_size=8),
     st.integers(1, PAUSE_MAX // 2 - 1),
+    st.integers(0, times.MINUTE),
 )
 def test_after_long_pauses_many_are_tried_at_one_instant(
-    since: int, pauses: list[int], short: int
+    since: int, pauses: list[int], short: int, phase: int
 ) -> None:
     """No sooner than the pause says, and at most a step of it later; long ones at the same."""
     now = START + since
     for pause in (*pauses, short):
-        assert now + pause <= together(now, pause) < now + 2 * pause
-    assert {together(now, pause) % (PAUSE_MAX // 2) for pause in pauses} == {0}
+        assert now + pause <= together(now, pause, phase) < now + 2 * pause
+    assert {together(now, pause, phase) % (PAUSE_MAX // 2) for pause in pauses} == {phase}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -73,7 +74,8 @@ def blocking_runs(
 
 
 @TWINS.of(
-    "id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"
+    *("id", "participant", "scheduling_class", "spec", "test", "duration", "led_here", "campaign"),
+    "pool_task",
 )
 def accept_epochs(
     tables: Tables,
@@ -104,6 +106,7 @@ def accept_epochs(
                 row.duration,
                 None if leader is None else leader.is_self,
                 row.campaign,
+                row.parent or row.pool_task,
             )
         )
     return accepted
@@ -257,7 +260,8 @@ def book(
 @TWINS.of("port")
 def ports_in_use(tables: Tables) -> Answer:
     """Ports of exchanges that may still run on this node."""
-    return [(port,) for port in dict.fromkeys(tables.exchanges.ported.values())]
+    every = itertools.chain.from_iterable(tables.exchanges.ported.values())
+    return [(port,) for port in dict.fromkeys(every)]
 
 
 @TWINS.of()
@@ -268,6 +272,8 @@ def keep_answers(
     for exchange, answer in zip(exchanges, answers, strict=True):
         row = tables.exchanges.rows.get(exchange)
         if row is not None:
-            port = (answer.get("data") or {}).get("port")
-            tables.exchanges.change(row, answer=pack(answer), port=port)
+            data = answer.get("data") or {}
+            port = data.get("port")
+            ports = None if port is None else range(port, port + data.get("ports", 1))
+            tables.exchanges.change(row, answer=pack(answer), ports=ports)
     return ()

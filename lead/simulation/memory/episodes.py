@@ -187,6 +187,24 @@ def lost_with_their_tasks(tables: Tables, now: int) -> Answer:
     return answered
 
 
+@TWINS.of("coalesce")
+def times_lost(tables: Tables, task: UUID) -> Answer:
+    """How often a seat of this task was lost before, in the same term."""
+    before = [
+        (
+            seat.place,
+            sum(
+                (each.term, each.place) == (seat.term, seat.place)
+                and each.task_id != task
+                and each.lost_at is not None
+                for each in tables.seats.of_task.of(seat.pool_task)
+            ),
+        )
+        for seat in tables.seats.of_part.of(task)
+    ]
+    return [(max((times for _, times in before), default=0),)]
+
+
 @TWINS.of("id", "test", "spec", "tools", "pool", "request", "reason")
 def asking(tables: Tables) -> Answer:
     """Every active pool task."""

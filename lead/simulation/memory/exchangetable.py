@@ -62,7 +62,7 @@ class Exchanges(Table[UUID, Exchange]):
         self.held: dict[UUID, Exchange] = {}
         self.bare: dict[UUID, None] = {}
         self.live: dict[UUID, int] = {}
-        self.ported: dict[UUID, int] = {}
+        self.ported: dict[UUID, range] = {}
 
     def key(self, row: Exchange) -> UUID:
         """Its id."""
@@ -79,8 +79,8 @@ class Exchanges(Table[UUID, Exchange]):
         self._keep_port(self.rows[exchange])
 
     def _keep_port(self, row: Exchange) -> None:
-        if row.port is not None and row.id in self.live and row.state != "released":
-            self.ported[row.id] = row.port
+        if row.ports is not None and row.id in self.live and row.state != "released":
+            self.ported[row.id] = row.ports
 
     def _check(self, row: Exchange) -> None:
         if row.task_id not in self._tasks.rows:

@@ -288,6 +288,7 @@ class Task(Row):
     paused_at: int | None = None
     ended_at: int | None = None
     parent: UUID | None = None
+    pool_task: UUID | None = None
     yielding: tuple[UUID, ...] | None = None
     starts: tuple[int, ...] | None = None
 
@@ -327,7 +328,7 @@ class Negotiation(Row):
 
 @dataclass(slots=True, eq=False)
 class Exchange(Row):
-    """This node's side of an exchange. ``port`` is the one in its answer."""
+    """This node's side of an exchange. ``ports`` are those in its answer."""
 
     id: UUID
     task_id: UUID
@@ -339,7 +340,7 @@ class Exchange(Row):
     data: Packed = EMPTY
     asked_at: int | None = None
     decided_at: int | None = None
-    port: int | None = None
+    ports: range | None = None
 
 
 @dataclass(slots=True, eq=False)

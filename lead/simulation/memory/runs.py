@@ -322,9 +322,10 @@ def overslept(tables: Tables, now: int) -> Answer:
 
 
 @TWINS.of("id")
-def open_runs_of_task(tables: Tables, task: UUID) -> Answer:
-    """The task's runs that are not over."""
-    return [(run,) for run in sorted(run.id for run in tables.runs.open.of(task))]
+def open_runs_of_tasks(tables: Tables, tasks: Sequence[UUID]) -> Answer:
+    """The runs of these tasks that are not over."""
+    of = tables.runs.open.of
+    return [(run,) for run in sorted(run.id for task in dict.fromkeys(tasks) for run in of(task))]
 
 
 @TWINS.of("id")

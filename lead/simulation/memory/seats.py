@@ -119,13 +119,6 @@ def stop_seating(tables: Tables, pool: str) -> Answer:
     return () if found is None else [(found.id,)]
 
 
-@TWINS.of("task_id", "name")
-def pool_tasks_among(tables: Tables, tasks: Sequence[UUID]) -> Answer:
-    """Those that are pool tasks."""
-    rows = (tables.pool_tasks.rows.get(task) for task in dict.fromkeys(tasks))
-    return [(row.task_id, tables.pools.rows[row.pool_id].name) for row in rows if row is not None]
-
-
 @TWINS.of("task_id")
 def goes_on(
     tables: Tables, tasks: Sequence[UUID], following: Sequence[int | None], now: int

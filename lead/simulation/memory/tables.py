@@ -292,6 +292,7 @@ class Tables:
             task.test,
             SchedulingClass(run.scheduling_class),
             run.priority,
+            task.parent or task.pool_task,
         )
         lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
         return not all(admits(access, applicant) for access in lists)

@@ -45,6 +45,7 @@ def upsert_task(
     reference: Any,
     created_at: int,
     revision: int,
+    pool_task: UUID | None,
 ) -> Answer:
     """A task made known here; repeated by its lead, it is brought up to date."""
     made = Task(
@@ -67,6 +68,7 @@ def upsert_task(
         nodes_of(participants),
         isinstance(schedule.get("max_runs"), int),
         revision=revision,
+        pool_task=pool_task,
     )
     there = tables.tasks.rows.get(task)
     if there is None:
@@ -76,6 +78,14 @@ def upsert_task(
     else:
         return ()
     return [(task,)]
+
+
+@TWINS.of("lead")
+def leads_of_pool_task(tables: Tables, task: UUID) -> Answer:
+    """Whoever leads it: the task itself, or ordinary ones that have its seats."""
+    whole = tables.tasks.rows.get(task)
+    rows = [*tables.tasks.of_pool_task.of(task), *([] if whole is None else [whole])]
+    return [(lead,) for lead in dict.fromkeys(row.lead for row in rows)]
 
 
 @TWINS.of("task_id")
@@ -135,6 +145,7 @@ def lock_task(tables: Tables, task: UUID) -> Answer:
     "paused_at",
     "ended_at",
     "parent",
+    "pool_task",
 )
 def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Tasks as kept."""
@@ -163,6 +174,7 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
             row.paused_at,
             row.ended_at,
             row.parent,
+            row.pool_task,
         )
         for each in sorted(tasks)
         if (row := tables.tasks.rows.get(each)) is not None
@@ -170,13 +182,15 @@ def task(tables: Tables, tasks: Sequence[UUID]) -> Answer:
 
 
 @TWINS.of("id")
-def end_task(tables: Tables, task: UUID, state: str, reason: str, now: int) -> Answer:
-    """End a task, unless it has ended."""
-    row = tables.tasks.rows.get(task)
-    if row is None or row.state not in {"active", "paused"}:
-        return ()
-    tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
-    return [(task,)]
+def end_tasks(tables: Tables, tasks: Sequence[UUID], state: str, reason: str, now: int) -> Answer:
+    """End these, unless they have ended."""
+    ended = []
+    for task in dict.fromkeys(tasks):
+        row = tables.tasks.rows.get(task)
+        if row is not None and row.state in {"active", "paused"}:
+            tables.tasks.change(row, state=str(state), reason=reason, ended_at=now, paused_at=None)
+            ended.append((task,))
+    return ended
 
 
 @TWINS.of("task_id", "lease_until")

@@ -77,6 +77,8 @@ class Tasks(Table[UUID, Task]):
         self.active_with: Groups[str, Task] = Groups()
         self.parts: Groups[UUID, Task] = Groups()
         """By pool task, the ordinary ones that have its seats."""
+        self.of_pool_task: Groups[UUID, Task] = Groups()
+        """The same, of pool tasks that other nodes lead."""
 
     def key(self, row: Task) -> UUID:
         """Its id."""
@@ -90,6 +92,8 @@ class Tasks(Table[UUID, Task]):
     def _enter(self, row: Task) -> None:
         if row.parent is not None:
             self.parts.add(row.parent, row)
+        if row.pool_task is not None:
+            self.of_pool_task.add(row.pool_task, row)
         if row.state == "active":
             for node in row.nodes:
                 self.active_with.add(node, row)
@@ -98,6 +102,8 @@ class Tasks(Table[UUID, Task]):
     def _leave(self, row: Task) -> None:
         if row.parent is not None:
             self.parts.remove(row.parent, row)
+        if row.pool_task is not None:
+            self.of_pool_task.remove(row.pool_task, row)
         if row.state == "active":
             for node in row.nodes:
                 self.active_with.remove(node, row)

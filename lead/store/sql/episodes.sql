@@ -221,6 +221,18 @@ FROM ended
 LEFT JOIN node ON ended.node = node.identity
 ORDER BY ended.pool_task, ended.term, ended.place;
 
+-- times_lost --
+-- How often a seat of this task, in the same term, was lost before by whoever had it.
+SELECT coalesce(max(counted.times), 0)::integer
+FROM (
+    SELECT count(*) AS times
+    FROM seat
+    INNER JOIN seat AS before
+        ON seat.pool_task = before.pool_task AND seat.term = before.term AND seat.place = before.place
+    WHERE seat.task_id = $1 AND before.task_id <> $1 AND before.lost_at IS NOT NULL
+    GROUP BY seat.place
+) AS counted;
+
 -- asking --
 -- Every active pool task, and what it says its pool lacks.
 SELECT task.id, task.test, task.spec, task.tools, pool.name AS pool, pool_task.request, pool_task.reason

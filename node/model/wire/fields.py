@@ -89,7 +89,7 @@ def _host(value: object) -> object:
     if not isinstance(value, str):
         msg = "not a host name or an address"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports ValueError with the field's pointer
-    if not _is_address(value):
+    if not is_address(value):
         labels = value.removesuffix(".").split(".")
         if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
             msg = "not a host name or an address: letters, digits, '-' and '.' only"
@@ -100,7 +100,8 @@ def _host(value: object) -> object:
     return value
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether it is written as an address, not as a name."""
     if ":" not in text and not text[:1].isdigit():
         return False  # to try costs more than all the rest of a document
     try:

@@ -167,6 +167,7 @@ class ToolDescription(Document):
     tests: tuple[Name, ...]
     available: bool
     tried: tuple[str, ...] = Field(
-        description="The versions it was tried with, oldest first; none for Parley's own programs."
+        description="The versions it was tried with, oldest first; none for Parley's own programs, "
+        "and for one that is used only where a task names it, as it was never run."
     )
     reason: str | None = Field(description="What is missing, and the package that brings it.")

@@ -88,6 +88,7 @@ class Introduction(Document):
     reference: Any
     created_at: Micros
     revision: Revision = 1
+    pool_task: UUID | None = Field(None, description="In which it has seats, if it has any.")
     paused_at: Micros | None = Field(None, description="Since when it is paused, if it is.")
     freeing: Freeing | None = None
 
@@ -124,6 +125,7 @@ class ProposalRequest(Document):
     windows: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
     test: Annotated[str, Field(max_length=100)] | None = None
     campaign: Annotated[str, Field(max_length=100)] | None = None
+    pool_task: UUID | None = None
 
 
 class Obstacle(Document):

@@ -82,7 +82,11 @@ class AccessDocument(Document):
         description="Of tasks that this node leads; default are those that name none. Of other "
         "nodes' tasks their leads say it, so it does not count: name these in leads.",
     )
-    tasks: tuple[UUID, ...] = Field((), max_length=CRITERIA_MAX)
+    tasks: tuple[UUID, ...] = Field(
+        (),
+        max_length=CRITERIA_MAX,
+        description="Ids of tasks; that of a pool task admits the runs of all its seats.",
+    )
     leads: tuple[Line, ...] = Field(
         (),
         max_length=CRITERIA_MAX,

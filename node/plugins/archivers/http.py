@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.wire.fields import Document, Duration
+from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
+from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.halving import halved
 from node.plugins.transport.posting import ONE_IS_BAD, Headers, Posted, Poster, Url, shown
 
@@ -47,12 +48,12 @@ class HttpSpec(Document):
         json_schema_extra=SECRET,
     )
     batch: int = Field(500, ge=1, le=1000, strict=True, description="Most results in a request.")
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 
 
-class HttpArchiver:
+class HttpArchiver(Anywhere):
     """Posts results to a URL."""
 
     name = "http"
@@ -67,10 +68,6 @@ class HttpArchiver:
     def batches(self, spec: HttpSpec) -> Batches:
         """As the spec says; a batch that is taken apart has the time of four requests."""
         return Batches(spec.batch, 8_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: HttpSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused: only whoever has the operator's token names URLs."""
-        return None
 
     def open(self, spec: HttpSpec, host: ArchivingHost) -> HttpDestination:
         """Connects when it is first used."""

@@ -17,9 +17,10 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
+from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.ordering import in_order
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ class KafkaSpec(Document):
     password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
         None, description="Never shown.", json_schema_extra=SECRET
     )
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class KafkaArchiver:
+class KafkaArchiver(Anywhere):
     """Records of a topic."""
 
     name = "kafka"
@@ -78,10 +79,6 @@ class KafkaArchiver:
     def batches(self, spec: KafkaSpec) -> Batches:
         """A thousand records on their way at once."""
         return Batches(1000, 8_000_000, spec.timeout + 10 * times.SECOND)
-
-    def refusal(self, spec: KafkaSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
     def open(self, spec: KafkaSpec, host: ArchivingHost) -> KafkaDestination:  # noqa: ARG002 - the contract's
         """Connects when it is first used."""

@@ -15,9 +15,9 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.samples import Sample
-from node.model.wire.fields import Document, Duration
+from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.exporting import Exported, Exporter, Figures
 from node.plugins.transport.ordering import in_order
 from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
@@ -42,7 +42,7 @@ class OtlpSpec(Document):
     attributes: dict[str, Annotated[str, StringConstraints(max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Further attributes of the resource."
     )
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 

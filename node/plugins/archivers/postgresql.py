@@ -15,9 +15,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.halving import halved
 from node.store.results import Address, ResultTable, Row, Tls
 
@@ -55,7 +55,7 @@ class PostgresqlSpec(Document):
         "public", description="The schema in which the table parley_result is."
     )
     create: bool = Field(default=True, strict=True, description="Make the table if there is none.")
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 

@@ -16,9 +16,9 @@ from pydantic import Field, StringConstraints, field_validator
 
 from node.model import times
 from node.model.samples import Sample, name_of
-from node.model.wire.fields import Document, Duration
+from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.exporting import Exported, Exporter, Figures
 from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
 
@@ -46,7 +46,7 @@ class PrometheusSpec(Document):
     labels: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Labels that all series get."
     )
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 

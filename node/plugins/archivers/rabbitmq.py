@@ -17,9 +17,10 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
+from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.ordering import in_order
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class RabbitmqSpec(Document):
         "parley.results",
         description="With the default exchange: the queue, made durable if there is none.",
     )
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class RabbitmqArchiver:
+class RabbitmqArchiver(Anywhere):
     """Messages to a broker."""
 
     name = "rabbitmq"
@@ -71,10 +72,6 @@ class RabbitmqArchiver:
     def batches(self, spec: RabbitmqSpec) -> Batches:
         """So many messages are on their way at once."""
         return Batches(500, 8_000_000, spec.timeout + 5 * times.SECOND)
-
-    def refusal(self, spec: RabbitmqSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
     def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:  # noqa: ARG002 - the contract's
         """Connects when it is first used."""

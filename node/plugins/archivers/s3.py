@@ -20,9 +20,9 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.model.wire.fields import Document, Duration
+from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, between, duration_field
+from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.posting import Answer, Poster, Url, shown
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class S3Spec(Document):
         None, description="Its id; unless said, what the service's environment or host has."
     )
     secret_key: _Words | None = Field(None, description="Never shown.", json_schema_extra=SECRET)
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         30 * times.SECOND, "How long an object may take; PT1S to PT2M."
     )
 

@@ -7,14 +7,14 @@ lost, use one that is answered (``http``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 from pydantic import Field
 
 from node.model import times
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import between, duration_field
+from node.plugins.fields import Patience, duration_field
+from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.senders import DatagramSender, SentTo, StreamSender, sent
 
 _DATAGRAM_MAX = 65_507
@@ -26,12 +26,12 @@ class SocketSpec(Document):
 
     host: Host = Field(description="Name or address.")
     port: int = Field(ge=1, le=65_535, strict=True, description="Where it listens.")
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class _SocketArchiver:
+class _SocketArchiver(Anywhere):
     """What both have in common."""
 
     spec_model: type[Document] = SocketSpec
@@ -39,10 +39,6 @@ class _SocketArchiver:
     def label(self, spec: SocketSpec) -> str:
         """Host and port."""
         return _label(spec)
-
-    def refusal(self, spec: SocketSpec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
 
 class TcpArchiver(_SocketArchiver):

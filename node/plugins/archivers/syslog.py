@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import between, duration_field
+from node.plugins.fields import Patience, duration_field
 from node.plugins.transport.senders import DatagramSender, Sender, SentTo, StreamSender, sent
 
 _LOCAL_SOCKET = "/dev/log"
@@ -58,7 +58,7 @@ class SyslogSpec(Document):
         strict=True,
         description="Most bytes of a message: receivers cut what is longer (rsyslog: 8,192).",
     )
-    timeout: Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)] = duration_field(
+    timeout: Patience = duration_field(
         10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 

@@ -102,9 +102,9 @@ class IdleTest:
         return Merged(None if reason else result.model_dump(mode="json"), reason)
 
     def summary(self, result: Result) -> str:
-        """``idle for PT3M``, with the number of hosts if more than one."""
+        """``occupied for PT3M``, with the number of hosts if more than one."""
         figures = IdleResult.model_validate(result)
-        text = f"idle for {format_duration(round(figures.duration_ms * MILLISECOND))}"
+        text = f"occupied for {format_duration(round(figures.duration_ms * MILLISECOND))}"
         return text if figures.participants == 1 else f"{text} on {figures.participants} hosts"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:

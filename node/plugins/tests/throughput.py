@@ -34,6 +34,9 @@ UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
 _OMIT_USUAL_SHARE = 5
 _HOST = "host"
+_USUAL = "cubic"
+_SEGMENT_BYTES = 1448
+"""What a segment carries over Ethernet: where more is, little is sent again."""
 
 
 class ThroughputSpec(Document):
@@ -66,7 +69,7 @@ class ThroughputSpec(Document):
         "can, or 1000000 with UDP.",
     )
     congestion: str = Field(
-        default="cubic",
+        default=_USUAL,
         pattern=r"^[a-z][a-z0-9_]{0,14}$",
         description="TCP's congestion control; the result depends on it by an order of magnitude. "
         "`host`: what the sending host has by default.",
@@ -86,6 +89,9 @@ class ThroughputSpec(Document):
     @model_validator(mode="after")
     def _is_sound(self) -> ThroughputSpec:
         check_two(self)
+        if self.protocol == "udp" and self.congestion not in (_USUAL, _HOST):
+            msg = f"UDP has no congestion control, {self.congestion} or other; leave it out"
+            raise ValueError(msg)
         return self
 
     @property
@@ -235,13 +241,18 @@ class ThroughputTest(PairTest):
         return f"{text} ({figures.congestion})" if figures.congestion else text
 
     def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic | None:
-        """What this end sent or received, what was left out at the beginning included."""
+        """What this end sent or received, what was left out at the beginning included.
+
+        Of TCP's sender also what it sent again, which is none of its payload.
+        """
         part = ThroughputPart.model_validate(result)
         known = part.sent or part.received
         if known is None:
             return None
-        payload = known.bytes * (spec.duration + spec.omitted) // spec.duration
         sends = participant == (1 if spec.reverse else 0)
+        payload = known.bytes + _left_out_bytes(spec, part.intervals, known.rate_bps)
+        if sends:
+            payload += _SEGMENT_BYTES * _sent_again(part)
         return Traffic(sent_bytes=payload * sends, received_bytes=payload * (not sends))
 
     def doubts(self, spec: ThroughputSpec, result: Result) -> tuple[str, ...]:
@@ -263,6 +274,26 @@ class ThroughputTest(PairTest):
             found += metric("loss", figures.datagrams.loss, "1")
             found += metric("jitter_ms", figures.datagrams.jitter_ms, "ms")
         return found
+
+
+def _left_out_bytes(spec: ThroughputSpec, intervals: Sequence[Interval], rate_bps: float) -> int:
+    """What was moved before measuring: far more than in the same time later, after slow start.
+
+    Of the time that no interval tells of, the most that is possible is taken: the highest rate.
+    """
+    told = [interval for interval in intervals if interval.omitted]
+    spans_ms = [max(0.0, interval.end_ms - interval.start_ms) for interval in told]
+    highest_bps = max([rate_bps, *(interval.rate_bps for interval in intervals)])
+    rest_ms = max(0.0, spec.omitted / MILLISECOND - sum(spans_ms))
+    bits = highest_bps * rest_ms
+    bits += sum(it.rate_bps * span_ms for it, span_ms in zip(told, spans_ms, strict=True))
+    return round(bits / 1000 / 8)
+
+
+def _sent_again(part: ThroughputPart) -> int:
+    """Segments, those of the time that was left out included."""
+    measured = (part.sent and part.sent.retransmits) or 0
+    return measured + sum(it.retransmits or 0 for it in part.intervals if it.omitted)
 
 
 def _result(

@@ -13,14 +13,7 @@ from collections.abc import Iterable
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import EITHER, bound, version_of
-from node.plugins.contracts import (
-    Command,
-    Output,
-    PartContext,
-    Privilege,
-    Requirement,
-    Result,
-)
+from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
 from node.plugins.lone import LoneTool

@@ -25,6 +25,7 @@ from node.plugins.contracts import (
     Requirement,
     Result,
 )
+from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import SourcePart, delays_and_jitter
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
@@ -43,8 +44,6 @@ _WRAP_UP = SECOND
 """For the output; the launcher ends what still runs 250 ms before the booked end."""
 _MARGIN = 400 * MILLISECOND
 """The server is ended this long before the booked end, so that it is not the launcher's doing."""
-_PACKETS_MAX = 10_000
-"""irtt's output has some 700 bytes for each packet."""
 
 _Document = RootModel[dict[str, Any]]
 
@@ -65,8 +64,8 @@ class IrttTool:
         """Not so many packets that its output could not be read; a stream in long intervals."""
         if isinstance(spec, LatencyBgSpec):
             return irttstream.can(spec)
-        if spec.count > _PACKETS_MAX:
-            return f"irtt prints more than can be read for more than {_PACKETS_MAX} packets"
+        if spec.count > PACKETS_MAX:
+            return f"irtt prints more than can be read for more than {PACKETS_MAX} packets"
         return None
 
     def duration(self, spec: LatencySpec | LatencyBgSpec) -> int:

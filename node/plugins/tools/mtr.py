@@ -13,14 +13,7 @@ from dataclasses import replace
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import bound
-from node.plugins.contracts import (
-    Command,
-    Output,
-    PartContext,
-    Privilege,
-    Requirement,
-    Result,
-)
+from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.lone import LoneTool
 from node.plugins.reading import failure

@@ -198,6 +198,8 @@ class _Measured:
     @classmethod
     def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
         """The whole, less the seconds that were to be omitted."""
+        if not _bytes(total) and any(map(_bytes, lines)):
+            raise ToolOutputError("nuttcp: its server did not come to tell the sums")
         left_out = lines[: spec.omitted // SECOND]
         if len(left_out) < spec.omitted // SECOND:
             raise ToolOutputError(f"nuttcp tells of {len(lines)} seconds, fewer than are omitted")

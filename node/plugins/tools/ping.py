@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins import iputils
 from node.plugins.binding import EITHER, bound, version_of
-from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
 from node.plugins.lone import LoneTool
 from node.plugins.reading import complaint, failure, text_of
@@ -73,14 +74,8 @@ class PingTool(LoneTool):
     name = "ping"
     tests: tuple[str, ...] = ("rtt",)
     preference = 0
-    requirement: Requirement | None = Requirement(
-        "ping",
-        "iputils-ping",
-        ("ping", "-V"),
-        r"iputils[ -](?:s?)(\d+)",
-        privilege=lambda _: Privilege.ECHO,
-    )
-    tried: tuple[str, ...] = ("20221126",)
+    requirement: Requirement | None = iputils.PING
+    tried: tuple[str, ...] = iputils.TRIED
     binds = EITHER
 
     def duration(self, spec: RttSpec) -> int:

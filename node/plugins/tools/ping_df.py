@@ -15,15 +15,9 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
+from node.plugins import iputils
 from node.plugins.binding import EITHER, leaving
-from node.plugins.contracts import (
-    Command,
-    Output,
-    PartContext,
-    Privilege,
-    Requirement,
-    Result,
-)
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import address_in
 from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
@@ -67,14 +61,8 @@ class PingDfTool(LoneTool):
     tests: tuple[str, ...] = ("mtu",)
     preference = 1
     binds = EITHER
-    requirement: Requirement | None = Requirement(
-        "ping",
-        "iputils-ping",
-        ("ping", "-V"),
-        r"iputils[ -](?:s?)(\d+)",
-        privilege=lambda _: Privilege.ECHO,
-    )
-    tried: tuple[str, ...] = ("20221126",)
+    requirement: Requirement | None = iputils.PING
+    tried: tuple[str, ...] = iputils.TRIED
 
     def duration(self, spec: MtuSpec) -> int:
         """Every size vanishing, each tried as often, in microseconds; the least one as well."""

@@ -2,12 +2,16 @@
 
 Augustin et al., "Avoiding traceroute anomalies with Paris traceroute", IMC 2006. It asks
 one packet after the other.
+
+That it could send nothing it tells on standard error, or by the reason why it stopped alone: TCP it
+sends as whole frames, with no word where the interface has none (TUN, some tunnels).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
@@ -15,14 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import bound
-from node.plugins.contracts import (
-    Command,
-    Output,
-    PartContext,
-    Privilege,
-    Requirement,
-    Result,
-)
+from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
 from node.plugins.lone import LoneTool
@@ -51,6 +48,10 @@ _SAID = {
 }
 _PORT_UNREACHABLE = {4: 3, 6: 4}
 _TRACE = re.compile(r'\{"type":"trace"')
+_MADE = frozenset({"COMPLETED", "UNREACH", "ICMP", "LOOP", "GAPLIMIT", "HOPLIMIT"})
+"""Why a path that was measured ends; the other reasons are scamper's own."""
+_WHERE = re.compile(rb"^\[[\d:]+\] \w+: (?:connect to dst failed for )?", re.MULTILINE)
+"""When and in which of its functions: before what it tells on standard error."""
 
 
 class _Hop(BaseModel):
@@ -65,6 +66,7 @@ class _Hop(BaseModel):
 class _Trace(BaseModel):
     method: Annotated[str, Field(max_length=40)]
     dst: Annotated[str, Field(max_length=100)]
+    stop_reason: Annotated[str, Field(pattern=r"^[A-Z-]{1,40}$")]
     hop_count: Annotated[int, Field(ge=0, le=255)]
     hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
 
@@ -123,15 +125,28 @@ class ScamperTool(LoneTool):
         dest, lines = resolved(output, "scamper")
         written = next((line for line in lines if _TRACE.match(line)), None)
         if written is None:
-            raise failure(output, "scamper", "it printed no path")
+            raise _fault(output, "it printed no path")
         try:
             trace = _Trace.model_validate_json(written, strict=True)
         except ValidationError as fault:
-            raise failure(output, "scamper", first_fault(fault)) from None
+            raise _fault(output, first_fault(fault)) from None
+        if trace.stop_reason not in _MADE:
+            raise _fault(output, _unsent(part.spec, trace))
         if address_in(trace.dst, "scamper") != dest:
             raise ToolOutputError(f"scamper traced {trace.dst}, not {dest}")
         probes = list(_probes(trace, probes_of(part.spec)))
         return assembled("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
+
+
+def _fault(output: Output, otherwise: str) -> ToolOutputError:
+    return failure(replace(output, stderr=_WHERE.sub(b"", output.stderr)), "scamper", otherwise)
+
+
+def _unsent(spec: TraceSpec, trace: _Trace) -> str:
+    said = f"it stopped with {trace.stop_reason} after hop {trace.hop_count}"
+    if spec.protocol == "tcp" and not trace.hop_count:
+        said += "; without Ethernet it sends no TCP, as others do (traceroute)"
+    return said
 
 
 def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled
 from node.plugins.lone import LoneTool
@@ -50,9 +51,9 @@ class TracepathTool(LoneTool):
     tests: tuple[str, ...] = ("mtu", "trace")
     preference = 0
     requirement: Requirement | None = Requirement(
-        "tracepath", "iputils-tracepath", ("tracepath", "-V"), r"iputils[ -](?:s?)(\d+)"
+        "tracepath", "iputils-tracepath", ("tracepath", "-V"), iputils.VERSION
     )
-    tried: tuple[str, ...] = ("20221126",)
+    tried: tuple[str, ...] = iputils.TRIED
 
     def can(self, spec: TraceSpec | MtuSpec) -> str | None:
         """UDP only, one answer for each hop, its own wait and its own lengths."""

@@ -9,7 +9,8 @@ from typing import Protocol
 import orjson
 
 from node.model.samples import Sample, samples_of
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.contracts import Batches, Delivery, Fate, Outcome
+from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.halving import halved
 from node.plugins.transport.posting import Posted, shown
 
@@ -36,7 +37,7 @@ class Receiver(Protocol):
         ...
 
 
-class Exporter:
+class Exporter(Anywhere):
     """What archivers of figures have in common."""
 
     ordered = True
@@ -48,10 +49,6 @@ class Exporter:
     def batches(self, spec: Receiver) -> Batches:
         """Five hundred documents; a batch that is taken apart has the time of four requests."""
         return Batches(500, 8_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: Receiver, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
-        """Nothing is refused."""
-        return None
 
 
 class Exported(Posted, ABC):

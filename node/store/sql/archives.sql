@@ -242,7 +242,7 @@ WHERE
 ORDER BY destination.id;
 
 -- notify --
-SELECT pg_notify('parley', 'result ' || destination.id) FROM unnest($1::integer []) AS destination (id);
+SELECT pg_notify('parley', $2::text || ' ' || destination.id) FROM unnest($1::integer []) AS destination (id);
 
 -- keep_error --
 -- What a destination said last when it did not take something.

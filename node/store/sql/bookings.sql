@@ -66,7 +66,8 @@ WHERE
     AND task.revision = asked.revision
 RETURNING
     task.id, task.participant, task.scheduling_class::text, task.spec, task.test, task.duration,
-    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign;
+    (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign,
+    coalesce(task.parent, task.pool_task) AS pool_task;
 
 -- task_standings --
 -- Why accept_epochs did not find one.
@@ -175,7 +176,7 @@ FROM (
             AND NOT admits(
                 reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
                 task.campaign, task.test, exchange.scheduling_class::scheduling_class,
-                exchange.priority
+                exchange.priority, coalesce(task.parent, task.pool_task)
             )
     )
     ORDER BY wanted.starts_at, exchange.priority DESC, wanted.number
@@ -186,15 +187,20 @@ RETURNING id;
 -- ports_in_use --
 -- Ports of exchanges that may still run on this node: looked up from its live runs, which are few beside all exchanges
 -- that ever were. OFFSET 0: each is looked up once.
-SELECT DISTINCT given.port
+SELECT DISTINCT generate_series(given.port, given.port + given.ports - 1) AS port
 FROM (
     SELECT
-        (
-            SELECT (exchange.answer -> 'data' ->> 'port')::integer FROM exchange
-            WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
-        ) AS port
-    FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live
-    OFFSET 0
+        (looked_up.data ->> 'port')::integer AS port,
+        COALESCE((looked_up.data ->> 'ports')::integer, 1) AS ports
+    FROM (
+        SELECT
+            (
+                SELECT exchange.answer -> 'data' FROM exchange
+                WHERE exchange.id = live.exchange_id AND exchange.state IN ('held', 'committed')
+            ) AS data
+        FROM (SELECT DISTINCT run.exchange_id FROM run WHERE run.state IN ('booked', 'running')) AS live
+        OFFSET 0
+    ) AS looked_up
 ) AS given
 WHERE given.port IS NOT NULL;
 

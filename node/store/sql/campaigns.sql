@@ -43,11 +43,18 @@ WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL 
 RETURNING campaign.id;
 
 -- uses --
--- What keeps a campaign from being removed.
+-- What keeps a campaign from being removed; of reservations those that admit it and are not over.
 SELECT
     (SELECT count(*) FROM planning WHERE planning.campaign_id = campaign.id) AS tasks,
     (SELECT array_agg(child.name ORDER BY child.name) FROM campaign AS child WHERE child.parent_id = campaign.id) AS children,
-    EXISTS (SELECT FROM charge_hour WHERE charge_hour.campaign_id = campaign.id) AS charged
+    EXISTS (SELECT FROM charge_hour WHERE charge_hour.campaign_id = campaign.id) AS charged,
+    (
+        SELECT array_agg(reservation.id ORDER BY reservation.created_at, reservation.id)
+        FROM reservation
+        WHERE
+            reservation.access -> 'campaigns' ? campaign.name
+            AND EXISTS (SELECT FROM reserved WHERE reserved.reservation_id = reservation.id AND reserved.ends_at > $2)
+    ) AS admitted_by
 FROM campaign
 WHERE campaign.name = $1;
 

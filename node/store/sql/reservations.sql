@@ -109,6 +109,6 @@ WHERE
     AND NOT admits(
         reservation.access, CASE WHEN reservation.pool IS NULL THEN task.id ELSE task.parent END, task.lead,
         task.lead = (SELECT node.identity FROM node WHERE node.is_self), task.campaign, task.test,
-        run.scheduling_class, run.priority
+        run.scheduling_class, run.priority, coalesce(task.parent, task.pool_task)
     )
 ORDER BY run.starts_at, run.id;

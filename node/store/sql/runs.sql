@@ -120,9 +120,9 @@ WHERE
 ORDER BY run.starts_at
 LIMIT 1000;
 
--- open_runs_of_task --
+-- open_runs_of_tasks --
 SELECT id FROM run
-WHERE task_id = $1 AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+WHERE task_id = ANY($1::uuid []) AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
 ORDER BY id
 FOR UPDATE;
 

@@ -18,12 +18,6 @@ RETURNING task_id;
 -- Until the transaction ends no task comes to this pool, and none of it is given a seat.
 SELECT id FROM pool WHERE name = $1 FOR UPDATE;
 
--- pool_tasks_among --
-SELECT pool_task.task_id, pool.name
-FROM pool_task
-INNER JOIN pool ON pool_task.pool_id = pool.id
-WHERE pool_task.task_id = ANY($1::uuid []);
-
 -- request_of --
 SELECT request FROM pool_task WHERE task_id = $1;
 

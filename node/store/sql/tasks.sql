@@ -2,9 +2,9 @@
 -- A task made known here; an introduction repeated by its lead brings it up to date.
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
-    addresses, schedule, campaign, reference, created_at, revision
+    addresses, schedule, campaign, reference, created_at, revision, pool_task
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+VALUES ($1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
     tool = excluded.tool,
@@ -20,6 +20,12 @@ ON CONFLICT (id) DO UPDATE SET
     revision = excluded.revision
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
+
+-- leads_of_pool_task --
+-- Whoever leads it, as far as is known here: the task itself, or ordinary ones that have its seats.
+SELECT task.lead FROM task WHERE task.id = $1
+UNION
+SELECT task.lead FROM task WHERE task.pool_task = $1;
 
 -- open_planning --
 -- Of a campaign that is not there (any more) nothing is planned.
@@ -47,7 +53,7 @@ SELECT
     task.id, task.lead, task.state::text, task.reason, task.test, task.spec, task.tool, task.tools,
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
-    task.freeing, task.paused_at, task.ended_at, task.parent
+    task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task
 FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
@@ -108,10 +114,10 @@ WHERE
 ORDER BY task.created_at DESC, task.id DESC
 LIMIT $10;
 
--- end_task --
+-- end_tasks --
 UPDATE task
 SET state = $2::task_state, reason = $3, ended_at = $4, paused_at = NULL
-WHERE id = $1 AND state IN ('active', 'paused')
+WHERE id = ANY($1::uuid []) AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --

@@ -374,6 +374,22 @@ async def test_words_for_times_and_schedules(browser: str) -> None:
         ]
 
 
+async def test_results_have_units_and_no_gaps(browser: str) -> None:
+    """Units as on the command line; what is null was not asked for or means nothing here."""
+    result = """{rate_bps: 941300000, cpu: {source: 0.00336}, datagrams: null, loss: 0,
+        sent: {bytes: 1448, retransmits: null}, rtt_ms: [0.5, null], ttl_s: 300}"""
+    async with opened(browser, StandIn()) as page:
+        shown = await page.evaluate(
+            f"""import('/web/tree.js').then(({{ known, tree }}) =>
+                [...tree(known({result})).querySelectorAll('li:not(.nested)')].map(
+                    (item) => [...item.children].map((it) => it.textContent).join(': ')))"""
+        )
+        assert shown == [
+            *("rate: 941.3 Mb/s", "source: 0.336 %", "loss: 0 %", "bytes: 1.448 kB"),
+            *("rtt: 0.5 ms, not known", "ttl: 300 s"),
+        ]
+
+
 async def test_events_are_read_however_they_are_cut(browser: str) -> None:
     """The stream's text gives the same events whole, in pieces, with comments and any line ends."""
     async with opened(browser, StandIn()) as page:

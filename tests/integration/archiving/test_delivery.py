@@ -13,10 +13,13 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from node.model import times
 from node.model.wire.archives import ArchiveChoice, ArchivePatch, RetryRequest
+from node.plugins.archivers.http import HttpDestination
 from node.store import archives, runs
+from node.store.database import Notice
 from tests.archived import IDENTITY, Office, Posted, Receiver, receiver
 from tests.clocks import ManualClock
 
@@ -210,6 +213,25 @@ async def test_a_person_has_it_tried_again(a: Office, taker: Receiver, clock: Ma
     assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
     await a.archiving.run_once()
     assert [document["key"] for document in taker.documents] == keys * 2
+    assert await a.states() == {"delivered": 2}
+
+
+async def test_what_rests_is_tried_as_soon_as_a_person_says_so(a: Office, taker: Receiver) -> None:
+    """Nobody waits out the minute after a failure who has it tried again."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(503)
+    await a.ended(2)
+    await a.archiving.run_once()
+    taker.answer = lambda _: web.Response()
+    await a.archiving.run_once()
+    assert await a.states() == {"waiting": 2}
+    heard: asyncio.Queue[Notice] = asyncio.Queue()
+    listening = asyncio.create_task(a.database.listen(heard.put_nowait, a.clock))
+    assert (await heard.get()).kind == "wake"
+    assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
+    a.archiving.heard(await heard.get())
+    listening.cancel()
+    await a.archiving.run_once()
     assert await a.states() == {"delivered": 2}
 
 
@@ -429,3 +451,24 @@ async def test_what_is_still_to_be_delivered_is_not_purged(a: Office) -> None:
         await runs.purge(connection, late, late, late)
     assert await a.rows("SELECT FROM run") == []
     assert await a.states() == {}
+
+
+async def test_an_archiver_that_cannot_be_closed_stops_nothing(
+    a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fault is logged, and what was delivered is delivered."""
+
+    async def close(self: HttpDestination) -> None:
+        await self.poster.close()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(HttpDestination, "close", close)
+    await a.archive("all", "http", {"url": taker.url})
+    await a.ended()
+    await a.archiving.run_once()
+    with capture_logs() as logged:
+        await a.archiving.close()
+    assert [(line["event"], line["archiver"]) for line in logged] == [
+        ("an archiver failed", "http")
+    ]
+    assert await a.states() == {"delivered": 1}

@@ -188,7 +188,7 @@ async def _run(request: web.Request) -> web.Response:
     elif "wait" in request.query and story is not None:
         node.waited.set()
         await asyncio.Event().wait()
-    return web.json_response({**run, "parts": []})
+    return web.json_response({"parts": [], **run})
 
 
 async def _create(request: web.Request) -> web.Response:

@@ -259,3 +259,18 @@ async def test_results_alone(parley: Any, planned: Any) -> None:
     ended = await parley("run", "result", "11")
     assert json.loads(ended.out) == {"loss": 0.5, "rtt_ms": None}
     assert (await parley("run", "result", "11", "-o", "table")).out == "loss  50 %\n"
+
+
+async def test_what_a_program_printed(parley: Any, planned: Any) -> None:
+    """As JSON in a pipe, to be read in a table with its tabs, and of one participant as it was."""
+    printed = '{\n\t"end":\t1\n}\x1b[2J\n'
+    part = dict.fromkeys(("started_at", "finished_at", "result", "reason"))
+    part |= {"participant": 0, "name": "a", "command": ["iperf3", "-J"], "output": printed}
+    planned.runs[0].update(state="finished", parts=[part])
+    ended = await parley("run", "result", "11", "--raw")
+    assert [told["output"] for told in json.loads(ended.out)] == [printed]
+    ended = await parley("run", "result", "11", "--raw", "-o", "table")
+    assert ended.out == 'a: iperf3 -J\n  {\n  \t"end":\t1\n  }\ufffd[2J\n'
+    assert (await parley("run", "result", "11", "--raw", "--part", "a")).out == printed
+    ended = await parley("run", "result", "11", "--raw", "--part", "b")
+    assert (ended.code, "has no part of b, only of a" in ended.err) == (6, True)

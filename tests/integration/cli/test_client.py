@@ -163,3 +163,27 @@ async def test_names_are_kept_in_their_place(client: UserClient, node: Any) -> N
     with pytest.raises(ParleyError):
         await client.remove_node("../tasks/x")
     assert node.asked[-1][:2] == ("DELETE", "/v1/nodes/..%2Ftasks%2Fx")
+
+
+async def test_a_token_is_kept_from_strangers(serve: Serve, bare: Any) -> None:
+    """What is no node is not told the token that was meant for another; dns says what it may be."""
+    shown: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        shown.append(request.headers.get("Authorization"))
+        return web.json_response({"status": "ok"})
+
+    stranger = await serve(answer)
+    ended = await bare("dns", "b.example", "--server", stranger, PARLEY_TOKEN="secret")
+    assert (ended.code, shown) == (5, [None])
+    assert f"✗ {stranger} does not answer like a node\n" in ended.err
+    assert "--server is the node that is to ask; the DNS server stands after --ask" in ended.err
+
+
+async def test_a_token_goes_to_another_node(node: Any, bare: Any) -> None:
+    """A node that --server names is asked who it is, and then told the token."""
+    node.documents["/v1/nodes/self"] = {"identity": "ed25519:b", "unheard_of": True}
+    node.add_task(TASK)
+    ended = await bare("task", "cancel", "aa", "--server", node.url, PARLEY_TOKEN=node.token)
+    assert ended.code == 0
+    assert node.asked[0][:2] == ("GET", "/v1/nodes/self")

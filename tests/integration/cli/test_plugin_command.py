@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from node.cli.main import parley
+from node.cli.tasks import task_group
 
 PARLEY = Path(sys.executable).with_name("parley")
 REPOSITORY = Path(__file__).parents[3]
@@ -85,6 +89,13 @@ def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     assert "host" in refused.stderr
 
 
+def test_what_was_never_tried_is_said(tmp_path: Path) -> None:
+    """In the list, with the tool; all that was tried has nothing beside it."""
+    listed = run(PARLEY, "plugin", "list", "-o", "json", folder=tmp_path)
+    said = {each["name"]: each["but"] for each in json.loads(listed.stdout) if each["but"]}
+    assert said == {"owping": "where a task names it: it was never tried with a real program"}
+
+
 def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
     """Its own tests pass; installed it is listed, keeps the contract, and can be tried."""
     package = new(tmp_path, "kept-rows", "--kind", "archiver")
@@ -141,8 +152,89 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     assert tried.returncode == 0, tried.stdout + tried.stderr
     assert "kept keeps the contract" in tried.stdout
     checked = run(PARLEY, "plugin", "test", "ping", folder=tmp_path, site=tmp_path)
-    assert "Parley itself has one" in checked.stderr
-    assert checked.returncode == 8
+    assert "✗ ping of parley-broken can be used\n    Parley itself has one" in checked.stdout
+    assert checked.returncode == 1
+
+
+def test_what_a_plugin_raises_is_told_without_a_traceback(tmp_path: Path) -> None:
+    """A summary, a merge or a destination that raises is what is to mend; the exit code is 1."""
+    info = tmp_path / "parley_silent-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parley-silent\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[parley.tests]\nsilent = parley_silent:SILENT\nwild = parley_silent:WILD\n"
+        "[parley.tools]\nnap = parley_silent:NAP\n[parley.archivers]\npit = parley_silent:PIT\n"
+    )
+    (tmp_path / "parley_silent.py").write_text(_SILENT)
+
+    def tried(*words: str) -> str:
+        done = run(PARLEY, "plugin", "test", *words, folder=tmp_path, site=tmp_path)
+        assert (done.returncode, done.stderr) == (1, ""), done.stdout + done.stderr
+        return done.stdout
+
+    short = ("--run", "--spec", '{"duration": "PT1S"}')
+    assert "it raised KeyError: 'rate'\nsilent: 1 to mend" in tried("silent")
+    told = tried("silent", *short)
+    assert "✓ the result is as its model says\n✗ it has a summary" in told
+    assert "duration_ms" in told
+    assert re.search(
+        r"wild raised OSError: gone\n    .*/parley_silent.py, line \d+, in merge",
+        tried("wild", *short),
+    )
+    spec = json.dumps({"path": str(tmp_path / "results.jsonl")})
+    assert "✗ pit raised OSError: full\n" in tried("pit", "--run", "--spec", spec)
+
+
+_SILENT = """
+from node.plugins.archivers.file import FileArchiver
+from node.plugins.tests.idle import IdleTest
+from node.plugins.tools.sleep import SleepTool
+
+class Silent(IdleTest):
+    name = "silent"
+
+    def summary(self, result):
+        return f"{result['rate']} b/s"
+
+class Wild(IdleTest):
+    name = "wild"
+
+    def merge(self, spec, parts):
+        raise OSError("gone")
+
+class Nap(SleepTool):
+    name = "nap"
+    tests = ("silent", "wild")
+
+class Pit(FileArchiver):
+    name = "pit"
+
+    def open(self, spec, host):
+        raise OSError("full")
+
+SILENT, WILD, NAP, PIT = Silent(), Wild(), Nap(), Pit()
+"""
+
+
+def test_a_client_that_is_not_installed_is_listed_as_lacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An archiver whose extra is missing cannot be used, and says what brings it."""
+    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
+    done = CliRunner().invoke(parley, ["plugin", "list", "-o", "json"], catch_exceptions=False)
+    faults = {each["name"]: each["fault"] for each in json.loads(done.stdout)}
+    assert "pip install 'parley[kafka]'" in faults["kafka"]
+    assert faults["file"] is None
+
+
+def test_the_readme_of_a_plugin_can_be_followed(made: Path) -> None:
+    """The command to measure with it is one, and what its tests need comes with it."""
+    readme = (made / "README.md").read_text()
+    [words] = re.findall(r"`parley task create ([^`]*)`", readme)
+    context = task_group.commands["create"].make_context("create", words.split())
+    assert context.params["test"] == "lookup-time"
+    assert "'.[test]'" in readme
+    assert 'test = ["pytest"]' in (made / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -183,3 +275,12 @@ def test_ours_can_be_tried_too(tmp_path: Path) -> None:
     done = run(PARLEY, "plugin", "test", "latency", "--run", "--spec", spec, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "loss 0 % / 0 %" in done.stdout
+
+
+def test_one_that_gives_a_result_each_interval_can_be_tried(tmp_path: Path) -> None:
+    """What it told of its intervals is merged when it has ended."""
+    spec = json.dumps({"interface": "lo", "duration": "PT2S", "each": "PT1S"})
+    done = run(PARLEY, "plugin", "test", "interface", "--run", "--spec", spec, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lo: " in done.stdout
+    assert re.search(r"^ +intervals +2$", done.stdout, re.MULTILINE), done.stdout

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from node.plugins.contracts import Merged
+from node.plugins.tools.programs import target
 from node.plugins.tools.programs.tls_handshake import names_match
 from tests.integration.plugins.targets import Authority, closed_port, measured, pages, talking
 
@@ -38,6 +39,15 @@ def test_connections() -> None:
     assert (result["attempts"], result["connected"], result["loss"]) == (5, 5, 0)
     assert 0 < result["connect_ms"]["min"] <= result["connect_ms"]["max"] < 300
     assert (result["banner"], result["failures"]) == (None, [])
+
+
+def test_no_word_waits_for_the_last_one_to_be_acknowledged() -> None:
+    """Else a request after a handshake would take a round trip more than it does elsewhere."""
+    deadline = target.Deadline(1_000_000_000)
+    with talking(lambda _: None) as port:
+        found = target.look_up("127.0.0.1", port, None, deadline)
+        with target.connect(found, deadline, {}) as endpoint:
+            assert endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_banner() -> None:

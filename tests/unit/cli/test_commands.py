@@ -13,7 +13,13 @@ from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import Wan, _Loss, wan_of
 from node.cli.main import COMMANDS, parley
 from node.cli.shortcuts import spec_of
-from node.model.errors import FieldFault, InvalidDocument, NotAllowed, NotAuthenticated
+from node.model.errors import (
+    FieldFault,
+    InvalidDocument,
+    NotAllowed,
+    NotAuthenticated,
+    RefusedByParticipant,
+)
 
 OWN = [name for name in COMMANDS if name != "up"]
 
@@ -160,3 +166,15 @@ def test_sentences() -> None:
     assert sentence(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
     assert sentence(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
     assert "PARLEY_TOKEN" in sentence(NotAuthenticated("who are you"))
+
+
+def test_each_refusal_has_a_line() -> None:
+    """What one participant says is no advice about another; a mend stays with its cause."""
+    lacks = "iperf3: TCP here has no congestion control bbr; modprobe tcp_bbr may bring it"
+    other = "nuttcp: nuttcp cannot choose bbr"
+    assert sentence(RefusedByParticipant(f"a: {lacks}; {other}; b: {lacks}; {other}")) == (
+        f"✗ A participant refuses the task\n  a: {lacks}\n  {other}\n  b: {lacks}\n  {other}"
+    )
+    assert sentence(RefusedByParticipant("a: no ping; apt install it")) == (
+        "✗ a: no ping\n  apt install it"
+    )

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from node.cli import shortcuts
 from node.cli.shortcuts import repeated, spec_of
 from node.model.times import HOUR, MINUTE, SECOND
 
@@ -41,3 +43,29 @@ def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
     """Another repetition beside it is a mistake, and said to be one."""
     with pytest.raises(click.UsageError, match="repeats by itself"):
         repeated(NOTHING | {"continuous": True} | other)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "told"),
+    [
+        (shortcuts.trace, ["b", "--icmp", "--tcp"], "--icmp and --tcp exclude each other"),
+        (shortcuts.rtt, ["-4", "b", "-6"], "-4 and -6 exclude each other"),
+        (
+            shortcuts.throughput,
+            ["b", "--congestion", "cubic", "--udp"],
+            "UDP has no congestion control; leave --congestion or --udp out",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other(
+    command: click.Command, options: list[str], told: str
+) -> None:
+    """None of them wins silently; nothing is asked of a node."""
+    ended = CliRunner().invoke(command, [*options, "--server", "http://127.0.0.1:1"])
+    assert (ended.exit_code, told in ended.output) == (2, True)
+
+
+def test_an_option_twice_is_no_contradiction() -> None:
+    """The same is said again, or another value of the same option, which then holds."""
+    context = shortcuts.trace.make_context("trace", ["b", "--tcp", "--tcp", "--hops", "2"])
+    assert (context.params["protocol"], context.params["hops_max"]) == ("tcp", 2)

@@ -10,6 +10,7 @@ from node.cli.explain import decision_lines, explanation_view
 from node.cli.lanes import Bar, Frame, lanes
 from node.cli.output import aligned, harmless, pairs, pick, printable
 from node.cli.results import in_order, result_view
+from node.cli.runs import RUN
 from node.cli.seats import request_rows
 from node.model.times import HOUR, MINUTE
 from node.model.wire.seats import SeatRequest
@@ -205,3 +206,19 @@ def test_a_pool_task_shows_all_that_is_asked_of_its_nodes() -> None:
     turns = wanted.model_copy(update={"choice": "rotating"}).model_dump(mode="json")
     assert dict(request_rows(turns))["choice"] == "rotating"
     assert request_rows(None) == []
+
+
+@pytest.mark.parametrize(
+    ("summary", "reason", "cell"),
+    [
+        ("3 Mb/s", None, "contaminated: 3 Mb/s"),
+        (None, "no connection", "no connection (contaminated)"),
+    ],
+)
+def test_a_verdict_is_not_why_a_run_failed(
+    summary: str | None, reason: str | None, cell: str
+) -> None:
+    """In lists it stands before a result, which it is about, and behind a reason."""
+    outcome = next(column for column in RUN.columns if column.heading == "result or reason")
+    run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
+    assert outcome.cell(run) == cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from node.plugins import registry
@@ -35,6 +36,12 @@ def context(test: str, participant: int = 0, **fields: Any) -> PartContext:
         ends=STARTS + registry.tools_for(test)[0].duration(given),
         addresses={"b.example": "192.0.2.2"},
     )
+
+
+def with_ports(part: PartContext, *ports: int) -> PartContext:
+    """The part, where each participant's node gave out the port."""
+    parties = [replace(it, data={"port": at}) for it, at in zip(part.parties, ports, strict=True)]
+    return replace(part, parties=parties)
 
 
 def printed(document: object, exit_code: int = 0) -> Output:

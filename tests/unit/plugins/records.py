@@ -59,6 +59,19 @@ def reflector_record(number: int = 0, **changes: Any) -> dict[str, Any]:
     return {"interval": number, **counts, "clock": CLOCK | {"identity": "bb"}} | changes
 
 
+def clients_record(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """Ten packets of irtt's; what it does not tell is not there."""
+    told = sender_record(number, received_at_dest=10)
+    for name in ("unreachable", "duplicates_forward", "ttls"):
+        del told[name]
+    return told | changes
+
+
+def server_record(number: int = 0) -> dict[str, Any]:
+    """Irtt's server is there."""
+    return {"interval": number, "clock": CLOCK | {"identity": "bb"}}
+
+
 def reading(number: int = 0, **changes: Any) -> dict[str, Any]:
     """A second of an interface: 1000 bytes in, 250 out."""
     counts = {"bytes": 1000, "packets": 10, "errors": 0, "drops": 0}

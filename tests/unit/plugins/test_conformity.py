@@ -6,20 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from node.archivers import archivers
 from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.archivers.http import HttpArchiver, HttpSpec
-from node.plugins.conformity import Check, checks_of_archiver, checks_of_test, checks_of_tool
+from node.plugins.conformity import (
+    Check,
+    checks_of_archiver,
+    checks_of_result,
+    checks_of_test,
+    checks_of_tool,
+)
 from node.plugins.contracts import (
     Batches,
     Command,
     Merged,
+    Metric,
     Output,
     Part,
     PartContext,
@@ -29,6 +37,7 @@ from node.plugins.contracts import (
 from node.plugins.contracts import Test as TestContract
 from node.plugins.contracts import Tool as ToolContract
 from node.plugins.discovery import unfit
+from node.plugins.likely import results_of
 from node.plugins.tests.idle import IdleSpec, IdleTest
 from node.plugins.tools.sleep import SleepTool
 
@@ -52,18 +61,87 @@ class _NoExample(IdleTest):
     example = {"duration": "soon"}  # noqa: RUF012 - wrong on purpose
 
 
+class _Dumb(IdleTest):
+    def summary(self, result: Result) -> str:
+        return str(result["no such figure"])
+
+
+class _Numberless(IdleTest):
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        return (Metric("idle_ms", float("nan"), "ms"),)
+
+
+class _Unnamed(IdleTest):
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        return (Metric("Idle ms!", 1.0, ""),)
+
+
 @pytest.mark.parametrize(
     ("test", "found"),
     [
+        (_Dumb(), "in a line, and figures: it raised KeyError: 'no such figure'"),
+        (_Numberless(), "it gave no number for 'idle_ms', but nan"),
+        (_Unnamed(), "a figure is called 'Idle ms!': a-z, 0-9 and _ only"),
+        (_Unnamed(), "'Idle ms!' has no unit"),
         (_HappyMerge(), "made a run that succeeded"),
         (_RaisingMerge(), "it raised IndexError"),
         (_NoExample(), "its example is a spec: it raised ValidationError"),
     ],
-    ids=["happy", "raising", "example"],
+    ids=["dumb", "numberless", "unnamed", "unitless", "happy", "raising", "example"],
 )
 def test_faults_of_a_test_are_found(test: IdleTest, found: str) -> None:
     """A test that breaks its contract is told what it breaks."""
     assert found in faults(checks_of_test(test))
+
+
+def test_faults_of_a_measured_result_are_found() -> None:
+    """What only a real result shows is told of it: its model, its summary, its figures."""
+    measured = {"participants": 1, "duration_ms": 5.0}
+    assert faults(checks_of_result(IdleTest(), measured)) == ""
+    assert "as its model says: it raised ValidationError" in faults(
+        checks_of_result(IdleTest(), {"participants": "x"})
+    )
+    assert "no such figure" in faults(checks_of_result(_Dumb(), measured))
+
+
+class _Kind(StrEnum):
+    FIRST = "first"
+
+
+class _Inner(BaseModel):
+    share: float = Field(gt=0, lt=0.5)
+    kinds: tuple[_Kind, ...] = Field(min_length=2)
+
+
+class _Outer(BaseModel):
+    inner: _Inner
+    many: dict[str, _Inner] = {}
+    pair: tuple[int, str] = (0, "")
+    perhaps: int | None = Field(default=None, ge=7, le=9, strict=True)
+    word: Literal["only"]
+    text: str = Field(min_length=3)
+
+
+class _Ruled(BaseModel):
+    even: int
+
+    @field_validator("even")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("is odd")
+        return value
+
+
+def test_results_are_made_up_as_their_model_allows() -> None:
+    """One with everything, one with as little as possible; none where a schema tells too little."""
+    inner = {"share": 0.25, "kinds": ["first", "first"]}
+    needed = {"inner": inner, "word": "only", "text": "xxx"}
+    assert results_of(_Outer) == [
+        {**needed, "many": {"x": inner}, "pair": [1, "x"], "perhaps": 7},
+        {**needed, "many": {}, "pair": [0, ""], "perhaps": None},
+    ]
+    assert results_of(_Ruled) == []
 
 
 class _Trusting(SleepTool):

@@ -71,6 +71,15 @@ def fault_inside(word: str, own: Sequence[str], hostile: str) -> str | None:
     return fault(document["argv"], plain.get("argv", ()), hostile)
 
 
+def before_options_end(word: str, before: str, hostile: str) -> str | None:
+    """What is wrong with a word there; an option's value is no harm: ``-b [::]:5302``."""
+    if before.startswith("-") and (word == hostile or not word.startswith("-")):
+        return None
+    if word == hostile:
+        return f"it stands free before --, after {before}"
+    return None if word.startswith("--") else f"it is a part of the word {word}"
+
+
 def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
     """What is wrong with how a spec's word got into an argv; ``own`` is one without it."""
     known = Counter(own)
@@ -84,12 +93,10 @@ def fault(argv: Sequence[str], own: Sequence[str], hostile: str) -> str | None:
                 return "it is the program"
             if word.startswith("{"):
                 wrong = fault_inside(word, own, hostile)
-                if wrong is not None:
-                    return wrong
-            elif word != hostile and not word.startswith("--") and not after_all_options:
-                return f"it is a part of the word {word}"
-            elif word == hostile and not after_all_options and not before.startswith("-"):
-                return f"it stands free before --, after {before}"
+            else:
+                wrong = None if after_all_options else before_options_end(word, before, hostile)
+            if wrong is not None:
+                return wrong
         after_all_options = after_all_options or word == "--"
         before = word
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,14 @@ def test_names_that_are_none(name: str) -> None:
     """What could be an option, a path or a shell's word is no name of an interface."""
     with pytest.raises(ValidationError):
         spec("interface", interface=name)
+
+
+def test_the_interface_it_is_bound_to() -> None:
+    """It is read, unless the spec names another."""
+    for fields, wanted in (({}, "eth1"), ({"interface": "eth0"}, "eth0")):
+        part = context("interface", **SPEC | fields)
+        there = replace(part, parties=[replace(part.parties[0], device="eth1")])
+        assert json.loads(TOOL.command(there).argv[-1])["interface"] == wanted
 
 
 def test_an_interval() -> None:

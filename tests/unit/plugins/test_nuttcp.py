@@ -187,6 +187,13 @@ def test_what_a_server_moved_is_not_known() -> None:
     assert TEST.moved(spec("throughput", **HOST), SERVER, part) is None
 
 
+def test_sums_that_did_not_come_are_missed() -> None:
+    """A server that did not hear of the end is ended; its client then tells of nothing at all."""
+    part = context("throughput", CLIENT, protocol="udp", duration="PT3S", omit="PT1S")
+    with pytest.raises(ToolOutputError, match=r"^nuttcp: its server did not come to tell the sums"):
+        TOOL.read(part, output("nuttcp", "udp-sums-lost-client"))
+
+
 def changed(old: str, new: str) -> Output:
     """The recorded client with a change."""
     real = output("nuttcp", "tcp-client")

@@ -17,13 +17,20 @@ from node.plugins.contracts import Interval, Output, Part, StreamingTest, Stream
 from node.plugins.reading import BYTES_MAX
 from tests.golden.recorded import cases, output
 from tests.unit.plugins.parts import context
-from tests.unit.plugins.records import SPEC, reading, reflector_record, sender_record
+from tests.unit.plugins.records import (
+    SPEC,
+    clients_record,
+    reading,
+    reflector_record,
+    sender_record,
+    server_record,
+)
 
 PAIRS = [(test, name) for name, tool in sorted(registry.tools().items()) for test in tool.tests]
 ends = st.builds(
     lambda pair, place: (*pair, place), st.sampled_from(PAIRS), st.sampled_from([0, 1])
 )
-streams = ends.filter(lambda end: isinstance(registry.tools()[end[1]], StreamingTool))
+streams = ends.filter(lambda end: isinstance(registry.tests()[end[0]], StreamingTest))
 exits = st.sampled_from([0, 1, 2, -15])
 endings = st.sampled_from(["itself", "end"])
 numbers = st.integers() | st.floats()
@@ -86,11 +93,17 @@ def test_any_record(end: tuple[str, str, int], record: bytes) -> None:
     read_record_or_refuse(end, record)
 
 
+RECORDS = {
+    "irtt": (clients_record, server_record),
+    "procnet": (reading, reading),
+    "stampbg": (sender_record, reflector_record),
+}
+
+
 @given(streams, st.data())
 def test_any_change_of_a_record(end: tuple[str, str, int], data: st.DataObject) -> None:
     """A record with any one value replaced is refused or read."""
-    made = {"latencybg": (sender_record, reflector_record), "interface": (reading, reading)}
-    document = copy.deepcopy(made[end[0]][end[2]]())
+    document = copy.deepcopy(RECORDS[end[1]][end[2]]())
     change(data, document)
     read_record_or_refuse(end, json.dumps(document).encode())
 
@@ -166,7 +179,7 @@ def test_any_change_of_what_our_programs_print(data: st.DataObject) -> None:
 
 ENDS = [
     (test, tool, case)
-    for test, tool in (("latency", "irtt"), ("throughput", "nuttcp"))
+    for test, tool in (("latency", "irtt"), ("latency", "owping"), ("throughput", "nuttcp"))
     for case in cases(tool)
 ]
 

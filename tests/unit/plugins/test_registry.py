@@ -28,7 +28,7 @@ def test_the_first_set() -> None:
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
-        "nuttcp", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg",
+        "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg",
         "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())

@@ -195,6 +195,24 @@ def test_failures_say_their_cause(tool: str) -> None:
         read(tool, "terminated")
 
 
+@pytest.mark.parametrize(
+    ("case", "protocol", "told"),
+    [
+        (
+            "no-ethernet",
+            "tcp",
+            "it stopped with ERROR after hop 0; without Ethernet it sends no TCP, as others do",
+        ),
+        ("no-route", "udp", "203.0.113.9: Network is unreachable"),
+    ],
+)
+def test_scamper_that_could_not_send_is_no_path(case: str, protocol: str, told: str) -> None:
+    """It prints a path without hops and ends with 0; why it stopped tells it from a silent one."""
+    with pytest.raises(ToolOutputError) as failure:
+        read("scamper", case, protocol=protocol)
+    assert failure.value.detail.removeprefix("scamper: ").startswith(told)
+
+
 def test_numbers_of_autonomous_systems() -> None:
     """What registries say of an address is kept with it, and with no other."""
     asked = {"names": True, "as_numbers": True, "probes": 2}

@@ -12,6 +12,8 @@ from lead.simulation.world import simulate
 from node.model import times
 from node.model.errors import InvalidDocument
 
+_LEADS = {"one": "n1", "two": "n2"}
+
 
 def scenario(**changes: Any) -> Scenario:
     """The one that comes with the program, with changes."""
@@ -86,6 +88,34 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
     assert report.delivered > 170
     assert report.promised == report.delivered
     assert report.messages["proposals"] < 3 * report.delivered
+
+
+@pytest.mark.timeout(120)
+def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
+    """They do not talk: who finds that the other one was faster gives the seat to another node."""
+    few = scenario(days=0.25, nodes={"count": 10, "horizon": "PT2H"}, shares=None)
+    [pool] = few.pools
+    tasks = [
+        it.model_copy(
+            update={
+                "name": f"{name} {it.name}",
+                "count": it.count * 3 // 10,
+                "participants": it.participants.model_copy(update={"pool": name}),
+            }
+        )
+        for name in ("one", "two")
+        for it in few.tasks
+        if it.participants is not None
+    ]
+    pools = [pool.model_copy(update={"name": name, "lead": at}) for name, at in _LEADS.items()]
+    both = few.model_copy(update={"pools": tuple(pools), "tasks": tuple(tasks)})
+    report = simulate(both)
+    moved = {reason.state: reason.slots for reason in report.not_delivered}
+    assert moved.keys() == {"cancelled"}
+    # Both begin with all their tasks at one instant, and find the same time for them.
+    assert moved["cancelled"] < 0.25 * report.delivered
+    assert report.delivered > 300
+    assert report.messages["proposals"] < 4 * report.delivered
 
 
 def test_worlds_without_promises_have_none() -> None:

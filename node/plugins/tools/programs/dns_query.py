@@ -134,7 +134,8 @@ class Question:
 
 def _load(kind: str) -> None:
     """Load in advance what reading an answer needs: the library would while its time is taken."""
-    dns.rdata.get_rdata_class(dns.rdataclass.IN, dns.rdatatype.from_text(kind))
+    number = dns.rdatatype.from_text(kind)
+    dns.rdata.get_rdata_class(dns.rdataclass.IN, number)  # type: ignore[no-untyped-call]
     dns.message.from_wire(dns.message.make_query(".", kind, use_edns=0).to_wire())
 
 

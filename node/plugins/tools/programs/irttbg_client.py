@@ -13,13 +13,15 @@ over; the packets that were due meanwhile are told as not sent.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
@@ -38,6 +40,7 @@ _AT_ONCE = 4  # clients: one that sends, those that wait for late packets, those
 _PAUSE_S = 1.0
 _LATER_S = 0.5  # than it should have ended, a client is killed
 _COMPLAINT_MAX = 200
+_COMPLAINT_BYTES = 4096
 
 
 class _Failed(Exception):
@@ -81,14 +84,17 @@ class Stream:
         told, missed, complaint = irttdocument.Told((), 0), 0, ""
         while missed < self._size:
             try:
-                told = self._client(self._size - missed, due_ns)
+                told, early = self._client(self._size - missed, due_ns)
             except _Failed as reason:
                 complaint = str(reason)
             except ValueError as reason:  # it has sent; what, nobody knows
                 complaint = str(reason)
                 break
             else:
-                complaint = complaint or self._cut_short(told.trips, self._size - missed)
+                # That it skipped a packet, because it could not run when it was due, only counts.
+                sent = len(told.trips)
+                if early and sent < self._size - missed:
+                    complaint = complaint or f"irtt ended after {sent} packets"
                 break
             time.sleep(_PAUSE_S)
             late_ns = time.monotonic_ns() + self._opening() - due_ns
@@ -114,8 +120,8 @@ class Stream:
         """How long before its first packet a client is to be started; the best of the last ones."""
         return min(self._openings, default=_START_NS)
 
-    def _client(self, packets: int, due_ns: int) -> irttdocument.Told:
-        """What a client tells that sends so many packets that count.
+    def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.Told, bool]:
+        """What a client tells that sends so many packets that count; whether it ended too early.
 
         :raises _Failed: it has sent nothing.
         :raises ValueError: it told of what cannot be.
@@ -124,31 +130,15 @@ class Stream:
         over_ns = due_ns + (self._size + self._extra) * self._interval_ns
         over_ns += self._opening_ns + self._timeout_ns
         argv = irttargv.sending(self._argv, lasts_ns)
-        started_ns = time.time_ns()
-        left_s = (over_ns - time.monotonic_ns()) / _SECOND_NS + _LATER_S
-        try:
-            ended = subprocess.run(  # noqa: S603 - an argv
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=left_s, check=False
-            )
-        except OSError as fault:
-            raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
-        except subprocess.TimeoutExpired:
-            raise ValueError("irtt did not end in time") from None
-        if ended.returncode != 0 or not ended.stdout.strip():
-            raise _Failed(_complaint(ended.stderr, ended.returncode))
-        told = irttdocument.told(_document(ended.stdout), self._interval_ns, self._length)
+        started_ns, began_ns = time.time_ns(), time.monotonic_ns()
+        left_s = (over_ns - began_ns) / _SECOND_NS + _LATER_S
+        exit_code, printed, complaints = _ended(argv, left_s)
+        lived_ns = time.monotonic_ns() - began_ns
+        if exit_code != 0 or not printed.strip():
+            raise _Failed(_complaint(complaints, exit_code))
+        told = irttdocument.told(_document(printed), self._interval_ns, self._length)
         self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
-        return told
-
-    def _cut_short(self, trips: irttdocument.Trips, packets: int) -> str:
-        """That a client ended before its time, as where its server is gone; empty if it did not.
-
-        That it skipped a packet, because it could not run when it was due, is not told.
-        """
-        lasted_ns = trips[-1].sent_ns - trips[0].sent_ns
-        if len(trips) < packets and lasted_ns < (packets - 2) * self._interval_ns:
-            return f"irtt ended after {len(trips)} packets"
-        return ""
+        return told, lived_ns < lasts_ns - 2 * self._interval_ns
 
 
 def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
@@ -166,6 +156,34 @@ def _tell(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None:
 def _sleep_until(instant_ns: int) -> None:
     """Return at an instant of steady time."""
     time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
+
+
+def _ended(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:
+    """A program's exit code, what it printed, and the beginning of what it complained of.
+
+    :raises stamp_endpoint.Unusable: it cannot be started.
+    :raises ValueError: it printed too much, or had not ended after ``left_s`` seconds.
+    """
+    try:
+        program = subprocess.Popen(  # noqa: S603 - an argv
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as fault:
+        raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
+    timer = threading.Timer(left_s, program.kill)
+    timer.start()
+    with program:
+        printed = cast(IO[bytes], program.stdout).read(irttdocument.BYTES_MAX + 1)
+        if len(printed) > irttdocument.BYTES_MAX:
+            program.kill()
+        complaints = cast(IO[bytes], program.stderr).read(_COMPLAINT_BYTES)
+        exit_code = program.wait()
+    timer.cancel()
+    if len(printed) > irttdocument.BYTES_MAX:
+        raise ValueError("irtt printed too much to be read")
+    if exit_code == -signal.SIGKILL:
+        raise ValueError("irtt did not end in time")
+    return exit_code, printed, complaints
 
 
 def _document(printed: bytes) -> object:

@@ -66,6 +66,20 @@ def record(told: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def host_and_port(host: str, port: int) -> str:
+    """``192.0.2.7:5000`` or ``[2001:db8::7]:5000``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is written as its address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def addresses(host: str, ip_version: int | None, port: int) -> list[tuple[int, SocketAddress]]:
     """The (family, socket address) pairs of a host, best first.
 
@@ -151,9 +165,7 @@ def bound(arguments: Arguments, *, shared: bool = False) -> socket.socket:
     :raises Unusable: a name is unknown, or the port cannot be used.
     """
     address, port = arguments["address"], arguments["port"]
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
+    if not is_address(address):
         address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
     family, own = addresses(address, None, port)[0]
     endpoint = open_socket(family, arguments["device"])

@@ -1,0 +1,13 @@
+"""What is known of the programs of iputils, which have one version together. Pure."""
+
+from __future__ import annotations
+
+from node.plugins.contracts import Privilege, Requirement
+
+VERSION = r"iputils[ -](?:s?)(\d+)"
+
+TRIED: tuple[str, ...] = ("20221126",)
+
+PING = Requirement(
+    "ping", "iputils-ping", ("ping", "-V"), VERSION, privilege=lambda _: Privilege.ECHO
+)

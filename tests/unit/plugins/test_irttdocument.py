@@ -1,0 +1,82 @@
+"""The document of irtt's client: read packet by packet, or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from node.plugins.irttdocument import reading, told
+from tests.golden.recorded import output
+
+INTERVAL_NS, LENGTH, TIMEOUT_NS = 10_000_000, 44, 300_000_000
+
+
+def document() -> dict[str, Any]:
+    """What irtt told of 63 packets, of which 11 were lost."""
+    printed, _, _ = output("irtt", "lossy-client").stdout.decode().partition("\x1e")
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+def test_packets_and_what_became_of_them() -> None:
+    """Each packet has an instant; those that came back have an answer."""
+    trips = told(document(), INTERVAL_NS, LENGTH).trips
+    assert len(trips) == 63
+    assert all(trip.sent_ns > 0 for trip in trips)
+    assert [trip.lost == "false" for trip in trips] == [trip.answer is not None for trip in trips]
+    seen = reading(trips, TIMEOUT_NS)
+    assert len(seen.in_time) == sum(trip.lost == "false" for trip in trips)
+    assert seen.at_dest == sum(trip.lost != "true_up" for trip in trips)
+    assert reading(trips, 1).late == len(seen.in_time)
+
+
+def test_answers_out_of_order_are_counted() -> None:
+    """An answer that came before one that had been sent earlier is out of order."""
+    whole = document()
+    one, other = [trip for trip in whole["round_trips"] if trip["lost"] == "false"][3:5]
+    stamps = [trip["timestamps"]["client"]["receive"] for trip in (one, other)]
+    stamps[0]["wall"], stamps[1]["wall"] = stamps[1]["wall"], stamps[0]["wall"]
+    assert reading(told(whole, INTERVAL_NS, LENGTH).trips, TIMEOUT_NS).reordered == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"round_trips": {}}, "what it tells of round_trips is not as irtt tells it"),
+        ({"round_trips": [5]}, "what it tells of seqno"),
+        ({"round_trips": [{"seqno": 1}]}, "not numbered one after another"),
+        ({"round_trips": []}, "of 0 packets and of 63 sent"),
+        ({"stats": {"packets_sent": 63.0}}, "packets_sent"),
+        ({"stats": {"packets_sent": 63, "duplicates": -1}}, "duplicates"),
+        ({"stats": []}, "stats"),
+        ({"config": None}, "params"),
+    ],
+)
+def test_what_is_no_document_of_irtt(changes: dict[str, Any], sentence: str) -> None:
+    """It is refused by what is wrong with it."""
+    with pytest.raises(ValueError, match=sentence):
+        told(document() | changes, INTERVAL_NS, LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"lost": "perhaps"}, "lost"),
+        ({"lost": True}, "lost"),
+        ({"lost": ["true"]}, "lost"),
+        ({"timestamps": {}}, "client"),
+        ({"delay": {"send": 1, "receive": 1, "rtt": True}}, "rtt"),
+        ({"delay": {"send": 1, "receive": 10**19, "rtt": 1}}, "receive"),
+        ({"delay": {"send": 1, "receive": float("nan"), "rtt": 1}}, "receive"),
+        ({"delay": {"send": -5, "receive": 4, "rtt": 1}}, "less than no time"),
+        ({"lost": "false", "delay": {}}, "no delay of packet 0"),
+    ],
+)
+def test_a_packet_that_cannot_be(changes: dict[str, Any], sentence: str) -> None:
+    """One packet that is told of in other words, or lies, and all are refused."""
+    whole = document()
+    whole["round_trips"][0].update(changes)
+    with pytest.raises(ValueError, match=sentence):
+        told(whole, INTERVAL_NS, LENGTH)
