@@ -23,7 +23,7 @@ class Displacing:
     """What may be displaced where nothing is free: pass 2 is offered with ``priority``.
 
     ``runs`` are those that may give way, the first to go first; None is all whose priority is
-    lower. At most ``most`` of them; None is any number.
+    lower. Others give way for ``most`` of its seats at most; None is any number.
     """
 
     priority: int

@@ -302,7 +302,8 @@ class Board:
     def urgent(self, span: Span) -> int:
         """How many nodes are booked for something urgent at some time in a span."""
         urgent = self._urgent_campaigns
-        return sum(len(run.nodes) for run in self.overlapping(span) if run.campaign in urgent)
+        runs = (run for run in self.overlapping(span) if run.campaign in urgent)
+        return len({name for run in runs for name in run.nodes})
 
     @cached_property
     def _urgent_campaigns(self) -> frozenset[str]:

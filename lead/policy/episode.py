@@ -237,7 +237,10 @@ class Episode:
         decisive = because or NO_TIME.says_no(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)
         )
-        self._turn_down(candidate, *((decisive, no_way) if no_way else (decisive,)))
+        put_off = self._judge.check(candidate)
+        if put_off is not None:  # until then there is no other reason to be heard
+            decisive = replace(decisive, until=put_off.until)
+        self._turn_down(candidate, *filter(None, (decisive, no_way, put_off)))
         self._filling.protect(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
         self._without.append(candidate)
