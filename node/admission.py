@@ -40,6 +40,7 @@ from node.model.wire.participants import Introduction, IntroductionAnswer, TaskE
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
+from node.plugins.binding import of_version
 from node.plugins.contracts import Test, Tool
 from node.seating import Seating, Sought
 from node.store import bookings, outbox, tasks
@@ -227,7 +228,7 @@ class Admission:
         test = self._capabilities.test(document.test.type)
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
-        named = test.participants(spec)
+        named, hosts = test.participants(spec), test.hosts(spec)
         nodes = self._participants(document, named)
         participants = self._placed(document, nodes)
         tool = self._tool(document, spec)
@@ -235,8 +236,7 @@ class Admission:
         schedule = document.schedule.at(now)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
-        faults = validate(recurrence, duration)
-        if faults:
+        if faults := validate(recurrence, duration):
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
         if known is None or schedule != Schedule.model_validate(known.schedule):
@@ -252,7 +252,7 @@ class Admission:
             priority=document.priority,
             participants=participants,
             participant=0,
-            addresses=self._addresses(test.hosts(spec), named, participants),
+            addresses=of_version(spec, named, self._addresses(hosts, named, participants)),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,

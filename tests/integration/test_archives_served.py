@@ -207,7 +207,7 @@ async def test_deliveries_are_listed_page_by_page_and_tried_again(
         assert len(found["items"]) == count, query
     assert {each["attempts"] for each in first["items"]} == {1}
     _, explained = await a.ask("GET", f"/v1/runs/{runs[0]}/explain")
-    assert f"to be delivered to http {DEAD} at " in explained["sentence"]
+    assert f"to be delivered to own (http {DEAD}) at " in explained["sentence"]
     assert "Cannot connect" in explained["sentence"]
     assert len(explained["archivings"]) == 1
     _, backlog = await a.ask("GET", "/v1/archivings/backlog")
