@@ -258,3 +258,27 @@ def test_what_is_not_too_much_stays(why: str) -> None:
     outcome = _too_much(1 if why == "no more than its part" else 4, **others.get(why, {}))
     assert outcome.refused.keys() == {"red"}
     assert outcome.returned == {}
+
+
+def test_it_is_said_who_holds_a_full_hour() -> None:
+    """The three with most of it, and how much that is."""
+    names = "abcde"
+    ledger = [Charge(it, NOW, NOW + BUCKET, (6 - n) * BUCKET // 4) for n, it in enumerate(names)]
+    asked = due("t", "red", NODES)
+    view = view_of(NODES, [*map(Campaign, names), RED], [asked], ledger=ledger)
+    [no] = played("gridserver-time", view=view)[1].refused["t"]
+    assert "seats of the hour from" in no.sentence
+    assert no.sentence.startswith("all 4 seats ")
+    assert no.sentence.endswith(" are taken, by a (1.5), b (1.25), c (1), 2 others")
+    assert no.until is None, "others may cancel theirs"
+
+
+def test_what_is_put_off_says_why_and_until_when() -> None:
+    """The cause comes first, and is not asked about again before the pause is over."""
+    taken = PostedRun("r", "r", "blue", tuple(NODES), NOW, NOW + BUCKET)
+    asked = due("t", "red", NODES, slip=0)
+    view = view_of(NODES, [BLUE, RED], [asked], runs=[taken])
+    first, last = played("maui-defer", view=view)[1].refused["t"]
+    assert (first.rule.name, last.rule.name) == ("no-time", "deferred")
+    assert first.until == last.until == NOW + times.HOUR
+    assert last.sentence.startswith("t could not be started and is put off for the 1. time, until ")
