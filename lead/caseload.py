@@ -158,6 +158,7 @@ class Caseload:
         self._limits = limits
         self._needs = _NeedsByTest(needs_of)
         self._resources = frozenset(resources)
+        self._short_sighted: set[str] = set()
 
     async def of(
         self,
@@ -311,8 +312,10 @@ class Caseload:
             for each in to_come
         ]
         note = _unseen(unseen, coming)
-        if note is not None:
+        if note is not None and pool.name not in self._short_sighted:
             log.warning("an episode does not see all", pool=pool.name, lacks=note)
+        # Said once as long as it is so: episodes follow one another within seconds.
+        (self._short_sighted.discard if note is None else self._short_sighted.add)(pool.name)
         return _Runs(
             listed,
             [_posted(run, names, needs.get(run.task_id, {})) for run in booked],
@@ -479,7 +482,8 @@ def _unseen(beyond: int | None, coming: Sequence[Sequence[PostedRun]]) -> str | 
         (runs[TO_COME_MAX].start for runs in coming if len(runs) > TO_COME_MAX), default=None
     )
     lacks = [
-        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on"
+        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on: "
+        "limits of campaigns may not hold then; measure less often, or from fewer nodes"
         for of, most, since in (
             ("the booked runs", RUNS_MAX, beyond),
             ("the runs of a seat that are still to be booked", TO_COME_MAX, later),

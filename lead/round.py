@@ -82,7 +82,9 @@ class Round:
         outcome = episode.outcome()
         for name, noes in outcome.refused.items():
             before = results.get(name, Result(found.cases[name]))
-            results[name] = replace(before, verdicts=noes)
+            # Who is down was not asked, and may be all that is missing.
+            heard = {**membership.silent(before.case.able), **before.heard}
+            results[name] = replace(before, verdicts=noes, heard=heard)
         state = worth_keeping(outcome.state, self._clock.now())
         # What they did not see is said at the pool (query ``pools``), not in each reason.
         document = document_of(state) | ({} if found.note is None else {"unseen": found.note})

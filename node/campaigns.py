@@ -22,6 +22,7 @@ from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.wire.campaigns import (
     DEFAULT,
     DEPTH_MAX,
+    SUSPENDED,
     URGENT,
     CampaignDocument,
     CampaignPatch,
@@ -128,6 +129,8 @@ class Campaigns:
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
+            if known.settings.level == SUSPENDED and new.level != SUSPENDED:
+                await campaigns.plan_again(connection, name, now)
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
 

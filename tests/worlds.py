@@ -413,6 +413,7 @@ def introduce(
     duration: int = DURATION,
     priority: int = 0,
     schedule: Schedule | None = None,
+    reference: Any = None,
 ) -> Introduction:
     """An idle task of these participants, addressed to the first."""
     return Introduction(
@@ -433,7 +434,7 @@ def introduce(
         addresses={},
         schedule=schedule or Schedule(),
         campaign=None,
-        reference=None,
+        reference=reference,
         created_at=START,
     )
 

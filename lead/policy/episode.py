@@ -30,6 +30,12 @@ from node.model.spans import Span
 NO_TIME = Rule(
     Axis.FILL,
     "no-time",
+    "{task} found time on too few of the {asked} nodes that were asked: at least {wanted} are "
+    "wanted",
+)
+NO_COMMON_TIME = Rule(
+    Axis.FILL,
+    "no-common-time",
     "{task} found no common time on {wanted} of the {asked} nodes that were asked",
 )
 SPREAD = Rule(
@@ -234,7 +240,9 @@ class Episode:
         candidate = ask.candidate
         self._board.answer(candidate, 0)
         self._judge.answered(ask, (), refused, placed=False)
-        decisive = because or NO_TIME.says_no(
+        together = candidate.named or candidate.together
+        rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
+        decisive = because or rule.says_no(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)
         )
         put_off = self._judge.check(candidate)

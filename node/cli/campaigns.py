@@ -49,9 +49,12 @@ def _promised(campaign: Record) -> str:
 
 def _waits(campaign: Record) -> str:
     waiting = campaign["waiting"]
-    if not waiting["runs"]:
-        return ""
-    return f"{waiting['runs']} run{'' if waiting['runs'] == 1 else 's'}: {waiting['reason']}"
+    said = ", ".join(
+        f"{waiting[word]} {word if waiting[word] > 1 else word.removesuffix('s')}"
+        for word in ("runs", "seats")
+        if waiting[word]
+    )
+    return f"{said}: {waiting['reason']}" if said else ""
 
 
 CAMPAIGN = Kind(
@@ -69,7 +72,7 @@ CAMPAIGN = Kind(
     fields=(
         "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
         "used.delivered", "used.booked", "used.delivered_seat_seconds",
-        "used.booked_seat_seconds", "waiting.runs", "waiting.reason",
+        "used.booked_seat_seconds", "waiting.runs", "waiting.seats", "waiting.reason",
         "owner", "contact", "revision",
     ),
     empty="No campaigns. Add one: parley campaign add NAME",
@@ -95,7 +98,8 @@ def _options(command: AnyCommand) -> AnyCommand:
     for option in reversed((
         click.option("--parent", help="It takes its share out of this campaign's."),
         click.option("--weight", metavar="NUMBER", help="Its share is in proportion to it."),
-        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it."),
+        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it: nothing "
+                     "new is booked for it, what is booked takes place."),
         click.option("--priority", type=int, help="Added to that of its tasks."),
         click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
         click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),

@@ -72,7 +72,7 @@ class _Shortcut(click.Command):
         first: dict[str | None, click.Parameter] = {}
         for option in given:
             other = first.setdefault(option.name, option)
-            if other is not option:
+            if other is not option and not ctx.resilient_parsing:
                 msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; leave one out"
                 raise click.UsageError(msg, ctx)
         return super().parse_args(ctx, args)

@@ -149,7 +149,9 @@ class CampaignDocument(Document):
         Decimal(1), description="Its share is in proportion to it.", examples=[1, 2.5]
     )
     level: Level = Field(
-        5, description="Higher ones go first where levels count; 0 suspends it, urgent is above 9."
+        5,
+        description="Higher ones go first where levels count; urgent is above 9. 0 suspends it: "
+        "nothing new is booked for it, what is booked takes place.",
     )
     priority: int = Field(
         0,
@@ -209,9 +211,12 @@ class CampaignPatch(Patch):
 
 
 class Waiting(Document):
-    """Runs that have found no time yet."""
+    """Runs that have found no time yet, and seats of pool tasks that have found no node."""
 
     runs: int
+    seats: int = Field(
+        0, description="Of each pool task what the term lacks that lacks most, added up."
+    )
     tasks: int
     reason: str | None = Field(description="What stands in the way of most of them.")
 

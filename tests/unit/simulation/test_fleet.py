@@ -26,6 +26,7 @@ from lead.simulation.fleet.play import TRIALS, play
 from lead.simulation.fleet.promises import SHARES
 from lead.simulation.fleet.pulls import Pulled
 from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.trials import tolerance
 from lead.simulation.fleet.world import Booked, Held
 from lead.simulation.memory.journal import Journal
 from lead.simulation.memory.ledgertable import ChargeHours
@@ -249,3 +250,8 @@ def test_a_fleet_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     """Unknown sets, too few nodes or campaigns, lengths that do not divide an hour."""
     with pytest.raises(InvalidDocument):
         fleet(**changes)
+
+
+def test_few_runs_show_no_more_than_counting_allows() -> None:
+    """Over ten thousand runs shares are within 2 %; the bound grows with the root of fewer."""
+    assert [tolerance(runs) for runs in (1_000_000, 10_000, 400, 100)] == [0.02, 0.02, 0.1, 0.2]
