@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -222,7 +223,7 @@ def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) 
     assert outcome.refused["blue"]
 
 
-def _too_much(part: int, **others: object) -> Outcome:
+def _too_much(part: int, **others: Any) -> Outcome:
     """Blue has so many of four seats in four hours ahead, red wants all of one of these."""
     runs = [
         PostedRun(f"r{hour}-{n}", f"{hour}-{n}", "blue", (f"n{n}",), at, at + BUCKET)
@@ -250,7 +251,7 @@ def test_what_is_too_much_is_given_back() -> None:
 @pytest.mark.parametrize("why", ["no more than its part", "not returnable", "near", "urgent"])
 def test_what_is_not_too_much_stays(why: str) -> None:
     """Nobody gives back of its part, of what has begun or is near, or if it is urgent."""
-    others: dict[str, dict[str, object]] = {
+    others: dict[str, dict[str, Any]] = {
         "not returnable": {"returnable": ()},
         "near": {"now": NEAR},
         "urgent": {"campaigns": {"blue": replace(BLUE, level=URGENT), "red": RED}},
