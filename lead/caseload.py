@@ -27,6 +27,7 @@ from lead.planning.overview import (
     windows_of,
 )
 from lead.planning.remembering import state_of
+from lead.policy.ahead import NEAR
 from lead.policy.view import BUCKET, Needs, Pool, PostedRun, Reservation, State, View
 from lead.store import episodes
 from node.clock import Clock
@@ -180,7 +181,9 @@ class Caseload:
             cases = [case for case in found.due if case.begins is not None]
             runs = await self._runs(connection, membership, pool, cases)
             view = await self._view(connection, membership, pool, remembered, cases, runs)
-        view = replace(view, reservations=_reservations(view, cases, rows.reserved))
+            ahead = await _returnable(connection, pool.name, cases, now)
+        reserved = _reservations(view, cases, rows.reserved)
+        view = replace(view, reservations=reserved, returnable=ahead)
         named = {case.name: case for case in cases}
         booked = {run.run: run for run in runs.booked}
         return Found(
@@ -394,6 +397,18 @@ async def _rows(
         reserved[pool],
         left,
     )
+
+
+async def _returnable(
+    connection: Connection, pool: str, cases: Sequence[Case], now: int
+) -> list[str]:
+    """The tasks of seats that may have what these cases want; none that is to begin soon."""
+    begins = [case.begins for case in cases if case.begins is not None]
+    since, until = now + NEAR, max(begins, default=0) + BUCKET
+    if not begins or max(begins) < since:
+        return []
+    seats = await episodes.seats_ahead(connection, pool, since, until, RUNS_MAX)
+    return [str(task) for task in seats]
 
 
 def _reservations(

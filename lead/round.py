@@ -89,7 +89,8 @@ class Round:
         # What they did not see is said at the pool (query ``pools``), not in each reason.
         document = document_of(state) | ({} if found.note is None else {"unseen": found.note})
         remembered = Remembered(document, found.remembered.revision)
-        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()))
+        returned = {UUID(task): no.sentence for task, no in outcome.returned.items()}
+        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()), returned)
         return ruling, outcome.unreached > 0
 
     async def _serve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lead.simulation.fleet import trials, waits
+from lead.simulation.fleet import latecomers, trials, waits
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import Check, FleetReport, Trial
 from lead.simulation.fleet.trials import Tell
@@ -33,6 +33,13 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
         (
             "Joining a full fleet, a campaign never holds more than a seat beyond its part, "
             "rounded up; and of its first six hours it goes without its part in one at most."
+        ),
+    ),
+    "latecomers": (
+        latecomers.latecomers,
+        (
+            "Asking when others have asked for all of a day, a campaign has its part from the "
+            "third hour on (5 %), whether it was known before or is made only then."
         ),
     ),
     "starvation": (

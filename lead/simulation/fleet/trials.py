@@ -10,7 +10,7 @@ from functools import partial
 from math import ceil, sqrt
 
 from lead.policy.sets import SETS
-from lead.policy.view import BUCKET, Campaign, Node
+from lead.policy.view import BUCKET, Campaign, Node, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
@@ -96,15 +96,21 @@ class Delivered:
         """Count what an episode booked."""
         for booked in held.booked:
             self.add(booked)
+        for run in held.returned:
+            self._count(run, -1)
 
     def add(self, booked: Booked) -> None:
         """Count a run, and what it displaced no more."""
-        for run, sign in ((booked.run, 1), *((gone, -1) for gone in booked.displaced)):
-            if run.start >= self._since:
-                self.runs += sign
-                for hour, spent in by_hour(run.start, run.end):
-                    there = self.by_hour.setdefault((hour - START) // BUCKET, Counter())
-                    there[run.campaign] += sign * spent * len(run.nodes)
+        self._count(booked.run, 1)
+        for gone in booked.displaced:
+            self._count(gone, -1)
+
+    def _count(self, run: PostedRun, sign: int) -> None:
+        if run.start >= self._since:
+            self.runs += sign
+            for hour, spent in by_hour(run.start, run.end):
+                there = self.by_hour.setdefault((hour - START) // BUCKET, Counter())
+                there[run.campaign] += sign * spent * len(run.nodes)
 
     def total(self) -> Counter[str]:
         """By campaign."""

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from lead.planning.overview import charges_of
 from lead.policy.asking import Outcome
+from lead.policy.axes.share import ByUsage
+from lead.policy.lines import Together
+from lead.policy.sets import DEFAULT, SETS
 from lead.policy.view import Campaign, Candidate, Fairshare, Node, Pool, PostedRun, Queue, View
 from lead.policy.view import Charge as Charged
 from lead.simulation.clock import START
@@ -184,6 +187,23 @@ def test_turns_are_not_spent_on_hours_that_are_full() -> None:
 def test_a_newcomer_neither_floods_nor_starves() -> None:
     """It has its part within the first hours, and never much more."""
     assert all(check.holds for check in tried("newcomers", "campaign-default").values())
+
+
+@pytest.mark.parametrize("name", ["campaign-default", "gridserver-usage"])
+def test_who_asks_later_has_its_part(name: str) -> None:
+    """Others have asked for a whole day before, whether it was known as a campaign or not."""
+    found = tried("latecomers", name)
+    assert len(found) == 2
+    assert all(check.holds for check in found.values())
+
+
+def test_first_come_first_served_is_no_promise_to_latecomers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trial shows it where all hours are near: what others have asked for is gone."""
+    by_usage = ByUsage(together=Together.PARENT, entitled=True, near=times.DAY)
+    monkeypatch.setitem(SETS, "campaign-default", replace(SETS[DEFAULT], share=by_usage))
+    assert not any(check.holds for check in tried("latecomers", "campaign-default").values())
 
 
 @pytest.mark.timeout(60)
