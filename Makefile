@@ -46,7 +46,7 @@ lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1
 	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1)
 
-bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (15 min); ARGS="single claim" chooses
+bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (20 min); ARGS="single claim" chooses
 	$(BIN)/python -m tests.bench $(ARGS)
 
 accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md

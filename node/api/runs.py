@@ -183,6 +183,8 @@ async def explain(request: web.Request) -> web.StreamResponse:
 def _went(one: Archiving) -> str:
     """Where an outcome went, or why it has not."""
     where = f"{one.archiver} {one.label}"
+    if one.archive is not None:
+        where = f"{one.archive} ({where})"
     if one.state == "delivered":
         return f"delivered to {where}"
     if one.state == "parked":

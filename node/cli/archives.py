@@ -29,6 +29,13 @@ def _whose(one: Record) -> str:
     return ", ".join([*one["archives"], *counted])
 
 
+def _last_error(one: Record) -> str:
+    """What a destination said last, and when; of one for which nothing waits it is over."""
+    if not one["last_error"] or not (one["waiting"] or one["parked"]):
+        return ""
+    return printable(f"{local(one['last_error_at'])} {one['last_error']}")
+
+
 ARCHIVE = Kind(
     columns=(
         Column("archive", lambda one: one["name"], whole=True),
@@ -58,6 +65,7 @@ DELIVERY = Kind(
         Column("number", lambda one: str(one["number"]), whole=True),
         Column("run", lambda one: short(one["run"]), whole=True),
         Column("interval", lambda one: "" if one["interval"] is None else str(one["interval"])),
+        Column("archive", lambda one: one["archive"] or "of the task"),
         Column("to", lambda one: printable(f"{one['archiver']} {one['label']}")),
         Column("state", lambda one: one["state"], whole=True),
         Column("since", lambda one: local(one["created_at"])),
@@ -69,6 +77,7 @@ DELIVERY = Kind(
         "number",
         "run",
         "interval",
+        "archive",
         "archiver",
         "label",
         "state",
@@ -88,9 +97,18 @@ BACKLOG = Kind(
         Column("parked", lambda one: str(one["parked"]), whole=True),
         Column("oldest", lambda one: local(one["oldest_at"])),
         Column("next", lambda one: local(one["next_at"])),
-        Column("last error", lambda one: printable(one["last_error"] or "")),
+        Column("last error", _last_error),
     ),
-    fields=("destination", "archiver", "label", "waiting", "parked", "oldest_at", "last_error"),
+    fields=(
+        "destination",
+        "archiver",
+        "label",
+        "waiting",
+        "parked",
+        "oldest_at",
+        "last_error",
+        "last_error_at",
+    ),
     empty="Results go nowhere: there is no archive, of this node or of a task.",
     key="destination",
 )

@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -41,6 +41,8 @@ from node.web.routes import routes as page_routes
 if TYPE_CHECKING:
     from lead.episodes import SeatPowers
     from lead.participants import Proposing
+    from node.execution.contexts import Contexts
+    from node.model.contexts import Context
     from node.model.wire.participants import Introduction
     from node.model.wire.seats import SeatRequest
     from node.model.wire.tasks import TaskDocument
@@ -50,16 +52,27 @@ _WATCHDOG_S = 10.0
 log = structlog.get_logger()
 
 
-def _settings(options: dict[str, Any]) -> Settings:
+def settings_of(options: dict[str, Any]) -> Settings:
+    """The settings: options before the environment.
+
+    :raises click.UsageError: one is wrong; says which.
+    """
     given = {name: value for name, value in options.items() if value not in (None, False)}
     try:
         return Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
         sentence = str(first["msg"]).removeprefix("Value error, ")
-        msg = f"--{name}: {sentence}" if name else sentence
+        msg = f"{_where(first['loc'], given)}: {sentence}" if first["loc"] else sentence
         raise click.UsageError(msg) from None
+
+
+def _where(place: Sequence[int | str], given: Mapping[str, Any]) -> str:
+    """The option with the wrong value, or the variable of the environment that had it."""
+    name, *inside = map(str, place)
+    if name in given:
+        return "--" + "-".join((name, *inside)).replace("_", "-")
+    return "/".join((f"PARLEY_{name.upper()}", *inside))
 
 
 _OPTIONS = (
@@ -86,21 +99,21 @@ def _with_options(command: Any) -> Any:
 @_with_options
 def up(**options: Any) -> None:
     """Run one node here: API, page, lead, and a private Postgres unless --dsn is given."""
-    _run(_settings(options), node=True, lead=True)
+    _run(settings_of(options), node=True, lead=True)
 
 
 @click.command("parley-node")
 @_with_options
 def _node(**options: Any) -> None:
     """The node's service: API, page, launcher. Its lead runs as parley-lead."""
-    _run(_settings(options), node=True, lead=False)
+    _run(settings_of(options), node=True, lead=False)
 
 
 @click.command("parley-lead")
 @_with_options
 def _lead(**options: Any) -> None:
     """The lead's service: plans the tasks created on this host's node."""
-    _run(_settings(options), node=False, lead=True)
+    _run(settings_of(options), node=False, lead=True)
 
 
 def node_main() -> None:
@@ -344,6 +357,8 @@ async def _await_node(node: Node) -> None:
 def _ready(node: Node, *, with_node: bool) -> None:
     settings = node.settings
     _notify("READY=1")
+    if with_node:
+        warn_of(node.contexts, settings.allowed_contexts)
     if not with_node or not sys.stderr.isatty():
         log.info("ready", node=node.card.name, identity=node.card.identity, url=settings.public_url)
         return
@@ -356,6 +371,13 @@ def _ready(node: Node, *, with_node: bool) -> None:
     click.echo(f"Token     {settings.state_dir / 'token'}", err=True)
     click.echo(f"Tools     {'  '.join(missing)}", err=True)
     click.echo("Try       parley rtt HOST     (Ctrl-C here stops the node)", err=True)
+
+
+def warn_of(contexts: Contexts, allowed: Iterable[Context]) -> None:
+    """Tell the owner of contexts that are allowed and of no use: a wrong letter, say."""
+    for context in allowed:
+        if (why := contexts.why_not(context)) is not None:
+            log.warning("a context is allowed and cannot be used", context=str(context), why=why)
 
 
 async def _watch(node: Node) -> None:

@@ -7,12 +7,14 @@ ended: another Ctrl-C during the clean-up changes nothing, so nothing is left be
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from node.cli.failures import INTERRUPTED
+from node.cli.failures import INTERRUPTED, say
 from node.cli.progress import Progress
+from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
     from node.lab.wan import WanSettings
@@ -68,15 +70,28 @@ class Lab(Protocol):
         """Stop them and remove everything that was made for them."""
         ...
 
+    async def restart_ended(self) -> None:
+        """Start those again that have ended."""
+        ...
+
 
 def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> Lab:
     """A lab that tells of its start, and of nodes that die."""
     from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
 
     def died(name: str, why: str) -> None:
-        progress.note(f"! {name}: {why}")
+        progress.clear()
+        say(f"! {death(name, why, {node.name for node in lab.nodes})}")  # also to who is quiet
 
-    return RealLab(count, wan, progress=progress.note, died=died)
+    lab = RealLab(count, wan, progress=progress.note, died=died)
+    return lab
+
+
+def death(name: str, why: str, nodes: Collection[str]) -> str:
+    """That a part of a lab has ended by itself, and how to go on."""
+    if name in nodes:
+        return f"node {why}\n  The others go on. To start it again: kill -USR1 {os.getpid()}"
+    return f"{why}\n  Nothing can be measured any more: end the lab (Ctrl-C), and start another one"
 
 
 Done = TypeVar("Done")
@@ -89,10 +104,20 @@ async def with_lab(
 ) -> int:
     """Start the lab and do the work until it is done or a signal comes; the exit code.
 
-    Work that a signal ends has served its time: 0. A signal before that: 130.
+    Work that a signal ends has served its time: 0. A signal before that: 130. USR1 starts nodes
+    again that have ended.
     """
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
+    reviving: set[asyncio.Task[None]] = set()
+
+    def revive() -> None:
+        if not reviving:
+            task = asyncio.create_task(_revived(lab))
+            reviving.add(task)
+            task.add_done_callback(reviving.discard)
+
+    loop.add_signal_handler(signal.SIGUSR1, revive)
     for number in _ENDING:
         loop.add_signal_handler(number, ending.set)
     try:
@@ -107,8 +132,18 @@ async def with_lab(
     finally:
         if progress.terminal:  # in a pipe the last line is the work's own
             progress.status("taking the lab down", "ending")
+        loop.add_signal_handler(signal.SIGUSR1, lambda: None)  # nothing is started any more
+        for task in reviving:
+            task.cancel()
         await lab.stop()
         progress.clear()
+
+
+async def _revived(lab: Lab) -> None:
+    try:
+        await lab.restart_ended()
+    except ParleyError as error:
+        say(f"✗ {error.detail}")
 
 
 async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, Done]) -> asyncio.Task[Done]:

@@ -49,7 +49,19 @@ class _Rate(click.ParamType[int]):
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 _Command = Callable[Concatenate[Session, ...], Coroutine[Any, Any, int]]
-_PORT = click.IntRange(1, 65535)
+
+
+class _Port(click.IntRange):
+    """A port by its number: names of services are not the same on all hosts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no port; write a number, {self.min} to {self.max}", param, ctx)
+
+
+_PORT = _Port(1, 65535)
 _DURATIONS = frozenset({"interval", "timeout", "duration", "omit", "each", "wait"})
 _STREAMED_FOR = times.HOUR  # a run of tests that measure all along, unless said
 
@@ -66,7 +78,7 @@ class _Shortcut(click.Command):
         first: dict[str | None, click.Parameter] = {}
         for option in given:
             other = first.setdefault(option.name, option)
-            if other is not option:
+            if other is not option and not ctx.resilient_parsing:
                 msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; leave one out"
                 raise click.UsageError(msg, ctx)
         return super().parse_args(ctx, args)
@@ -75,7 +87,7 @@ class _Shortcut(click.Command):
 _hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
 _source_option = click.option("--source", metavar="NODE", help="The node that asks [this one].")
 _udp_port_option = click.option(
-    "--port", type=click.IntRange(1024, 65535), help="UDP port of B [given out]."
+    "--port", type=_Port(1024, 65535), help="UDP port of B [given out]."
 )
 _hops_option = click.option(
     "--hops", "hops_max", type=click.IntRange(1, 64), help="How many at most [30]."
@@ -221,7 +233,7 @@ async def interface(session: Session, /, **given: Any) -> int:
 @_source_option
 @click.option("--icmp", "protocol", flag_value="icmp", help="ICMP echo instead of UDP.")
 @click.option("--tcp", "protocol", flag_value="tcp", help="TCP SYN instead of UDP.")
-@click.option("--port", type=click.IntRange(1, 65535), help="TCP's port [80].")
+@click.option("--port", type=_PORT, help="TCP's port [80].")
 @_hops_option
 @click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
 @click.option("--packet-timeout", "wait", type=DURATION, help="Lost when later than this [2s].")

@@ -10,7 +10,7 @@ from node.cli.documents import document_options, patch_options, task_document, t
 from node.cli.failures import say
 from node.cli.follow import follow_task
 from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, pairs, printable, records_of
+from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
 from node.cli.references import find_task, route, short
 from node.cli.runs import conclude
 from node.cli.seats import request_rows, request_text, seats_view
@@ -160,7 +160,8 @@ async def list_tasks(
 @asks_node
 async def show(session: Session, task: str) -> None:
     """Show everything about a task."""
-    found = await find_task(session, task)
+    listed = await find_task(session, task)
+    found = await session.client.task(listed.id)  # archives and the tool's reason are in no list
     record = found.model_dump(mode="json")
     if found.pool is not None:
         seats = await session.client.seats(found.id)
@@ -265,6 +266,7 @@ def task_view(task: Record) -> str:
         ("revision", task["revision"] if task["revision"] > 1 else ""),
         ("created", local(task["created_at"])),
         ("ended", local(task["ended_at"])),
+        *(("archive", _archive(each)) for each in task["archives"] or ()),
         *spec,
     )
     lines = [head + reason, pairs(particulars, indent="  ")]
@@ -286,6 +288,13 @@ def task_view(task: Record) -> str:
 def _tool(task: Record) -> str:
     reason = task.get("tool_reason")
     return f"{task['tool'] or ''}{f': {reason}' if reason else ''}"
+
+
+def _archive(archive: Record) -> str:
+    """Where results go: the archiver, what of its spec is said, and which runs."""
+    said = {name: value for name, value in archive["spec"].items() if value not in (None, {}, [])}
+    spec = ", ".join(f"{name} {flat(value)}" for name, value in said.items())
+    return printable(f"{archive['archiver']} ({spec}), {archive['runs']}")
 
 
 def _slip(schedule: Record) -> str:

@@ -80,6 +80,10 @@ def parse_moment(text: str) -> Moment:
     if text[:1] in {"+", "-"}:
         sign = -1 if text[0] == "-" else 1
         return Moment(offset=sign * parse_duration(text[1:]))
+    if looks_like_duration(text):
+        plain = text.replace(" ", "")
+        msg = f"{text!r} is no time; write -{plain} for so long ago, +{plain} for so long from now"
+        raise ValueError(msg)
     try:
         return Moment(times.parse_instant(text))
     except ValueError as error:

@@ -16,6 +16,7 @@ from uuid import UUID
 import aiohttp
 from pydantic import ValidationError
 
+from node.client.causes import cause_of
 from node.client.mailboxes import Carry, Reached
 from node.gathering import Gathering
 from node.model import times
@@ -206,7 +207,8 @@ class Peers:
             ) as response:
                 return response.status, response.content_type, await _read(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            told = str(error) or f"no answer within {self._timeout_s:g} s"
+            late = isinstance(error, TimeoutError)
+            told = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
             msg = f"{name or url} cannot be reached: {told}"
             raise PeerUnreachable(msg) from error
 

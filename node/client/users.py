@@ -9,7 +9,6 @@ everything else is idempotent by itself.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -22,6 +21,7 @@ from yarl import URL
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.answers import not_finite, page, read
 from node.client.archives import Archives
+from node.client.causes import cause_of
 from node.client.meshing import Meshing
 from node.model import times
 from node.model.errors import (
@@ -407,7 +407,7 @@ class UserClient(Meshing, Archives):
             )
             raise AnswerLost(msg) from error
         except aiohttp.ClientError as error:
-            raise self._unreachable(_cause(error)) from error
+            raise self._unreachable(cause_of(error)) from error
 
     async def _send(self, method: str, url: URL, **options: Any) -> Any:
         if self._http is None:
@@ -461,15 +461,6 @@ async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
         return await send()
-
-
-def _cause(error: aiohttp.ClientError) -> str:
-    """What the system said, without what the sentence around it says already."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "its name is not known"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return os.strerror(error.errno).lower() if error.errno else str(error.os_error)
-    return str(error) or type(error).__name__
 
 
 def _instant(instant: int | None) -> str | None:

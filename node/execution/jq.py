@@ -8,6 +8,7 @@ program does, it can only spoil the document it was given.
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ TIMEOUT_S = 10.0
 OUTPUT_MAX = 32_000_000
 _DOES_NOT_COMPILE = 3
 _SAID_MAX = 300
+_FAULT = re.compile(
+    r"error: (?P<what>.*?)(?: \(Unix shell quoting issues\?\))? at <top-level>, line (?P<line>\d+):"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ async def fault_of(program: str) -> str | None:
     """
     finished = await _run(program, b"null")
     if finished.exit_code == _DOES_NOT_COMPILE:
-        return _first_line(finished)
+        return _in_words(_first_line(finished), program)
     return None
 
 
@@ -98,3 +102,14 @@ def _read(answer: bytes) -> Transformed:
 def _first_line(finished: process.Finished) -> str:
     lines = finished.stderr.decode(errors="replace").strip().splitlines()
     return lines[0].removeprefix("jq: ")[:_SAID_MAX] if lines else ""
+
+
+def _in_words(line: str, program: str) -> str:
+    """Why it does not compile, as its writer sees it: without what we have put around it."""
+    fault = _FAULT.fullmatch(line)
+    if fault is None:
+        return line
+    lines = program.count("\n") + 1
+    if int(fault["line"]) > lines or "$end" in fault["what"]:
+        return "syntax error at its end: something is left open, or closed twice"
+    return fault["what"] if lines == 1 else f"{fault['what']} in line {fault['line']}"

@@ -121,8 +121,8 @@ class Running:
         if self._gate is not None:
             with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait will tell
                 os.write(self._gate, b"\n")
-            self.started_at = now()
             self._close_gate()
+        self.started_at = now()
 
     def _close_gate(self) -> None:
         if self._gate is not None:

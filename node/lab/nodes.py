@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import string
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import aiohttp
 from node.execution import process
 from node.execution.process import Running
 from node.model.errors import HostError
+from node.settings import Settings
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
@@ -50,6 +52,17 @@ class NodePlan:
 
 CommandFactory = Callable[[NodePlan], list[str]]
 
+_EACH_ITS_OWN = frozenset(
+    {"name", "listen", "url", "address", "dsn", "state_dir", "allow_remote", "pull"}
+)
+"""Settings that a lab gives to each node itself."""
+
+
+def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings in an environment that hold for every node of a lab."""
+    names = (f"PARLEY_{name.upper()}" for name in Settings.model_fields.keys() - _EACH_ITS_OWN)
+    return {name: environment[name] for name in sorted(names) if name in environment}
+
 
 def node_command(plan: NodePlan) -> list[str]:
     """The argv of a node of ours, less the namespace it is in."""
@@ -69,8 +82,9 @@ async def start(plan: NodePlan, command: CommandFactory) -> Running:
     """Start the node's process; it is not ready yet."""
     inside = ["ip", "netns", "exec", plan.namespace] if plan.namespace else []
     plan.state.mkdir(mode=0o700, exist_ok=True)
+    environment = {**settings_given(os.environ), **module_environment()}
     return await process.start(
-        [*inside, *command(plan)], cwd=plan.state, log=plan.log, env=module_environment()
+        [*inside, *command(plan)], cwd=plan.state, log=plan.log, env=environment
     )
 
 

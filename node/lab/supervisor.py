@@ -107,6 +107,8 @@ class Lab:
             :meth:`stop` then, too.
         """
         # First in, last out: directory, addresses, database, nodes.
+        if given := nodes.settings_given(os.environ):
+            self._progress(f"every node is given {', '.join(given)} of this environment")
         work = _work_directory()
         self._undo.callback(shutil.rmtree, work, ignore_errors=True)
         plans = await self._addresses(work)
@@ -149,6 +151,14 @@ class Lab:
         fresh = await self._start_node(self._plans[name])
         self.nodes = [fresh if node.name == name else node for node in self.nodes]
         return fresh
+
+    async def restart_ended(self) -> None:
+        """Start those nodes again that have ended, whatever ended them.
+
+        :raises HostError: one did not become ready.
+        """
+        ended = [name for name, running in self._running.items() if running.ended]
+        await _all(self.restart(name) for name in ended)
 
     async def _addresses(self, work: Path) -> list[NodePlan]:
         if self._wan_settings is None:

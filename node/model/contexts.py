@@ -20,7 +20,7 @@ ATTRIBUTE = "context:"
 """``context:namespace:wa`` of a card is the address of that context."""
 
 CONTEXTS_MAX = 32
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,30}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", re.ASCII)
 
 
 class ContextKind(StrEnum):
@@ -77,8 +77,8 @@ def parse(text: str) -> Context:
         return Context(kind, str(address))
     if _NAME.fullmatch(name) is None:
         msg = (
-            f"{name[:80]!r} cannot be the name of a context: small letters, digits, '.', '_' and "
-            "'-', 31 at most, and a letter or digit first"
+            f"{name[:80]!r} cannot be the name of a context: letters, digits, '.', '_' and '-', "
+            "31 at most, and a letter or digit first"
         )
         raise ValueError(msg)
     return Context(kind, name)

@@ -33,7 +33,7 @@ Value = str | int | float | bool
 
 Attributes = Mapping[str, Value]
 
-NAME: Final = re.compile(r"[a-z][a-z0-9_.:-]{0,62}", re.ASCII)
+NAME: Final = re.compile(r"[a-z][a-z0-9_.:-]{0,62}|context:[A-Za-z0-9_.:-]{1,54}", re.ASCII)
 """The name of an attribute."""
 
 WORDS: Final = frozenset({"not", "all", "any"})

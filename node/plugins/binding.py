@@ -9,6 +9,9 @@ from __future__ import annotations
 import ipaddress
 
 from node.model.contexts import Context, ContextKind
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.fields import is_address
+from node.model.wire.participants import Introduction
 from node.plugins.contracts import PartContext
 
 EITHER = frozenset({"interface", "address"})
@@ -30,6 +33,23 @@ def version_of(part: PartContext) -> int | None:
     if version is None and asked is not None and asked.kind is ContextKind.ADDRESS:
         return ipaddress.ip_address(asked.name).version
     return version
+
+
+def check_version(asked: Introduction) -> None:
+    """Nothing, if all hosts of a task have the version of IP that its spec asks for, if any.
+
+    Who asks, the first participant, may well have more addresses than the one it is known by.
+
+    :raises InvalidDocument: one is of the other version: nothing could be sent there.
+    """
+    version = asked.spec.get("ip_version")
+    for host, address in asked.addresses.items():
+        if version is None or address == asked.participants[0].address or not is_address(address):
+            continue
+        if ipaddress.ip_address(address).version != version:
+            where = address if host == address else f"{host}, {address},"
+            said = f"is {version}, but {where} is no address of IPv{version}; leave it out"
+            raise InvalidDocument([FieldFault("/test/spec/ip_version", said)])
 
 
 def leaving(part: PartContext) -> dict[str, str | int | None]:

@@ -29,7 +29,7 @@ measured with; true rates are those of the link less the headers of full packets
 - `interface`: pings of known length are sent over the WAN; what comes back is what it let through.
 - `latencybg` is measured over 6 s in intervals of 2 s; one figure is the interval's that is
   furthest off.
-- `idle` measures nothing.
+- `idle` measures nothing, and `owping` is in no package of Debian: neither is in the table.
 
 What is known of the differences:
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from node.model.errors import Conflict, PeerUnreachable, RefusedByParticipant
+from node.model.errors import Conflict, InvalidDocument, PeerUnreachable, RefusedByParticipant
 from node.model.wire.tasks import TaskDocument
 from tests.worlds import ON_ONE_LOOP, Call, Site, World
 
@@ -69,6 +69,32 @@ async def test_a_target_is_measured_where_it_is_written(world: World) -> None:
     assert await addresses("rtt", {"dest": "b"}) == {"b": "10.88.0.2"}
     ends = {"source": "a", "dest": "10.87.0.3"}
     assert await addresses("latency", ends) == {"a": "10.88.0.1", "10.87.0.3": "10.88.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("test", "spec", "told"),
+    [
+        ("rtt", {"dest": "b"}, "is 6, but b, 10.88.0.2, is no address of IPv6; leave it out"),
+        ("tcp", {"dest": "192.0.2.1", "port": 22}, "is 6, but 192.0.2.1 is no address of IPv6"),
+        ("throughput", {"dest": "b"}, "is 6, but b, 10.88.0.2, is no address of IPv6"),
+    ],
+)
+async def test_another_version_than_a_target_has_is_refused(
+    world: World, test: str, spec: dict[str, object], told: str
+) -> None:
+    """Before anything is booked; a name, and the host that asks, may have addresses of both."""
+    a = await world.site("a", address="10.88.0.1")
+    await world.site("b", address="10.88.0.2")
+
+    def document(**spec: object) -> TaskDocument:
+        return TaskDocument.model_validate({"test": {"type": test, "spec": spec}})
+
+    with pytest.raises(InvalidDocument, match=f"/test/spec/ip_version: {told}"):
+        await a.node.admission.create(document(**spec, ip_version=6), None)
+    assert await _active(a) == 0
+    await a.node.admission.create(document(**spec, ip_version=4), None)
+    asked = {"type": "rtt", "spec": {"source": "a", "dest": "::1", "ip_version": 6}}
+    await a.node.admission.create(TaskDocument.model_validate({"test": asked}), None)
 
 
 async def _reached_at(site: Site, other: Site, url: str) -> None:

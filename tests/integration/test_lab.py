@@ -87,6 +87,10 @@ async def test_a_death_is_told_and_the_others_go_on() -> None:
         assert name == "b"
         assert sentence.startswith("b has ended without having been asked to. Its log ends:")
         assert await get(f"{lab.nodes[0].url}/readyz") == ""
+        running = lab.pid("a")
+        await lab.restart_ended()
+        assert await get(f"{lab.nodes[1].url}/readyz") == ""
+        assert lab.pid("a") == running
     assert died.empty()
 
 

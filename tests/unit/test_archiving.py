@@ -75,8 +75,11 @@ def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
     [
         ({"jmespath": "a."}, "Parse error at column 2"),
         ({"jmespath": "[" * 3000}, ""),
-        ({"jq": ".a |"}, "syntax error"),
+        ({"jq": ".a |"}, "syntax error at its end: something is left open, or closed twice"),
+        ({"jq": ".a |\n. ]"}, "syntax error at its end"),
+        ({"jq": '"abc'}, "syntax error at its end"),
         ({"jq": "nosuch"}, "nosuch/0 is not defined"),
+        ({"jq": ".\n| | .b\n"}, "syntax error, unexpected '|' in line 2"),
         ({"jq": 'import "a" as a; .'}, "syntax error"),
         ({"jq": "] | env | ["}, None),
     ],

@@ -21,7 +21,11 @@ from node.settings import Settings
 
 
 @pytest.mark.parametrize(
-    "written", ["namespace:wa", "interface:eth0.100", "address:192.0.2.7", "address:2001:db8::7"]
+    "written",
+    [
+        *("namespace:wa", "namespace:newAns", "interface:eth0.100", "interface:ETH0"),
+        *("address:192.0.2.7", "address:2001:db8::7"),
+    ],
 )
 def test_contexts_are_written_as_they_are_read(written: str) -> None:
     """Kind, colon, name."""
@@ -32,7 +36,7 @@ def test_contexts_are_written_as_they_are_read(written: str) -> None:
     "written",
     [
         *("", "wa", "namespace", "namespace:", "interface:-I", "interface:e/../x", "bridge:x"),
-        *("namespace:..", "namespace:$(reboot)", "interface:ETH0", "interface:\uff45th0"),
+        *("namespace:..", "namespace:$(reboot)", "interface:\uff45th0"),
         *(
             "address:host",
             "address:192.0.2.7/24",

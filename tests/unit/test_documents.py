@@ -280,6 +280,23 @@ def test_options_and_shell_lines_are_no_hosts(host: object) -> None:
         HOST.validate_python(host)
 
 
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("", "is empty"),
+        ("ünïcode.example", "it is there as xn--ncode-cta3g.example"),
+        ("ü..example", "DNS has not \\[type"),
+        ("x" * 300, "has 300 characters; a name has 253 at most"),
+        (f"{'x' * 64}.example", "has 64 characters between two dots; 63 are possible"),
+        ("-x.example", "letters, digits, '-' within words"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_told(host: str, told: str) -> None:
+    """Its length, or its letters with what DNS has for them, or else what a name is made of."""
+    with pytest.raises(ValidationError, match=told):
+        HOST.validate_python(host)
+
+
 @patient
 @given(st.text(max_size=20) | st.text(string.printable, max_size=20))
 def test_a_host_is_one_plain_word(text: str) -> None:

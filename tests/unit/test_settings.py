@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
+from node.cli.services import settings_of, warn_of
+from node.execution.contexts import Contexts
 from node.settings import Settings
 
 
@@ -28,3 +32,24 @@ def test_a_node_is_reached_or_fetches() -> None:
 def test_a_host_reaches_its_own_api(listen: str, local: str) -> None:
     """Whatever the API listens on, there is an address for it on the host itself."""
     assert Settings(listen=listen).local_url == local
+
+
+def test_a_wrong_setting_is_told_by_the_name_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option by its name; a variable of the environment by its own, there is no such option."""
+    monkeypatch.setenv("PARLEY_CONTEXTS", "foo")
+    with pytest.raises(click.UsageError, match=r"^PARLEY_CONTEXTS: 'foo' is no context"):
+        settings_of({"name": None, "pull": False})
+    monkeypatch.delenv("PARLEY_CONTEXTS")
+    with pytest.raises(click.UsageError, match=r"^--listen: must be HOST:PORT"):
+        settings_of({"listen": "here"})
+
+
+def test_contexts_that_are_of_no_use_are_told_at_the_start() -> None:
+    """Each with the reason for which who asks for it would be refused; others without a word."""
+    allowed = Settings(contexts="interface:nosuch0 namespace:noNs address:127.0.0.1")
+    with capture_logs() as logged:
+        warn_of(Contexts(allowed.allowed_contexts), allowed.allowed_contexts)
+    assert [(each["context"], each["why"].partition(" on")[0]) for each in logged] == [
+        ("interface:nosuch0", "there is no interface nosuch0"),
+        ("namespace:noNs", "there is no network namespace noNs"),
+    ]

@@ -83,6 +83,25 @@ def _duration(value: object, info: ValidationInfo) -> object:
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)
 _LONGEST_NAME = 253
+_LONGEST_LABEL = 63
+
+
+def fault_of_name(name: str) -> str | None:
+    """What is wrong with the length or the alphabet of a name in DNS; None if neither is."""
+    if not name:
+        return "is empty; write a name or an address"
+    if len(name) > _LONGEST_NAME:
+        return f"has {len(name)} characters; a name has {_LONGEST_NAME} at most"
+    if not name.isascii():
+        try:
+            written = name.encode("idna").decode()
+        except UnicodeError:
+            return "has letters that DNS has not"
+        return f"has letters that DNS has not; it is there as {written}"
+    longest = max(map(len, name.split(".")))
+    if longest > _LONGEST_LABEL:
+        return f"has {longest} characters between two dots; {_LONGEST_LABEL} are possible"
+    return None
 
 
 def _host(value: object) -> object:
@@ -92,8 +111,10 @@ def _host(value: object) -> object:
     if not is_address(value):
         labels = value.removesuffix(".").split(".")
         if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
-            msg = "not a host name or an address: letters, digits, '-' and '.' only"
-            raise ValueError(msg)
+            msg = (
+                "not a host name or an address: letters, digits, '-' within words, and dots between"
+            )
+            raise ValueError(fault_of_name(value) or msg)
     elif "%" in value:
         msg = "an address with a zone is not accepted"
         raise ValueError(msg)

@@ -74,6 +74,8 @@ def _pointer(place: Sequence[int | str]) -> str:
 def _sentence(found: Mapping[str, Any], kind: type[BaseModel]) -> str:
     what, given, context = str(found["type"]), found["input"], found.get("ctx", {})
     place = _place(found)
+    if _is_secret(kind, place):
+        given = _SECRET
     match what:
         case "missing" | "extra_forbidden":
             fields = _fields(kind, place[:-1])
@@ -93,6 +95,8 @@ def _sentence(found: Mapping[str, Any], kind: type[BaseModel]) -> str:
 
 
 _GIVEN = "\0"
+_SECRET = object()
+"""Stands for a value that nobody is shown, not even who gave it: others see screens and logs."""
 _KINDS: Final = {
     "tuple_type": "a list, […]",
     "list_type": "a list, […]",
@@ -132,6 +136,8 @@ _LIMITS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 
 def _shown(value: object) -> str:
     """A value as JSON has it, shortened; of large ones only what they are."""
+    if value is _SECRET:
+        return "(secret)"
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -181,6 +187,19 @@ def _fields(kind: type[BaseModel], place: Sequence[int | str]) -> dict[str, str 
         for model in models
         for name, field in model.model_fields.items()
     }
+
+
+def _is_secret(kind: type[BaseModel], place: Sequence[int | str]) -> bool:
+    """Whether what stands there is in a field that is marked so (``plugins/fields.py``)."""
+    kinds: list[Any] = [kind]
+    for part in place:
+        models = [each for outer in kinds for each in _members(outer) if _is_model(each)]
+        for name, field in ((n, f) for model in models for n, f in model.model_fields.items()):
+            extra = field.json_schema_extra
+            if part == (field.alias or name) and isinstance(extra, Mapping) and extra.get("secret"):
+                return True
+        kinds = [inner for each in kinds for inner in _inside(each, part)]
+    return False
 
 
 def _members(annotation: Any) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outco
 from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.ordering import in_order
+from node.plugins.transport.senders import said
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -201,7 +202,7 @@ def _address(broker: Broker) -> str:
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not acknowledge in time"
-    return str(error) or type(error).__name__
+    return said(error)
 
 
 ARCHIVER = KafkaArchiver()

@@ -22,6 +22,7 @@ from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outco
 from node.plugins.fields import SECRET, Patience, duration_field
 from node.plugins.transport.anywhere import Anywhere
 from node.plugins.transport.ordering import in_order
+from node.plugins.transport.senders import said
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection, AbstractExchange
@@ -183,7 +184,7 @@ def _said(error: BaseException) -> str:
         return "no queue takes it: nothing is bound there"
     if isinstance(error, DeliveryError):
         return "the broker did not take it"
-    return str(error) or type(error).__name__
+    return said(error)
 
 
 ARCHIVER = RabbitmqArchiver()

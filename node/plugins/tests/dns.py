@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
-from node.model.wire.fields import Document, Duration, Host
+from node.model.wire.fields import Document, Duration, Host, fault_of_name
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
@@ -44,7 +44,8 @@ _TEXTS = frozenset({"TXT", "CAA"})
 def _is_name(value: str) -> str:
     labels = value.removesuffix(".").split(".") if value != "." else []
     if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError("not a domain name: letters, digits, '-', '_' and '.' only")
+        msg = "not a domain name: letters, digits, '-', '_' and '.' only"
+        raise ValueError(fault_of_name(value) or msg)
     return value
 
 

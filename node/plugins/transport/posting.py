@@ -23,6 +23,7 @@ from yarl import URL
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.plugins.contracts import Fate, Outcome
+from node.plugins.transport.senders import said
 
 ONE_IS_BAD = frozenset({400, 413, 422})
 """What may be said because of one document of a batch: the others deserve another try."""
@@ -123,8 +124,8 @@ class Poster:
                 method, URL(url, encoded=True), data=body, headers=sent, allow_redirects=False
             ) as answer:
                 begins = await answer.content.read(_BODY_MAX)
-                said = begins[:_SAID_MAX].decode(errors="replace")
-                return Answer(answer.status, begins, _outcome(answer, said, self._now()))
+                text = begins[:_SAID_MAX].decode(errors="replace")
+                return Answer(answer.status, begins, _outcome(answer, text, self._now()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return Answer(0, b"", Outcome(Fate.AGAIN, _said(error, self._timeout)))
 
@@ -209,4 +210,6 @@ def retry_after(text: str | None, now: int) -> int:
 def _said(error: Exception, timeout: int) -> str:
     if isinstance(error, TimeoutError):
         return f"did not answer within {times.format_duration(timeout)}"
-    return str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
+        return f"{error.host} port {error.port}: {said(error)}"
+    return said(error)

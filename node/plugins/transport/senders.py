@@ -8,6 +8,8 @@ a network loses without a word is lost. Both raise OSError, and TimeoutError whe
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -129,6 +131,7 @@ def _raise_what_came_back(found: socket.socket) -> None:
 
 
 _REFUSED = 111
+_CALL = re.compile(r"(?:\[Errno (\d+)\] )?Connect call failed \([^)]*\)")
 
 Sender = StreamSender | DatagramSender
 
@@ -177,10 +180,18 @@ async def tried(sender: Sender, where: str) -> str:
     return f"{where} is an address; whether somebody listens there, nobody says"
 
 
-def said(error: Exception) -> str:
-    """What went wrong, in a few words."""
+def said(error: BaseException) -> str:
+    """What went wrong, in a few words.
+
+    asyncio says of each address which call failed, in place of why.
+    """
     if isinstance(error, TimeoutError) and not str(error):
         return "took too long"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+    number = error.errno if isinstance(error, OSError) else None
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+    def why(call: re.Match[str]) -> str:
+        known = call[1] or number
+        return os.strerror(int(known)) if known else "no connection"
+
+    return _CALL.sub(why, text.removeprefix("Multiple exceptions: ")) or type(error).__name__

@@ -144,4 +144,6 @@ class ResultTable:
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"  # asyncio tells in its place which call failed
     return str(error) or type(error).__name__

@@ -14,6 +14,7 @@ import pytest
 ONE = "11111111-1111-4111-8111-111111111111"
 TWO = "12222222-2222-4222-8222-222222222222"
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+AT = "2026-12-01T10:00:00Z"
 
 
 @pytest.fixture
@@ -147,6 +148,62 @@ async def test_task_list_and_show(parley: Any, node: Any) -> None:
     shown = (await parley("task", "show", "aa", "-o", "table")).out
     assert shown.startswith("rtt a: active")
     assert "dest" in shown
+
+
+async def test_all_of_a_task_is_shown_however_it_is_named(parley: Any, node: Any) -> None:
+    """Archives and why it has its tool, which no list tells, are there for short names, too."""
+    spec = {"url": "https://h.example/in", "gzip": False, "secret": "(secret)", "headers": {}}
+    archive = {"archiver": "http", "spec": spec, "runs": "all", "transform": None}
+    node.add_task(TASK, archives=[archive], tool_reason="the best that all have")
+    for name in (TASK, "aa", "@-1"):
+        shown = await parley("task", "show", name, "-o", "json")
+        [told] = json.loads(shown.out)["archives"]
+        assert told["spec"] == spec
+    lines = (await parley("task", "show", "aa", "-o", "table")).out.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert rows["archive"] == "http (url https://h.example/in, gzip false, secret (secret)), all"
+    assert rows["tool"] == "ping: the best that all have"
+
+
+async def test_deliveries_and_backlog_say_for_which_archive_and_since_when(
+    parley: Any, node: Any
+) -> None:
+    """Two archives at one place are told apart; an error has its time, and is gone when over."""
+    to = {"archiver": "http", "destination": 1, "label": "h.example"}
+    failed = {"last_error": "500 no", "attempts": 1, "next_at": None, "tried_at": None}
+    own = {
+        "number": 2,
+        "run": ONE,
+        "interval": None,
+        "task": TASK,
+        "edition": 1,
+        "archive": "hook",
+        "state": "waiting",
+        "created_at": AT,
+        **to,
+        **failed,
+    }
+    of_task = {**own, "number": 1, "archive": None}
+    node.documents["/v1/archivings"] = {"items": [own, of_task], "next": None}
+    table = (await parley("archive", "deliveries", "-o", "table")).out.splitlines()
+    assert [" hook " in line for line in table] == [False, True, False]
+    assert " of the task " in table[2]
+    waits = {
+        **to,
+        "archives": ["hook"],
+        "tasks": 0,
+        "waiting": 1,
+        "parked": 0,
+        "oldest_at": AT,
+        "next_at": None,
+        "last_error": "500 no",
+        "last_error_at": "2026-12-01T10:00:07Z",
+    }
+    well = {**waits, "waiting": 0, "oldest_at": None}
+    node.documents["/v1/archivings/backlog"] = {"items": [waits, well], "next": None}
+    lines = (await parley("archive", "backlog", "-o", "table")).out.splitlines()
+    assert lines[1].endswith("10:00:07Z 500 no")
+    assert "500 no" not in lines[2]
 
 
 async def test_text_from_elsewhere_cannot_command_the_terminal(parley: Any, node: Any) -> None:

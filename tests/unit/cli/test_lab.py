@@ -14,8 +14,9 @@ import pytest
 
 from node.cli.lab import ready_line, ready_text
 from node.cli.progress import Progress
-from node.cli.serving import with_lab
-from node.model.errors import DatabaseUnavailable
+from node.cli.serving import death, with_lab
+from node.lab.nodes import settings_given
+from node.model.errors import DatabaseUnavailable, HostError
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ class PlainLab:
     starting: Callable[[], Any] | None = None
     stopping: Callable[[], None] | None = None
     stopped: int = 0
+    revived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def restart_ended(self) -> None:
+        """Say that it was asked to, and fail."""
+        self.revived.set()
+        raise HostError("node a was not ready within 60 s")
 
     async def start(self) -> None:
         """Start as the test has it."""
@@ -84,6 +91,30 @@ async def test_a_signal_ends_serving(number: signal.Signals) -> None:
 
     assert await with_lab(lab, QUIET, work) == 0
     assert lab.stopped == 1
+
+
+async def test_who_is_asked_starts_nodes_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """USR1 starts nodes again that have ended, as their death told; a fault of it ends nothing."""
+    lab = PlainLab()
+
+    async def work() -> int:
+        signal.raise_signal(signal.SIGUSR1)
+        await lab.revived.wait()
+        return 3
+
+    assert await with_lab(lab, QUIET, work) == 3
+    assert capsys.readouterr().err == "✗ node a was not ready within 60 s\n"
+    told = death("a", "a has ended without having been asked to", ["a", "b"])
+    assert told.startswith("node a has ended")
+    assert f"kill -USR1 {os.getpid()}" in told
+    assert "start another one" in death("database", "database has ended", ["a", "b"])
+
+
+def test_settings_of_the_environment_hold_for_every_node() -> None:
+    """Those that a lab does not give each node itself; nothing else of the environment."""
+    given = {"PARLEY_CONTEXTS": "interface:eth1", "PARLEY_ARCHIVE_DIRECTORIES": "/srv/results"}
+    others = {"PARLEY_NAME": "x", "PARLEY_STATE_DIR": "/x", "PARLEY_TOKEN": "x", "HOME": "/root"}
+    assert settings_given({**given, **others}) == given
 
 
 async def test_a_signal_while_starting() -> None:

@@ -50,6 +50,8 @@ def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
     [
         (shortcuts.trace, ["b", "--icmp", "--tcp"], "--icmp and --tcp exclude each other"),
         (shortcuts.rtt, ["-4", "b", "-6"], "-4 and -6 exclude each other"),
+        (shortcuts.tcp, ["b", "ssh"], "'ssh' is no port; write a number, 1 to 65535"),
+        (shortcuts.latency, ["b", "--port", "80"], "'80' is no port; write a number, 1024 to"),
         (
             shortcuts.throughput,
             ["b", "--congestion", "cubic", "--udp"],
@@ -57,10 +59,10 @@ def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_options_that_contradict_each_other(
+def test_what_is_refused_before_a_node_is_asked(
     command: click.Command, options: list[str], told: str
 ) -> None:
-    """None of them wins silently; nothing is asked of a node."""
+    """Of options that contradict each other none wins silently; a port is a number."""
     ended = CliRunner().invoke(command, [*options, "--server", "http://127.0.0.1:1"])
     assert (ended.exit_code, told in ended.output) == (2, True)
 

@@ -138,3 +138,11 @@ def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
 def test_spoken(duration: int, text: str) -> None:
     """Two units at most, and none that is zero."""
     assert spoken(duration) == text
+
+
+@pytest.mark.parametrize("text", ["2m", "1h 30m"])
+def test_a_duration_is_no_time(text: str) -> None:
+    """Which side of now is meant has to be said, and it is shown how."""
+    plain = text.replace(" ", "")
+    with pytest.raises(ValueError, match=rf"write -{plain} for so long ago, \+{plain} for so long"):
+        parse_moment(text)
