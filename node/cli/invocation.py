@@ -52,7 +52,7 @@ class Invocation:
     @property
     def borrowed(self) -> bool:
         """Whether the token is of the environment, and goes to another node than is meant there."""
-        if self.token or not self.server:
+        if self.token or not self.server or not os.environ.get("PARLEY_TOKEN"):
             return False
         try:
             return Invocation().server_url() != self.server_url()

@@ -125,10 +125,10 @@ async def study(session: Session, path: str) -> Study:
     if begun.stopped:
         return begun
     terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
-    reading = f"reading the tasks of mesh {document.name}"
-    session.progress.status(reading, "reading")
+    what = f"reading the tasks of mesh {document.name}"
+    session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)
-    existing = tuple(await gathered(session, page, reading))
+    existing = tuple(await gathered(session, page, what))
     comparison = compare(expansion.pairs, terms, existing)
     return replace(begun, terms=terms, existing=existing, comparison=comparison)
 
