@@ -362,8 +362,13 @@ def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
 def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     """That there is no campaign of this name, those called alike, and what to do."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    told = f"near: {', '.join(near)}" if near else f"there are: {', '.join(list(known)[:_SHOWN])}"
+    told = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
     return f"there is no campaign {name} on this node; {told}; make it: parley campaign add {name}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _taken(name: str) -> str:

@@ -411,7 +411,6 @@ def introduce(
     duration: int = DURATION,
     priority: int = 0,
     schedule: Schedule | None = None,
-    reference: Any = None,
 ) -> Introduction:
     """An idle task of these participants, addressed to the first."""
     return Introduction(
@@ -432,7 +431,7 @@ def introduce(
         addresses={},
         schedule=schedule or Schedule(),
         campaign=None,
-        reference=reference,
+        reference=None,
         created_at=START,
     )
 

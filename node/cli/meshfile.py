@@ -111,16 +111,16 @@ async def study(session: Session, path: str) -> Study:
     """Read a file, lint it with what the node says there is, and compare it with its tasks."""
     text = read(path)
     try:
-        reading = parse(text, toml=is_toml(path))
+        parsed = parse(text, toml=is_toml(path))
     except InvalidDocument as error:
         return Study(path, text, tuple(map(_finding, error.faults)))
-    document, faults = reading.document, tuple(map(_finding, reading.faults))
+    document, faults = parsed.document, tuple(map(_finding, parsed.faults))
     if document is None:
         return Study(path, text, faults)
-    fleet, unknown = await _fleet(session, document, reading.unread)
+    fleet, unknown = await _fleet(session, document, parsed.unread)
     expansion, found = lint(document, fleet, session.clock.now())
     if faults:
-        return Study(path, text, (*faults, *unknown, *_beside(found, reading)))
+        return Study(path, text, (*faults, *unknown, *_beside(found, parsed)))
     begun = Study(path, text, (*unknown, *found), document, fleet, expansion)
     if begun.stopped:
         return begun

@@ -54,11 +54,11 @@ function name(campaign) {
   return element("span", { title }, element("b", { class: "test" }, campaign.name), closed);
 }
 
-function promise({ level, target, used }) {
+function promise({ level, target, used, warnings }) {
   if (level === "urgent") return "served first";
   if (level === 0) return "suspended";
   const sure = target && (target.seats === null ? percent(target.share) : `${target.seats} seats`);
-  return sure ? `${percent(used.promised)}, ${sure} for sure` : percent(used.promised);
+  return sure ? `${percent(used.promised)}, ${sure}${warnings.length ? "" : " for sure"}` : percent(used.promised);
 }
 
 // Two bars on one scale, with a mark where the promise is; the figures beside them say the same.

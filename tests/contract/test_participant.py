@@ -41,9 +41,10 @@ class Party:
     lead: Node
     node: Node
 
-    def task(self, **options: object) -> Introduction:
+    def task(self, *, reference: object = None, **options: object) -> Introduction:
         """An idle task of this participant alone."""
-        return introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+        made = introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+        return made.model_copy(update={"reference": reference})
 
     async def known(self, **options: object) -> Introduction:
         """A task that has been introduced and accepted."""

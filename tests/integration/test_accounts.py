@@ -69,6 +69,16 @@ async def test_what_is_still_to_come_was_not_had(a: Asker) -> None:
     assert ops["used"]["booked_seat_seconds"] == (1 + 2 + 4) * 60
 
 
+async def test_the_time_found_for_a_seat_is_its_next_run(a: Asker) -> None:
+    """Between giving a seat and booking its runs, the pool task says when the first is to start."""
+    await a.ask("POST", "/v1/pools", {"name": "core", "match": {}})
+    whole = await _task(a, participants={"pool": "core", "k": 1})
+    seated, found = await _task(a), [NOW - times.MINUTE, NOW + times.MINUTE, NOW + times.HOUR]
+    await a.rows("UPDATE task SET parent = $1, starts = $2 WHERE id = $3", whole, found, seated)
+    _, task = await a.ask("GET", f"/v1/tasks/{whole}")
+    assert task["next_run_at"] == times.format_instant(NOW + times.MINUTE)
+
+
 async def test_who_lacks_seats_waits(a: Asker) -> None:
     """A pool task whose terms lack nodes waits for so many seats, with the reason of most."""
     await a.ask("POST", "/v1/pools", {"name": "core", "match": {}})

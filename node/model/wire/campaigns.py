@@ -11,12 +11,14 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
 from node.model.limits import Limited
-from node.model.wire.fields import Count, Document, Instant, Name, Patch
+from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
@@ -26,6 +28,7 @@ DEPTH_MAX: Final = 8
 URGENT: Final = "urgent"
 SUSPENDED: Final = 0
 _HIGHEST: Final = 9
+_WHOLE: Final = 100
 
 
 def _number(value: Decimal) -> int | float:
@@ -186,6 +189,20 @@ class CampaignDocument(Document):
     state: Literal["active", "closed"] = Field(
         "active", description="closed: takes no new tasks; those it has go on."
     )
+
+    @field_validator("limits")
+    @classmethod
+    def _is_part(cls, limits: dict[Limited, Limit], info: ValidationInfo) -> dict[Limited, Limit]:
+        """More than all would limit nothing; what is kept already may stay."""
+        limit = limits.get("delivered_percent")
+        if (
+            info.context == FROM_OUTSIDE
+            and limit
+            and max(limit.soft or 0, limit.hard or 0) > _WHOLE
+        ):
+            msg = "delivered_percent is a part of all that is delivered: at most 100"
+            raise ValueError(msg)
+        return limits
 
 
 class CampaignPatch(Patch):
