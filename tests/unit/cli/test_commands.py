@@ -105,20 +105,6 @@ def test_this_hosts_token_stays_on_this_host(
 
 
 @pytest.mark.parametrize(
-    ("meant", "borrowed"),
-    [("http://a.example", False), ("http://b.example", True), ("http://[::", True)],
-)
-def test_a_token_of_the_environment_is_of_the_node_meant_there(
-    meant: str,
-    borrowed: bool,  # noqa: FBT001 - what is expected
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """If nobody can tell which that is, another one is named; the command goes on."""
-    monkeypatch.setenv("PARLEY_SERVER", meant)
-    assert Invocation(server="http://a.example").borrowed is borrowed
-
-
-@pytest.mark.parametrize(
     ("test", "given", "spec"),
     [
         ("rtt", {"dest": "b", "count": 5, "packet_timeout": 2_000_000}, {"timeout": "PT2S"}),
@@ -192,3 +178,27 @@ def test_each_refusal_has_a_line() -> None:
     assert sentence(RefusedByParticipant("a: no ping; apt install it")) == (
         "✗ a: no ping\n  apt install it"
     )
+
+
+@pytest.mark.parametrize(
+    ("server", "token", "meant", "borrowed"),
+    [
+        (None, None, "http://a:1", False),
+        ("http://a:1/", None, "http://a:1", False),
+        ("http://b:1", None, "http://a:1", True),
+        ("http://b:1", None, "", True),
+        ("http://b:1", None, "no address", True),
+        ("http://b:1", "given", "http://a:1", False),
+    ],
+)
+def test_whose_token_it_is(
+    server: str | None,
+    token: str | None,
+    meant: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    borrowed: bool,
+) -> None:
+    """One of the environment belongs to the server that the environment names."""
+    monkeypatch.setenv("PARLEY_SERVER", meant)
+    assert Invocation(server=server, token=token).borrowed is borrowed
