@@ -201,4 +201,5 @@ def test_whose_token_it_is(
 ) -> None:
     """One of the environment belongs to the server that the environment names."""
     monkeypatch.setenv("PARLEY_SERVER", meant)
+    monkeypatch.setenv("PARLEY_TOKEN", "environment")
     assert Invocation(server=server, token=token).borrowed is borrowed
