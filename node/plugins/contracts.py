@@ -62,7 +62,7 @@ class Requirement:
     what we call it; both streams are searched, for some print it as an error. ``privilege(spec)``
     is what it needs to measure that; ``privileged`` is the program whose file brings the privilege
     along (a set-user-ID bit, a file capability), where that is another one. ``congestion(spec)`` is
-    what it sets for TCP; hosts that lack it are not asked. ``others`` are needed at either end, too.
+    that of its TCP connections; hosts that lack it are not asked. ``others`` are needed, too.
     """
 
     program: str
