@@ -19,7 +19,7 @@ import structlog
 
 from node.capabilities import Capabilities
 from node.clock import Bell, Clock
-from node.execution import process
+from node.execution import leftovers, process
 from node.execution.parts import Collector
 from node.execution.relay import Relay
 from node.execution.witness import Scene, Witness
@@ -426,8 +426,10 @@ class Launcher:
             overslept = await runs.overslept(connection, now - LATE_MAX)
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
-                process.kill_leftover(pid, ticks)
+                leftovers.kill_recorded(pid, ticks)
             await self._mark(run, "the node was restarted during the run", RunState.FAILED)
+        if orphans := leftovers.kill_orphans():
+            log.warning("ended what a gone service had left running", processes=orphans)
         for run in overslept:
             reason = f"the node was down at its start and came back at {to_the_second(now)}"
             await self._mark(run, reason, RunState.MISSED)
