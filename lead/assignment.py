@@ -64,12 +64,13 @@ class Result:
 
 @dataclass
 class Ruling:
-    """What came of an episode."""
+    """What came of an episode; ``returned`` are tasks of seats that are given back, and why."""
 
     pool: str
     policies: str
     remembered: Remembered
     results: list[Result] = field(default_factory=list)
+    returned: Mapping[UUID, str] = field(default_factory=dict)
 
 
 class Assignment:

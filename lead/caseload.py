@@ -27,6 +27,7 @@ from lead.planning.overview import (
     windows_of,
 )
 from lead.planning.remembering import state_of
+from lead.policy.ahead import NEAR
 from lead.policy.view import BUCKET, Needs, Pool, PostedRun, Reservation, State, View
 from lead.store import episodes
 from node.clock import Clock
@@ -157,6 +158,7 @@ class Caseload:
         self._limits = limits
         self._needs = _NeedsByTest(needs_of)
         self._resources = frozenset(resources)
+        self._short_sighted: set[str] = set()
 
     async def of(
         self,
@@ -179,7 +181,9 @@ class Caseload:
             cases = [case for case in found.due if case.begins is not None]
             runs = await self._runs(connection, membership, pool, cases)
             view = await self._view(connection, membership, pool, remembered, cases, runs)
-        view = replace(view, reservations=_reservations(view, cases, rows.reserved))
+            ahead = await _returnable(connection, pool.name, cases, now)
+        reserved = _reservations(view, cases, rows.reserved)
+        view = replace(view, reservations=reserved, returnable=ahead)
         named = {case.name: case for case in cases}
         booked = {run.run: run for run in runs.booked}
         return Found(
@@ -308,8 +312,10 @@ class Caseload:
             for each in to_come
         ]
         note = _unseen(unseen, coming)
-        if note is not None:
+        if note is not None and pool.name not in self._short_sighted:
             log.warning("an episode does not see all", pool=pool.name, lacks=note)
+        # Said once as long as it is so: episodes follow one another within seconds.
+        (self._short_sighted.discard if note is None else self._short_sighted.add)(pool.name)
         return _Runs(
             listed,
             [_posted(run, names, needs.get(run.task_id, {})) for run in booked],
@@ -393,6 +399,18 @@ async def _rows(
     )
 
 
+async def _returnable(
+    connection: Connection, pool: str, cases: Sequence[Case], now: int
+) -> list[str]:
+    """The tasks of seats that may have what these cases want; none that is to begin soon."""
+    begins = [case.begins for case in cases if case.begins is not None]
+    since, until = now + NEAR, max(begins, default=0) + BUCKET
+    if not begins or max(begins) < since:
+        return []
+    seats = await episodes.seats_ahead(connection, pool, since, until, RUNS_MAX)
+    return [str(task) for task in seats]
+
+
 def _reservations(
     view: View, cases: Sequence[Case], reserved: Sequence[Reserved]
 ) -> list[Reservation]:
@@ -464,7 +482,8 @@ def _unseen(beyond: int | None, coming: Sequence[Sequence[PostedRun]]) -> str | 
         (runs[TO_COME_MAX].start for runs in coming if len(runs) > TO_COME_MAX), default=None
     )
     lacks = [
-        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on"
+        f"of {of} the policies saw {most:,}, not all from {times.to_the_second(since)} on: "
+        "limits of campaigns may not hold then; measure less often, or from fewer nodes"
         for of, most, since in (
             ("the booked runs", RUNS_MAX, beyond),
             ("the runs of a seat that are still to be booked", TO_COME_MAX, later),

@@ -330,10 +330,12 @@ class Episodes:
             ruling, unreached = await self._round.hold(found, membership)
             try:
                 await self._assignment.settle(ruling)
+                for task, reason in ruling.returned.items():
+                    await self._powers.take_back(task, reason)
             except StaleEpisode:
                 log.info("an episode came to nothing: another one was faster", pool=pool)
                 unreached = True
-            more = more or unreached
+            more = more or unreached or bool(ruling.returned)
         if more:
             del self._begun[pool]  # what follows belongs to it
         return more

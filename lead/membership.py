@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -36,6 +36,10 @@ class Known(Told, Protocol):
     @property
     def address(self) -> str:
         """Where it is measured."""
+
+    @property
+    def silence(self) -> str | None:
+        """That it does not answer, since when and why; None if it does."""
 
 
 class Asking(Protocol):
@@ -195,6 +199,11 @@ class Membership:
             since = to_the_second(node.unreachable_since)
             return f"{node.name} has not answered for {format_duration(patience)}, since {since}"
         return None
+
+    def silent(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of these nodes that do not answer, and what is known of that."""
+        said = {name: self.by_name[name].silence for name in names if name in self.by_name}
+        return {name: silence for name, silence in said.items() if silence is not None}
 
     def gone_at(self, now: int) -> int | None:
         """When the next node that does not answer will be waited for no longer."""

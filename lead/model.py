@@ -68,6 +68,8 @@ class Claim:
     """The runs that may give way to its own; None is any of lower priority."""
     starts: list[int] | None = None
     """When its runs start if that time is still free: it was found when the seat was given."""
+    suspended: str | None = None
+    """Its campaign, if that is suspended."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from lead.planning.agenda import (
     Standing,
     agenda,
 )
+from lead.planning.reasons import suspended
 from lead.planning.silence import drawn_pause
 from lead.reach import Reach, Visit
 from lead.store import episodes, planning
@@ -141,6 +142,8 @@ class Planner:
             exchange = Exchange(asked.slots)
             if missing is not None:
                 exchange.fail(missing, "unreachable")
+            elif claimed.suspended is not None:
+                exchange.fail(suspended(claimed.suspended), "suspended")
             elif asked.slots:
                 exchange = await self._negotiator.exchange(
                     claimed, participants, asked.slots, now + ahead if within_all else None

@@ -240,6 +240,7 @@ class Foresight:
             priority=max(it.introduction.priority for it in together),
             runs=tuple((c.starts_at, c.starts_at + introduction.duration) for c in choices),
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
+            mesh=_mesh_of(introduction.reference),
         )
         try:
             return await self._counsel.adviser_of(node).outlook(request)
@@ -350,6 +351,12 @@ class Foresight:
 
 _NAMED = (Kind.LATER, Kind.SHORTER, Kind.TOOL)
 """The kinds of alternatives that everybody may expect."""
+
+
+def _mesh_of(reference: Any) -> str | None:
+    """The mesh that a task with this reference belongs to."""
+    mesh = reference.get("mesh") if isinstance(reference, dict) else None
+    return mesh if isinstance(mesh, str) else None
 
 
 def chosen_on(name: str, together: Sequence[Considered]) -> list[Choice]:

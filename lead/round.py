@@ -82,12 +82,15 @@ class Round:
         outcome = episode.outcome()
         for name, noes in outcome.refused.items():
             before = results.get(name, Result(found.cases[name]))
-            results[name] = replace(before, verdicts=noes)
+            # Who is down was not asked, and may be all that is missing.
+            heard = {**membership.silent(before.case.able), **before.heard}
+            results[name] = replace(before, verdicts=noes, heard=heard)
         state = worth_keeping(outcome.state, self._clock.now())
         # What they did not see is said at the pool (query ``pools``), not in each reason.
         document = document_of(state) | ({} if found.note is None else {"unseen": found.note})
         remembered = Remembered(document, found.remembered.revision)
-        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()))
+        returned = {UUID(task): no.sentence for task, no in outcome.returned.items()}
+        ruling = Ruling(pool.name, pool.policy_set, remembered, list(results.values()), returned)
         return ruling, outcome.unreached > 0
 
     async def _serve(

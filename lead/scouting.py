@@ -43,7 +43,6 @@ from node.model.wire.participants import BATCH_MAX, YIELDING_MAX, Proposal, Prop
 from node.model.wire.tasks import PRIORITY_MAX
 
 FIRST_EPOCH = 1
-_TOO_MANY = "more runs would have to give way to it than may"
 _KEPT = "its time then is kept for another task, which is blocked"
 _ROUNDS = 4
 """So often others are asked, if those that were asked have no time."""
@@ -271,10 +270,11 @@ class Scout:
             rng = search.drawing(group)
             choices = search.choices(offers, rng)
             going = search.giving_way(both, choices)
-            if search.too_many(going, yielding.values()):
+            too_many = search.too_many(group, going, yielding)
+            if too_many is not None:
                 choices = search.choices([Offer(it.name, it.free, it.free) for it in offers], rng)
                 going = []
-                search.heard |= dict.fromkeys(group, _TOO_MANY)
+                search.heard |= dict.fromkeys(group, too_many)
             if not choices and not search.reaches_beyond(group):
                 continue
             self._promises.give(both, search.kind, choices, search.case.whole.duration)
@@ -471,12 +471,26 @@ class _Search:
             and any(start < run.end and run.start < end for start, end in spans)
         ]
 
-    def too_many(self, more: Sequence[PostedRun], already: Iterable[Sequence[PostedRun]]) -> bool:
-        """Whether with these more runs would give way than may."""
+    def too_many(
+        self,
+        group: Sequence[str],
+        going: Sequence[PostedRun],
+        already: Mapping[str, Sequence[PostedRun]],
+    ) -> str | None:
+        """Why runs on these nodes may not displace so much, if so.
+
+        A seat counts once, however many runs it has, and however many these displace.
+        """
         displacing = self.asked.displacing
-        if not more or displacing is None or displacing.most is None:
-            return False
-        return len({run.run for runs in (more, *already) for run in runs}) > displacing.most
+        if not going or displacing is None or displacing.most is None:
+            return None
+        before, most = sum(map(bool, already.values())), displacing.most
+        if before + len(group) <= most:
+            return None
+        runs = "1 run" if len(going) == 1 else f"{len(going)} runs"
+        had = f", and {before} have it" if before else ""
+        allowed = f"that is allowed for {most} of its seats at most{had}"
+        return f"{runs} would have to give way to it; {allowed}"
 
     def placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
         """For how many slots there is time; those beyond its horizon are taken for free."""

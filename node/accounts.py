@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,15 +42,19 @@ class Accounts:
 
     async def all(self) -> list[Campaign]:
         """Every campaign with its account, by name."""
-        border = _next_hour(self._clock.now())
+        now = self._clock.now()
+        border = _next_hour(now)
         async with self._database.connection() as connection:
             there = await campaigns.listed(connection)
             since = border - _HOURS * times.HOUR
+            ahead = Counter(await campaigns.charged_ahead(connection, now, border))
+            begun = Counter(await campaigns.used_between(connection, since, border))
+            later = Counter(await campaigns.used_between(connection, border, times.LATEST - 1))
             figures = _Figures(
                 await campaigns.tasks_of(connection),
-                await campaigns.waiting_of(connection),
-                await campaigns.used_between(connection, since, border),
-                await campaigns.used_between(connection, border, times.LATEST - 1),
+                await campaigns.waiting_of(connection, now),
+                begun - ahead,
+                later + ahead,
             )
         return _shown(there, figures)
 
@@ -66,7 +71,7 @@ class Accounts:
 
 
 def _next_hour(now: int) -> int:
-    """The end of the hour in progress: until there it is counted as delivered."""
+    """The end of the hour in progress."""
     return now - now % times.HOUR + times.HOUR
 
 
@@ -114,7 +119,7 @@ def _member(each: StoredCampaign, figures: _Figures) -> Member:
 def _waiting(found: campaigns.Waiting | None) -> Waiting:
     if found is None:
         return Waiting(runs=0, tasks=0, reason=None)
-    return Waiting(runs=found.runs, tasks=found.tasks, reason=found.reason)
+    return Waiting(**vars(found))
 
 
 def _share(part: Fraction | None) -> float | None:

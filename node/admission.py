@@ -40,7 +40,7 @@ from node.model.wire.participants import Introduction, IntroductionAnswer, TaskE
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
 from node.peers import Directory
-from node.plugins.binding import of_version
+from node.plugins.binding import check_version
 from node.plugins.contracts import Test, Tool
 from node.seating import Seating, Sought
 from node.store import bookings, outbox, tasks
@@ -185,6 +185,7 @@ class Admission:
             said = "cannot be edited into nodes of a pool; cancel this task and create another one"
             raise InvalidDocument([FieldFault("/participants/pool", said)])
         draft = self._drafted(document, known)
+        check_version(draft.introduction)
         if known is not None:
             _check_participants(document, draft.introduction, known)
         return draft
@@ -228,7 +229,7 @@ class Admission:
         test = self._capabilities.test(document.test.type)
         campaign = self._campaign(document, known or whole)
         spec = self._spec(test, document)
-        named, hosts = test.participants(spec), test.hosts(spec)
+        named = test.participants(spec)
         nodes = self._participants(document, named)
         participants = self._placed(document, nodes)
         tool = self._tool(document, spec)
@@ -252,7 +253,7 @@ class Admission:
             priority=document.priority,
             participants=participants,
             participant=0,
-            addresses=of_version(spec, named, self._addresses(hosts, named, participants)),
+            addresses=self._addresses(test.hosts(spec), named, participants),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,
@@ -327,18 +328,17 @@ class Admission:
 
     def _tool(self, document: TaskDocument, spec: Any) -> Tool:
         """The best tool that can measure the spec, or the first such of those asked for."""
+        known = self._capabilities.tools
         for index, name in enumerate(document.tools):
-            tool = self._capabilities.tools.get(name)
-            if tool is None or document.test.type not in tool.tests:
+            if name not in known or document.test.type not in known[name].tests:
                 sentence = f"there is no tool {name!r} for {document.test.type}"
                 raise InvalidDocument([FieldFault(f"/tools/{index}", sentence)])
         try:
             return self._capabilities.choose(document.test.type, document.tools, [], spec)
         except ToolUnavailable:
             pointer = "/tools" if document.tools else "/test/spec"
-            names = document.tools or tuple(self._capabilities.tools)
-            unable = "; ".join(filter(None, (self._unable(name, document, spec) for name in names)))
-            raise InvalidDocument([FieldFault(pointer, unable)]) from None
+            unable = (self._unable(name, document, spec) for name in document.tools or known)
+            raise InvalidDocument([FieldFault(pointer, "; ".join(filter(None, unable)))]) from None
 
     def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
         tool = self._capabilities.tools[name]

@@ -22,6 +22,7 @@ from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.wire.campaigns import (
     DEFAULT,
     DEPTH_MAX,
+    SUSPENDED,
     URGENT,
     CampaignDocument,
     CampaignPatch,
@@ -128,6 +129,8 @@ class Campaigns:
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 raise Conflict(_changed(name, known.revision, None))
+            if known.settings.level == SUSPENDED and new.level != SUSPENDED:
+                await campaigns.plan_again(connection, name, now)
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
 
@@ -359,8 +362,13 @@ def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
 def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     """That there is no campaign of this name, those called alike, and what to do."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    told = f"near: {', '.join(near)}" if near else f"there are: {', '.join(list(known)[:_SHOWN])}"
+    told = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
     return f"there is no campaign {name} on this node; {told}; make it: parley campaign add {name}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _taken(name: str) -> str:

@@ -121,10 +121,17 @@ class Pools:
                 pool.name: (
                     *promises.of_pool(size, promised),
                     *([pool.unseen] if pool.unseen else ()),
+                    *self._silent(pool.match),
                 )
                 for pool, size in zip(there, sized, strict=True)
             },
         )
+
+    def _silent(self, match: Mapping[str, Any]) -> list[str]:
+        """Of the nodes that belong to a pool, those that do not answer."""
+        there = self.membership(match).nodes
+        named = ((known.name, known.silence) for known in self._directory.all)
+        return [f"{name} {said}" for name, said in named if said and name in there]
 
     async def create(self, document: PoolDocument) -> bool:
         """Make a pool; False if the very same one was made before.

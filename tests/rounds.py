@@ -53,6 +53,11 @@ class Host:
         """Its key is made of its name."""
         self.identity = f"key of {self.name}"
 
+    @property
+    def silence(self) -> str | None:
+        """That it does not answer."""
+        return None if self.unreachable_since is None else "has not answered"
+
     async def propose(self, request: ProposalRequest) -> Proposal:
         """What its bookings leave."""
         self.asked.append(request)
@@ -159,7 +164,7 @@ async def hold(
         now=START,
         horizon=HORIZON,
         pool=Pool("europe", tuple(by_name)),
-        nodes={name: Node(name) for name in by_name},
+        nodes={it.name: Node(it.name, up=it.unreachable_since is None) for it in hosts},
         campaigns={each.name: each for each in campaigns},
         candidates=[candidate_of(case, HORIZON) for case in cases],
         runs=[*runs, *coming],

@@ -248,10 +248,8 @@ class Site:
 
     async def states(self) -> dict[UUID, str]:
         """Every run here and its state, as shown to people."""
-        return {
-            row["run_id"]: row["state"]
-            for row in await self.rows("SELECT run_id, state FROM run_known ORDER BY starts_at")
-        }
+        rows = await self.rows("SELECT run_id, state FROM run_known ORDER BY starts_at")
+        return {row["run_id"]: row["state"] for row in rows}
 
     async def state(self, run: UUID) -> str | None:
         """The state of one run, as shown to people; None if it is unknown here."""

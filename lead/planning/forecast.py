@@ -117,6 +117,7 @@ def occupancy(name: str, since: int, hours: Sequence[Hour]) -> Occupancy:
         added_s=(after - before) / times.SECOND,
         before=before / whole,
         after=after / whole,
+        others=sum(hour.others for hour in hours) / whole,
         hours=tuple(
             HourShare(
                 starts_at=since + index * times.HOUR,

@@ -55,6 +55,11 @@ def _why_not(index: int, duration: int, proposal: Proposal) -> str:
     return proposal.reason or f"no {format_duration(duration)} free in this window"
 
 
+def suspended(campaign: str) -> str:
+    """Why nothing is booked for it, and what to do."""
+    return f"the campaign {campaign} is suspended; go on: parley campaign edit {campaign} --level 5"
+
+
 def sentence(placed: Sequence[Choice], asked: int, first_reason: str | None) -> str:
     """What came of a planning attempt, for lists."""
     if not placed:

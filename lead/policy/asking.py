@@ -23,7 +23,7 @@ class Displacing:
     """What may be displaced where nothing is free: pass 2 is offered with ``priority``.
 
     ``runs`` are those that may give way, the first to go first; None is all whose priority is
-    lower. At most ``most`` of them; None is any number.
+    lower. Others give way for ``most`` of its seats at most; None is any number.
     """
 
     priority: int
@@ -61,7 +61,7 @@ class Outcome:
     ``unreached`` is how many were not looked at, or not in the second round, because there were no
     workers left.
     ``reservations`` were made for tasks that are blocked. ``state`` is to be remembered until the
-    next episode.
+    next episode. ``returned`` are tasks of the view whose runs are given back as a whole, and why.
     """
 
     placed: Sequence[PostedRun]
@@ -69,3 +69,4 @@ class Outcome:
     unreached: int
     reservations: Sequence[Reservation]
     state: State
+    returned: Mapping[str, No] = field(default_factory=dict)

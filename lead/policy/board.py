@@ -123,6 +123,18 @@ class Board:
             found = self._capacity[hour] = max(0, found)
         return found
 
+    def reserved_for(self, candidate: Candidate, hour: int) -> int:
+        """What is reserved in an hour where the candidate may have runs, and is admitted."""
+        if not self.view.reservations:
+            return 0
+        there = {node.name for node in self.usable(candidate.nodes)}
+        begin, end = max(hour, candidate.next_run_at), min(hour + BUCKET, candidate.over_at)
+        return sum(
+            (min(it.end, hour + BUCKET) - max(it.start, hour)) * len(there.intersection(it.nodes))
+            for it in self.view.reservations
+            if it.start < end and begin < it.end and it.admits(candidate)
+        )
+
     def _is_up(self, name: str) -> bool:
         node = self.view.nodes.get(name)
         return node is not None and node.up
@@ -165,10 +177,19 @@ class Board:
         self._take(candidate, count - candidate.k)
 
     def _take(self, candidate: Candidate, count: int) -> None:
-        """So many nodes (fewer than none: given back) count for a candidate's campaign."""
-        held = self.allocated.setdefault(self.bucket(candidate), {})
-        amount = self.seats_taken(candidate, count)
-        held[candidate.campaign] = held.get(candidate.campaign, 0) + amount
+        """So many nodes (fewer than none: given back) count for a candidate's campaign.
+
+        In its hour, and in the later ones in which it has runs.
+        """
+        first = self.bucket(candidate)
+        amounts = {first: self.seats_taken(candidate, count)}
+        for start, end in candidate.runs:
+            if (hour := start // BUCKET * BUCKET) > first:
+                amount = self.weighed(candidate.scheduling_class, (end - start) * count)
+                amounts[hour] = amounts.get(hour, 0) + amount
+        for hour, amount in amounts.items():
+            held = self.allocated.setdefault(hour, {})
+            held[candidate.campaign] = held.get(candidate.campaign, 0) + amount
 
     @cached_property
     def busy(self) -> dict[int, dict[str, int]]:
@@ -281,7 +302,8 @@ class Board:
     def urgent(self, span: Span) -> int:
         """How many nodes are booked for something urgent at some time in a span."""
         urgent = self._urgent_campaigns
-        return sum(len(run.nodes) for run in self.overlapping(span) if run.campaign in urgent)
+        runs = (run for run in self.overlapping(span) if run.campaign in urgent)
+        return len({name for run in runs for name in run.nodes})
 
     @cached_property
     def _urgent_campaigns(self) -> frozenset[str]:

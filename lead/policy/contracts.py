@@ -56,6 +56,9 @@ class Sharing(Protocol):
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether its campaign has seats left in the candidate's hour."""
 
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """By task, what is given back for candidates that found no time, and why."""
+
     def remember(self, state: State) -> State:
         """The state with what this axis adds to it."""
 

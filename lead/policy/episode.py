@@ -30,6 +30,12 @@ from node.model.spans import Span
 NO_TIME = Rule(
     Axis.FILL,
     "no-time",
+    "{task} found time on too few of the {asked} nodes that were asked: at least {wanted} are "
+    "wanted",
+)
+NO_COMMON_TIME = Rule(
+    Axis.FILL,
+    "no-common-time",
     "{task} found no common time on {wanted} of the {asked} nodes that were asked",
 )
 SPREAD = Rule(
@@ -61,6 +67,7 @@ class Episode:
         self._later: list[Candidate] = []
         self._again: set[str] = set()
         self._blocked: list[str] = []
+        self._without: list[Candidate] = []
         self._passes = dict(view.state.passes)
         self._measured = dict(view.state.measured)
         self._workers = view.workers
@@ -143,6 +150,8 @@ class Episode:
         if no is not None:
             if turn is Round.FIRST:
                 self._later.append(candidate)
+            elif no.axis is Axis.SHARE:
+                self._without.append(candidate)
             self._turn_down(candidate, no)
             return None
         chosen, noes = self._nodes(candidate)
@@ -231,12 +240,18 @@ class Episode:
         candidate = ask.candidate
         self._board.answer(candidate, 0)
         self._judge.answered(ask, (), refused, placed=False)
-        decisive = because or NO_TIME.says_no(
+        together = candidate.named or candidate.together
+        rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
+        decisive = because or rule.says_no(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)
         )
-        self._turn_down(candidate, *((decisive, no_way) if no_way else (decisive,)))
+        put_off = self._judge.check(candidate)
+        if put_off is not None:  # until then there is no other reason to be heard
+            decisive = replace(decisive, until=put_off.until)
+        self._turn_down(candidate, *filter(None, (decisive, no_way, put_off)))
         self._filling.protect(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
+        self._without.append(candidate)
 
     def outcome(self) -> Outcome:
         """What it came to; to be asked when nothing is open any more."""
@@ -252,6 +267,7 @@ class Episode:
             unreached=considered - self._reached + len(cut),
             reservations=list(self._filling.slots()),
             state=self._state(),
+            returned=self._sharing.returned(self._without),
         )
 
     def _state(self) -> State:

@@ -14,6 +14,7 @@ from typing import Final
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share, Throttle
 from lead.policy.feasible import availability, deferral
+from lead.policy.lines import Together
 from lead.policy.order import pacing
 from lead.policy.order.weighted import Weights
 from lead.policy.preempt.score import Urgency
@@ -92,7 +93,7 @@ _PASSED_MAX: Final = 20
 
 _RECOMMENDED = PolicySet(
     order=order.LateFirst(order.Weighted(Weights({"service": _SERVICE}), longest=True)),
-    share=share.ByUsage(together=share.Together.PARENT, entitled=True),
+    share=share.ByUsage(together=Together.PARENT, entitled=True),
     select=select.Affinity(least_loaded=True),
     preempt=preempt.UrgentByScore(_URGENCY, others=preempt.LowerPriority()),
     throttle=throttle.Throttled(seats=True, quotas=True, limits=True),
@@ -105,7 +106,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "pscheduler": _PSCHEDULER,
     "gridserver-usage": _USAGE,
     "gridserver-usage-aggregated": replace(
-        _USAGE, share=share.ByUsage(together=share.Together.LEVEL, entitled=True)
+        _USAGE, share=share.ByUsage(together=Together.LEVEL, entitled=True)
     ),
     "gridserver-time": _TIME,
     "gridserver-serial-usage": replace(_USAGE, share=share.ByUsage(serial=True)),
@@ -122,7 +123,7 @@ SETS: Final[dict[str, PolicySet]] = {
     "fbsng-placement": replace(_QUEUES, select=select.Laid()),
     "maui-fifo": _WHOLE,
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
-    "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE)),
+    "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE), share=share.ByFairshare()),
     "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
     "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),

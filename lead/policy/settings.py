@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
 from lead.policy.feasible import availability, deferral
 from lead.policy.fill import backfill
+from lead.policy.lines import Together
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import Linear, parse
@@ -234,14 +235,16 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             share.ByUsage,
             {
                 "window": _duration,
-                "together": partial(_one_of, share.Together),
+                "together": partial(_one_of, Together),
                 "serial": _flag,
                 "entitled": _flag,
+                "near": _duration,
             },
         ),
         "creation": _Rule(share.ByCreation, {"serial": _flag}),
-        "promised": _Rule(share.Promised, {"window": _duration}),
-        "recent-work": _Rule(share.ByRecentWork, {"half_life": _duration}),
+        "promised": _Rule(share.Promised, {"window": _duration, "near": _duration}),
+        "recent-work": _Rule(share.ByRecentWork, {"half_life": _duration, "near": _duration}),
+        "fairshare": _Rule(share.ByFairshare, {"near": _duration}),
     },
     "select": {
         "least-loaded": _Rule(select.LeastLoaded),

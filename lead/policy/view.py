@@ -312,7 +312,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything an episode may know. ``workers`` is how many candidates may be tried at most."""
+    """Everything an episode may know. ``workers`` is how many candidates may be tried at most.
+
+    ``returnable`` are tasks of runs that may be given back as a whole, the youngest first.
+    """
 
     now: int
     horizon: int
@@ -325,3 +328,4 @@ class View:
     reservations: Sequence[Reservation] = ()
     state: State = State()
     workers: int = 50
+    returnable: Sequence[str] = ()

@@ -220,6 +220,14 @@ async def sitting(connection: Connection, now: int) -> list[Sitting]:
     return [Sitting(*row) for row in await connection.fetch(_SQL["sitting"], now)]
 
 
+async def seats_ahead(
+    connection: Connection, pool: str, since: int, until: int, limit: int
+) -> list[UUID]:
+    """The ordinary tasks of seats of a pool whose terms begin in this time, the youngest first."""
+    rows = await connection.fetch(_SQL["seats_ahead"], pool, since, until, limit)
+    return [row[0] for row in rows]
+
+
 async def policy_state(connection: Connection, pool: str) -> Remembered:
     """What the policies of a pool remember; nothing at first."""
     row = await connection.fetchrow(_SQL["policy_state"], pool)

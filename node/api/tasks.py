@@ -266,6 +266,15 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
     return await runs.page(request, task)
 
 
+def _again(task: Task, plan_at: int, outcome: str) -> str:
+    """When it is tried again, or that this would be too late."""
+    end = task.schedule.until
+    if end is not None and plan_at > end + (task.schedule.slip or 0):
+        return f"not planned again: it ends before, at {times.to_the_second(end)}"
+    verb = "asked" if outcome in {"unreachable", "no answer"} else "planned"
+    return f"{verb} again at {times.to_the_second(plan_at)}"
+
+
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why the task's runs are where they are."""
     node = request.app[NODE]
@@ -284,8 +293,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     if before is not None and task.state == "active":
         sentence += f"; in pool {before[0]} {before[1]:,} terms are due before it, or beside it"
     elif not task.reason and lacks and task.plan_at is not None:
-        verb = "asked" if decisions[0].outcome in {"unreachable", "no answer"} else "planned"
-        sentence += f"; {verb} again at {times.to_the_second(task.plan_at)}"
+        sentence += f"; {_again(task, task.plan_at, decisions[0].outcome)}"
     sentence = "; ".join([sentence, *map(waiting_in_words, waits)])
     return replies.one(
         Explanation(

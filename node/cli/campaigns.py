@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,6 +27,7 @@ CLEARABLE = (
 """What ``--clear`` gives back to its default."""
 
 _KINDS = {"+": "floor", "-": "ceiling"}
+_AIMED = {"target": ", to be met", "floor": " at least", "ceiling": " at most"}
 
 
 def percent(part: float | None) -> str:
@@ -43,15 +44,25 @@ def _promised(campaign: Record) -> str:
     target = campaign["target"]
     if target is None:
         return promised
-    said = f"{target['seats']} seats" if target["seats"] else percent(target["share"])
-    return f"{promised}, {said} for sure"
+    sure = "" if campaign["warnings"] else " for sure"
+    return f"{promised}, {_target_of(campaign)}{sure}"
+
+
+def _target_of(campaign: Record) -> str:
+    target = campaign["target"]
+    if target is None:
+        return ""
+    return f"{target['seats']} seats" if target["seats"] else percent(target["share"])
 
 
 def _waits(campaign: Record) -> str:
     waiting = campaign["waiting"]
-    if not waiting["runs"]:
-        return ""
-    return f"{waiting['runs']} run{'' if waiting['runs'] == 1 else 's'}: {waiting['reason']}"
+    said = ", ".join(
+        f"{waiting[word]} {word if waiting[word] > 1 else word.removesuffix('s')}"
+        for word in ("runs", "seats")
+        if waiting[word]
+    )
+    return f"{said}: {waiting['reason']}" if said else ""
 
 
 CAMPAIGN = Kind(
@@ -69,7 +80,7 @@ CAMPAIGN = Kind(
     fields=(
         "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
         "used.delivered", "used.booked", "used.delivered_seat_seconds",
-        "used.booked_seat_seconds", "waiting.runs", "waiting.reason",
+        "used.booked_seat_seconds", "waiting.runs", "waiting.seats", "waiting.reason",
         "owner", "contact", "revision",
     ),
     empty="No campaigns. Add one: parley campaign add NAME",
@@ -95,7 +106,8 @@ def _options(command: AnyCommand) -> AnyCommand:
     for option in reversed((
         click.option("--parent", help="It takes its share out of this campaign's."),
         click.option("--weight", metavar="NUMBER", help="Its share is in proportion to it."),
-        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it."),
+        click.option("--level", metavar="0-9|urgent", help="Higher first; 0 suspends it: nothing "
+                     "new is booked for it, what is booked takes place."),
         click.option("--priority", type=int, help="Added to that of its tasks."),
         click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
         click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),
@@ -129,10 +141,20 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
         if given[name] is not None:
             document[name] = read(given[name])
     if given["limits"]:
-        document.setdefault("limits", {}).update(map(_limit, given["limits"]))
+        document.setdefault("limits", {}).update(_once(map(_limit, given["limits"]), "--limit"))
     if given["quotas"]:
-        document.setdefault("quotas", {}).update(map(_quota, given["quotas"]))
+        document.setdefault("quotas", {}).update(_once(map(_quota, given["quotas"]), "--quota"))
     return document
+
+
+def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """What is said of each; of two that say different things neither can be meant."""
+    found: dict[str, Any] = {}
+    for name, said in pairs:
+        if found.setdefault(name, said) != said:
+            msg = f"says two things of {name}; give it once"
+            raise click.BadParameter(msg, param_hint=option)
+    return found
 
 
 def _number(text: str, option: str) -> float:
@@ -345,7 +367,8 @@ def campaign_view(campaign: Record) -> str:
             ("booked", _used(used["booked"], used["booked_seat_seconds"])),
             ("waits", _waits(campaign)),
             ("tasks", tasks),
-            ("fairshare", fairshare and f"{fairshare['kind']} {percent(fairshare['part'])}"),
+            ("target", _target_of(campaign)),
+            ("fairshare", fairshare and f"{percent(fairshare['part'])}{_AIMED[fairshare['kind']]}"),
             ("most seats", campaign["seats_max"]),
             ("limits", "; ".join(map(_limited, campaign["limits"].items()))),
             ("quotas", ", ".join(f"{what} {most}" for what, most in campaign["quotas"].items())),

@@ -130,7 +130,7 @@ async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
     spec.update(await _typed(session, choice["type"], dict(map(field_of, given["spec"]))))
     if given["participants"]:
         document["participants"] = list(given["participants"])
-    return with_plan(session, document, given)
+    return counted(with_plan(session, document, given))
 
 
 def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
@@ -155,6 +155,15 @@ def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
             raise click.UsageError(msg)
         there = document.get("participants")
         document["participants"] = {**there, **request} if isinstance(there, dict) else request
+
+
+def counted(document: Document) -> Document:
+    """A new task's document, which says how many nodes it wants of a pool, if of one."""
+    wanted = document.get("participants")
+    if isinstance(wanted, dict) and "pool" in wanted and "k" not in wanted:
+        msg = "say how many nodes of the pool: -k 3"
+        raise click.UsageError(msg)
+    return document
 
 
 def _labels(given: Mapping[str, Any]) -> Document:

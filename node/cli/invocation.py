@@ -52,9 +52,12 @@ class Invocation:
     @property
     def borrowed(self) -> bool:
         """Whether the token is of the environment, and goes to another node than is meant there."""
-        if self.token or not self.server:
+        if self.token or not self.server or not os.environ.get("PARLEY_TOKEN"):
             return False
-        return Invocation().server_url() != self.server_url()
+        try:
+            return Invocation().server_url() != self.server_url()
+        except click.BadParameter:
+            return True  # what is meant there is no address
 
     def server_url(self) -> str:
         """Scheme, host and port of the node to speak to."""

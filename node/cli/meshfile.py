@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,13 @@ from node.mesh.demand import (
     overbooked,
     short_slips,
 )
-from node.mesh.document import Matching, MeshDocument, OfPool, parse
+from node.mesh.document import Matching, MeshDocument, OfPool, Reading, parse
 from node.mesh.expansion import Expansion, Fleet, Pair
 from node.mesh.findings import Cause, Finding, line_of
 from node.mesh.lint import lint
 from node.mesh.sampling import firsts
 from node.mesh.terms import Terms, terms_of
-from node.model.errors import InvalidDocument, NotFound
+from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.tasks import ScheduleDocument
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 _STARTS = 3
 _EVERYTHING = 500
+_ENTRY = "/measure/"
 _EXITS = {Cause.INVALID: 2, Cause.REFUSED: 3, Cause.UNREACHABLE: 5, Cause.NO_TIME: 4}
 
 
@@ -110,25 +111,51 @@ async def study(session: Session, path: str) -> Study:
     """Read a file, lint it with what the node says there is, and compare it with its tasks."""
     text = read(path)
     try:
-        document = parse(text, toml=is_toml(path))
+        parsed = parse(text, toml=is_toml(path))
     except InvalidDocument as error:
-        faults = (Finding(Cause.INVALID, fault.pointer, fault.detail) for fault in error.faults)
-        return Study(path, text, tuple(faults))
-    fleet, unknown = await _fleet(session, document)
+        return Study(path, text, tuple(map(_finding, error.faults)))
+    document, faults = parsed.document, tuple(map(_finding, parsed.faults))
+    if document is None:
+        return Study(path, text, faults)
+    fleet, unknown = await _fleet(session, document, parsed.unread)
     expansion, found = lint(document, fleet, session.clock.now())
+    if faults:
+        return Study(path, text, (*faults, *unknown, *_beside(found, parsed)))
     begun = Study(path, text, (*unknown, *found), document, fleet, expansion)
     if begun.stopped:
         return begun
     terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
-    reading = f"reading the tasks of mesh {document.name}"
-    session.progress.status(reading, "reading")
+    what = f"reading the tasks of mesh {document.name}"
+    session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)
-    existing = tuple(await gathered(session, page, reading))
+    existing = tuple(await gathered(session, page, what))
     comparison = compare(expansion.pairs, terms, existing)
     return replace(begun, terms=terms, existing=existing, comparison=comparison)
 
 
-async def _fleet(session: Session, document: MeshDocument) -> tuple[Fleet, list[Finding]]:
+def _finding(fault: FieldFault) -> Finding:
+    return Finding(Cause.INVALID, fault.pointer, fault.detail)
+
+
+def _beside(found: Iterable[Finding], reading: Reading) -> Iterator[Finding]:
+    """What is wrong beside faulty fields, at its place in the file.
+
+    What seems to be left unused, or to have no type, may only be so because of these.
+    """
+    known = {fault.pointer for fault in reading.faults}
+    for finding in found:
+        place = finding.pointer
+        if place.startswith(_ENTRY):
+            number, slash, rest = place.removeprefix(_ENTRY).partition("/")
+            place = f"{_ENTRY}{reading.entries[int(number)]}{slash}{rest}"
+        told = any(f"{at}/".startswith(f"{place}/") or place.startswith(f"{at}/") for at in known)
+        if finding.stops and not told:
+            yield replace(finding, pointer=place)
+
+
+async def _fleet(
+    session: Session, document: MeshDocument, unread: frozenset[str]
+) -> tuple[Fleet, list[Finding]]:
     """What the node says there is, and groups it cannot resolve."""
     client = session.client
     nodes, tests, tools, campaigns = await asyncio.gather(
@@ -152,7 +179,7 @@ async def _fleet(session: Session, document: MeshDocument) -> tuple[Fleet, list[
     fleet = Fleet(
         nodes={node.name: node.lanes for node in nodes.items},
         groups=groups,
-        unresolved=frozenset(
+        unresolved=unread.union(
             name
             for name, group in document.groups.items()
             if isinstance(group, Matching | OfPool) and name not in groups
@@ -268,18 +295,7 @@ def _demand(
     schedules = schedules_of(document)
     intervals = {number: interval_of(schedule, now) for number, (_, schedule) in schedules.items()}
     tasks = counted(study.expansion.pairs.values(), shapes)
-    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, occupied(answers, _own(study, now)))
+    nodes = loads(tasks, shapes, intervals, study.fleet.nodes, occupied(answers))
     labels = [measure.label for measure in document.measure]
     found = overbooked(nodes, intervals, labels)
     return found + short_slips(tasks, shapes, schedules, now), nodes
-
-
-def _own(study: Study, now: int) -> dict[str, float]:
-    """By node, what the tasks of the mesh that exist take of its time."""
-    found: dict[str, float] = {}
-    for task in study.existing:
-        interval = interval_of(task.schedule, now) if task.state == "active" else None
-        if interval:
-            for name in task.participants:
-                found[name] = found.get(name, 0.0) + task.duration / interval
-    return found

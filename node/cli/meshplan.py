@@ -128,7 +128,7 @@ def plan_view(plan: Record) -> str:
     """A plan of a mesh for a person."""
     head = f"mesh {plan['mesh'] or '?'} ({printable(plan['file'])}): {plan['sentence']}"
     sections = [
-        [head, "(nothing is booked or kept by asking)"],
+        [head, *(["(nothing is booked or kept by asking)"] if plan["asked"] else [])],
         findings_view(plan["file"], plan["findings"]),
         _changes(plan),
         _answers(plan),

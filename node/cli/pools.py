@@ -231,7 +231,7 @@ def pool_view(pool: Record) -> str:
             ("match", _match(pool)),
             ("policy", _policy(pool)),
             ("choice", pool["choice"]),
-            ("term", pool["term"]),
+            ("term", pool["term"] if pool["choice"] == "sticky" else "one run"),
             ("patience", pool["patience"]),
             ("planned by", pool["lead"]),
             ("description", pool["description"]),

@@ -132,6 +132,7 @@ async def with_lab(
     finally:
         if progress.terminal:  # in a pipe the last line is the work's own
             progress.status("taking the lab down", "ending")
+        loop.add_signal_handler(signal.SIGUSR1, lambda: None)  # nothing is started any more
         for task in reviving:
             task.cancel()
         await lab.stop()

@@ -12,7 +12,13 @@ from typing import Any, Concatenate, TypeVar
 
 import click
 
-from node.cli.documents import context_option, label_options, schedule_options, with_plan
+from node.cli.documents import (
+    context_option,
+    counted,
+    label_options,
+    schedule_options,
+    with_plan,
+)
 from node.cli.follow import follow_task
 from node.cli.references import short
 from node.cli.runs import conclude
@@ -72,7 +78,7 @@ class _Shortcut(click.Command):
         first: dict[str | None, click.Parameter] = {}
         for option in given:
             other = first.setdefault(option.name, option)
-            if other is not option:
+            if other is not option and not ctx.resilient_parsing:
                 msg = f"{other.opts[0]} and {option.opts[0]} exclude each other; leave one out"
                 raise click.UsageError(msg, ctx)
         return super().parse_args(ctx, args)
@@ -424,7 +430,8 @@ def repeated(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
     given = repeated(given)
-    document = with_plan(session, {"test": {"type": test, "spec": spec_of(test, given)}}, given)
+    asked = {"test": {"type": test, "spec": spec_of(test, given)}}
+    document = counted(with_plan(session, asked, given))
     task = await session.client.create_task(document)
     announce(session, task)
     exit_code = await conclude(session, await follow_task(session, task))

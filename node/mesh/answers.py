@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from node.mesh.document import MeshDocument
@@ -86,13 +86,10 @@ def placed(document: MeshDocument, measure: int, fault: FieldFault) -> Finding:
     return Finding(Cause.INVALID, at, fault.detail, "")
 
 
-def occupied(answers: Iterable[Answer], own: Mapping[str, float]) -> dict[str, float]:
-    """By node, the share of the next 24 hours that others have booked, background runs included.
-
-    ``own`` is what the mesh itself has there already.
-    """
-    before: dict[str, float] = {}
+def occupied(answers: Iterable[Answer]) -> dict[str, float]:
+    """By node, the share of the next 24 hours in which others have exclusive or normal runs."""
+    found: dict[str, float] = {}
     for answer in answers:
         for node in answer.plan.occupancy:
-            before[node.name] = max(before.get(node.name, 0.0), node.before)
-    return {name: max(0.0, share - own.get(name, 0.0)) for name, share in before.items()}
+            found[node.name] = max(found.get(node.name, 0.0), node.others)
+    return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Annotated, Any, Literal
 
@@ -107,10 +108,27 @@ class MeshDocument(Document):
     measure: tuple[Measure, ...] = Field((), max_length=1000)
 
 
-def parse(text: str, *, toml: bool) -> MeshDocument:
+@dataclass(frozen=True)
+class Reading:
+    """A file as far as it can be read, with what is wrong with its fields.
+
+    ``entries`` are the numbers in the file, from 0, of the ``[[measure]]`` that could be read, and
+    ``unread`` the groups that could not: their names stand for nobody.
+    """
+
+    document: MeshDocument | None
+    faults: tuple[FieldFault, ...] = ()
+    entries: tuple[int, ...] = ()
+    unread: frozenset[str] = frozenset()
+
+
+def parse(text: str, *, toml: bool) -> Reading:
     """A file as a document; TOML may write instants without quotes.
 
-    :raises InvalidDocument: it is not TOML or JSON, or a field is wrong; each has its pointer.
+    A wrong field is left out, and where nothing is left that can be read, the part it is in: so all
+    faults of a file are found at once.
+
+    :raises InvalidDocument: it is not TOML or JSON.
     """
     try:
         raw = _plain(tomllib.loads(text)) if toml else json.loads(text)
@@ -118,10 +136,56 @@ def parse(text: str, *, toml: bool) -> MeshDocument:
         raise InvalidDocument(
             [FieldFault("", f"is not {'TOML' if toml else 'JSON'}: {error}")]
         ) from (None)
+    document, faults = _read(raw)
+    if document is not None:
+        return Reading(document, entries=tuple(range(len(document.measure))))
+    if not isinstance(raw, dict):
+        return Reading(None, tuple(faults))
+    for fault in faults:
+        _leave_out(raw, fault.pointer.split("/")[1:])
+    document, left = _read(raw)
+    parts = {tuple(fault.pointer.split("/")[1:3]) for fault in left}
+    unread = frozenset(name for part, *named in parts if part == "groups" for name in named)
+    entries = _without(raw, parts)
+    if document is None:
+        document, _ = _read(raw)
+    return Reading(document, tuple(faults), entries, unread)
+
+
+def _read(raw: Any) -> tuple[MeshDocument | None, list[FieldFault]]:
     try:
-        return MeshDocument.model_validate(raw, context=FROM_OUTSIDE)
+        return MeshDocument.model_validate(raw, context=FROM_OUTSIDE), []
     except ValidationError as error:
-        raise InvalidDocument(faults_of(error, MeshDocument)) from None
+        return None, faults_of(error, MeshDocument)
+
+
+def _leave_out(raw: Any, steps: Sequence[str]) -> None:
+    """Take out the field that this leads to, if it is one; what is in a list stays."""
+    *way, last = steps or [""]
+    for step in way:
+        if isinstance(raw, dict):
+            raw = raw.get(step)
+        elif isinstance(raw, list) and step.isdecimal() and int(step) < len(raw):
+            raw = raw[int(step)]
+        else:
+            return
+    if isinstance(raw, dict):
+        raw.pop(last, None)
+
+
+def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[int, ...]:
+    """Put nothing in the place of these parts; the entries that are left."""
+    raw.setdefault("name", "unnamed")
+    for kind, nothing in (("groups", []), ("schedules", {}), ("tests", {"type": "unread"})):
+        there = raw.get(kind)
+        if isinstance(there, dict):
+            there.update((part[1], nothing) for part in parts if part[0] == kind and len(part) > 1)
+    measures = raw.get("measure")
+    if not isinstance(measures, list):
+        return ()
+    entries = tuple(n for n in range(len(measures)) if ("measure", str(n)) not in parts)
+    raw["measure"] = [measures[number] for number in entries]
+    return entries
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from node.mesh.document import Group, Hosts, Matching, Measure, MeshDocument, OfPool, TestEntry
 from node.mesh.expansion import Expansion, Fleet, direction_of, ends_of, expand, members_of, spread
@@ -109,6 +110,9 @@ def _tests(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
         if test.type not in fleet.tests:
             said = f"there is no test {test.type}"
             yield _invalid(f"{at}/type", said, near(test.type, fleet.tests))
+            meant = get_close_matches(test.type, fleet.tests, n=1)
+            for alike in meant:
+                yield from _spec(at, test, fleet.tests[alike].get("properties", {}))
             continue
         yield from _spec(at, test, fleet.tests[test.type].get("properties", {}))
         for index, tool in enumerate(test.tools):
@@ -176,7 +180,8 @@ def _measures(
         unknown = list(_unknown_words(measure, fleet, groups, at))
         shape = list(_shape(measure, at))
         yield from (*unknown, *shape)
-        if not unknown and not shape:
+        nobody = any(word in groups and not groups[word] for word in _words(measure))
+        if not unknown and not shape and not nobody:
             yield from _ends(document, measure, fleet, groups, hosts, at)
 
 

@@ -7,17 +7,15 @@ kinds it can be bound to it says itself (:class:`node.plugins.contracts.Bindable
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
-from typing import Any
 
 from node.model.contexts import Context, ContextKind
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.fields import is_address
+from node.model.wire.participants import Introduction
 from node.plugins.contracts import PartContext
 
 EITHER = frozenset({"interface", "address"})
 """What most tools can be bound to."""
-_VERSIONS = (4, 6)
 
 
 def bound(part: PartContext, interface: str, address: str) -> list[str]:
@@ -37,25 +35,21 @@ def version_of(part: PartContext) -> int | None:
     return version
 
 
-def of_version(
-    spec: Any, participants: Sequence[str | None], addresses: dict[str, str]
-) -> dict[str, str]:
-    """The addresses of a spec's hosts, of the version of IP that it asks for, or names.
+def check_version(asked: Introduction) -> None:
+    """Nothing, if all hosts of a task have the version of IP that its spec asks for, if any.
 
-    Not those of who asks, the first of ``participants``: a host may well have more of them than
-    the one that it is known by.
+    Who asks, the first participant, may well have more addresses than the one it is known by.
 
     :raises InvalidDocument: one is of the other version: nothing could be sent there.
     """
-    version = getattr(spec, "ip_version", None)
-    for host, address in addresses.items():
-        if version not in _VERSIONS or host in participants[:1] or not is_address(address):
+    version = asked.spec.get("ip_version")
+    for host, address in asked.addresses.items():
+        if version is None or address == asked.participants[0].address or not is_address(address):
             continue
         if ipaddress.ip_address(address).version != version:
             where = address if host == address else f"{host}, {address},"
             said = f"is {version}, but {where} is no address of IPv{version}; leave it out"
             raise InvalidDocument([FieldFault("/test/spec/ip_version", said)])
-    return addresses
 
 
 def leaving(part: PartContext) -> dict[str, str | int | None]:

@@ -319,7 +319,7 @@ class Moving(Protocol):
     """
 
     def moved(self, spec: Any, participant: int, result: Result) -> Traffic | None:
-        """The payload that a participant sent and received; None if its part does not know."""
+        """All payload that a participant sent and received; None if its part does not know."""
         ...
 
 

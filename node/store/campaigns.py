@@ -57,9 +57,10 @@ class StoredCampaign:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Runs of a campaign that wait, the tasks they are of, and what most of them wait for."""
+    """Runs and seats of a campaign that wait, their tasks, and what most of them wait for."""
 
     runs: int
+    seats: int
     tasks: int
     reason: str
 
@@ -134,6 +135,11 @@ async def change(connection: Connection, settings: Settings, now: int, revision:
     return kept is not None
 
 
+async def plan_again(connection: Connection, name: str, now: int) -> None:
+    """It is not suspended any more: what waited is planned now."""
+    await connection.execute(_SQL["plan_again"], name, now)
+
+
 def _columns(settings: Settings) -> Iterator[Any]:
     """The values in the order of the columns."""
     return iter(vars(settings).values())
@@ -171,15 +177,21 @@ async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
     return found
 
 
-async def waiting_of(connection: Connection) -> dict[int, Waiting]:
+async def waiting_of(connection: Connection, now: int) -> dict[int, Waiting]:
     """By campaign, what waits."""
-    rows = await connection.fetch(_SQL["waiting_of"])
-    return {row[0]: Waiting(row[1], row[2], row[3]) for row in rows}
+    rows = await connection.fetch(_SQL["waiting_of"], now)
+    return {row[0]: Waiting(row[1], row[2], row[3], row[4]) for row in rows}
 
 
 async def used_between(connection: Connection, since: int, until: int) -> dict[int, int]:
     """By campaign, what was charged in these whole hours: thousandths of a seat times µs."""
     rows = await connection.fetch(_SQL["used_between"], since, until)
+    return {row[0]: row[1] for row in rows}
+
+
+async def charged_ahead(connection: Connection, now: int, until: int) -> dict[int, int]:
+    """By campaign, what was charged for the time from ``now`` to the end of this hour."""
+    rows = await connection.fetch(_SQL["charged_ahead"], now, until)
     return {row[0]: row[1] for row in rows}
 
 

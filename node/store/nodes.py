@@ -8,6 +8,7 @@ from typing import Any
 
 from node.model.predicates import Attributes
 from node.model.shortfall import Shortfall
+from node.model.times import to_the_second
 from node.model.wire.nodes import NodeCard
 from node.store.database import Connection, Queries
 
@@ -36,6 +37,14 @@ class KnownNode:
     def facts(self) -> Attributes:
         """What predicates may ask of it: what it says of itself, and what it is."""
         return {**self.attributes, "name": self.name, "lanes": self.lanes}
+
+    @property
+    def silence(self) -> str | None:
+        """That it does not answer, since when and why; None if it does."""
+        if self.unreachable_since is None:
+            return None
+        said = f"has not answered since {to_the_second(self.unreachable_since)}"
+        return f"{said}: {self.last_error}" if self.last_error else said
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:

@@ -52,5 +52,6 @@ async def hours(
         [run[0] for run in request.runs],
         [run[1] for run in request.runs],
         list(gone),
+        request.mesh,
     )
-    return [Hour(before=row[0], after=row[1]) for row in rows]
+    return [Hour(before=row[0], after=row[1], others=row[2]) for row in rows]

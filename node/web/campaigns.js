@@ -4,7 +4,7 @@ import { byId, element } from "./dom.js";
 import { drawTable } from "./lists.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const COLUMNS = ["Campaign", "Promised", "Had in 24 h, and booked", "Waits for time", "Tasks"];
+const COLUMNS = ["Campaign", "Promised", "Had in 24 h, and booked", "Waits", "Tasks"];
 const ENDED = new Set(["finished", "cancelled", "refused", "unplaced"]);
 
 export const CAMPAIGNS_PATH = "/v1/campaigns?limit=200";
@@ -54,11 +54,11 @@ function name(campaign) {
   return element("span", { title }, element("b", { class: "test" }, campaign.name), closed);
 }
 
-function promise({ level, target, used }) {
+function promise({ level, target, used, warnings }) {
   if (level === "urgent") return "served first";
   if (level === 0) return "suspended";
   const sure = target && (target.seats === null ? percent(target.share) : `${target.seats} seats`);
-  return sure ? `${percent(used.promised)}, ${sure} for sure` : percent(used.promised);
+  return sure ? `${percent(used.promised)}, ${sure}${warnings.length ? "" : " for sure"}` : percent(used.promised);
 }
 
 // Two bars on one scale, with a mark where the promise is; the figures beside them say the same.
@@ -96,15 +96,18 @@ function shape(tag, attributes) {
   return made;
 }
 
-function waits({ runs, tasks: waiting, reason }) {
-  if (!runs) return [element("span", { class: "reason" }, "nobody waits")];
-  const count = `${runs} run${runs === 1 ? "" : "s"} of ${waiting} task${waiting === 1 ? "" : "s"}`;
+function waits({ runs, seats, tasks: waiting, reason }) {
+  const lacking = [[runs, "run"], [seats, "seat"]].filter(([count]) => count);
+  if (!lacking.length) return [element("span", { class: "reason" }, "nobody waits")];
+  const count = `${lacking.map((each) => counted(...each)).join(", ")} of ${counted(waiting, "task")}`;
   return [count, element("p", { class: "reason" }, reason)];
 }
 
+const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
 function tasks(counts) {
   const open = Object.entries(counts).filter(([state]) => !ENDED.has(state));
-  return open.map(([state, count]) => `${count} ${state} task${count === 1 ? "" : "s"}`).join(", ") || "no task";
+  return open.map(([state, count]) => counted(count, `${state} task`)).join(", ") || "no task";
 }
 
 function percent(part) {

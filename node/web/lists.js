@@ -22,7 +22,8 @@ const LISTS = {
     empty: () => ["No run is planned. Measure something: ", element("code", {}, "parley rtt HOST")],
   },
   last: {
-    query: `state=${OVER}&order=desc&limit=12`,
+    query: `state=${OVER}&order=desc&limit=60`,
+    most: 12,
     columns: ["State", "Result or reason", "Run", "When"],
     cells: lastCells,
     empty: () => ["No run has ended yet. The first result will be here by itself."],
@@ -38,10 +39,13 @@ export function listPath(name, now, task) {
   return `/v1/runs?${LISTS[name].query}${until}${only}`;
 }
 
+/** Whether anything took place: a run cancelled ahead of its time is no news later either. */
+const begun = ({ state, started }) => state !== "cancelled" || started !== null;
+
 /** Draws one list; rows that did not change stay as they are. */
 export function drawList(name, entries, model) {
-  const { columns, cells, empty } = LISTS[name];
-  drawTable(byId(name), entries, {
+  const { columns, cells, empty, most } = LISTS[name];
+  drawTable(byId(name), most ? entries.filter(begun).slice(0, most) : entries, {
     caption: { now: "Running now", next: "Next runs", last: "Last runs" }[name],
     columns,
     empty,

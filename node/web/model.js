@@ -17,6 +17,7 @@ function entryOf(document) {
     priority: document.priority,
     starts: Date.parse(document.starts_at),
     ends: Date.parse(document.ends_at),
+    started: document.started_at ?? null,
     participants: document.participants,
     reason: document.reason,
     summary: document.summary,

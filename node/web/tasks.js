@@ -80,6 +80,7 @@ function name(task) {
     element("b", { class: "test" }, task.test.type),
     " ",
     element("span", { class: "whom" }, hosts(taskWords(task))),
+    task.campaign ? element("small", {}, ` for ${task.campaign}`) : null,
   );
 }
 

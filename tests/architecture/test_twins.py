@@ -22,6 +22,8 @@ WITHOUT = {
         "tasks_of",
         "waiting_of",
         "used_between",
+        "charged_ahead",
+        "plan_again",
         "hours",
         "notify",
     },

@@ -41,9 +41,10 @@ class Party:
     lead: Node
     node: Node
 
-    def task(self, **options: object) -> Introduction:
+    def task(self, *, reference: object = None, **options: object) -> Introduction:
         """An idle task of this participant alone."""
-        return introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+        made = introduce([_listed(self.node)], **options)  # type: ignore[arg-type]
+        return made.model_copy(update={"reference": reference})
 
     async def known(self, **options: object) -> Introduction:
         """A task that has been introduced and accepted."""
@@ -148,6 +149,28 @@ async def test_it_looks_ahead_without_booking(party: Party) -> None:
     assert (await party.adviser.outlook(equal)).displaced == ()
     answer = await party.participant.propose(_proposal(low, WINDOW))
     assert answer.free == ((HOUR + DURATION, HOUR + times.HOUR),)
+
+
+async def test_what_others_have(party: Party) -> None:
+    """Neither background runs nor those of the mesh that is asked for stand in anybody's way."""
+    for start, mesh, scheduling_class in (
+        (HOUR, "ours", SchedulingClass.EXCLUSIVE),
+        (HOUR + DURATION, "theirs", SchedulingClass.NORMAL),
+        (HOUR + 2 * DURATION, None, SchedulingClass.EXCLUSIVE),
+        (HOUR + 3 * DURATION, "theirs", SchedulingClass.BACKGROUND),
+    ):
+        reference = None if mesh is None else {"mesh": mesh}
+        task = await party.known(scheduling_class=scheduling_class, reference=reference)
+        exchange, kept = uuid4(), hold_request(task, [start])
+        await party.participant.hold(exchange, kept)
+        await party.participant.commit(exchange, commit_request(kept))
+    runs = ((HOUR - times.HOUR, HOUR),)
+    options = {"since": START, "scheduling_class": SchedulingClass.NORMAL, "priority": 0}
+    for mesh, share in (("ours", 2), ("theirs", 2), (None, 3)):
+        asked = OutlookRequest.model_validate({**options, "runs": runs, "mesh": mesh})
+        hours = (await party.adviser.outlook(asked)).hours
+        assert sum(hour.others for hour in hours) == share * DURATION
+        assert sum(hour.before for hour in hours) == 4 * DURATION
 
 
 async def test_it_refuses_a_test_it_does_not_know(party: Party) -> None:

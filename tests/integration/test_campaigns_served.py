@@ -92,6 +92,13 @@ async def test_a_quota_that_is_kept_may_stay(a: Asker) -> None:
     assert (status, edited["quotas"]) == (200, {})
 
 
+async def test_more_than_all_is_no_limit(a: Asker) -> None:
+    """A part of what is delivered is at most all of it; the field is named."""
+    limits = {"delivered_percent": {"soft": 10, "hard": 150}}
+    [(pointer, said)] = await _refused(a, "POST", "/v1/campaigns", {"name": "x", "limits": limits})
+    assert (pointer, "at most 100" in said) == ("/limits", True)
+
+
 async def test_the_same_again_is_harmless(a: Asker) -> None:
     """A POST that comes twice makes one campaign; another one of the name is refused."""
     first = await _add(a, "ops", weight=2)

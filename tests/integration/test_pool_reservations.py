@@ -298,7 +298,7 @@ async def test_what_makes_no_sense_is_refused(
 async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
     """Runs belong to the tasks of its seats; its lead says which these are, and knows its own."""
     pool = await pooled(world, ALIKE[:1], match={"tool:sleep": True})
-    task = await pool.create(2, seat=False, schedule=UNTIL)
+    task = await pool.create(2, seat=False, schedule=UNTIL, priority=1)
     made = [
         await reserve(site, START, duration="PT8H", access={"tasks": [str(task)]})
         for site in world.sites

@@ -16,7 +16,7 @@ from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
 from node.trust.keys import NodeKey
-from tests.clocks import ManualClock
+from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
 from tests.served import Asker, asker, know, served
 
@@ -146,6 +146,16 @@ async def test_wrong_attributes_are_refused(a: Asker, attributes: Any, pointer: 
     """What is not anybody's to set, has no such name or value, or is too much."""
     faults = await _refused(a, "PATCH", "/v1/nodes/a", {"attributes": attributes})
     assert faults[0][0].startswith(pointer)
+
+
+async def test_a_node_of_a_pool_that_is_down_is_named(a: Asker) -> None:
+    """Where the pool is shown: who does not answer, since when, and what is known of it."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
+    down = "UPDATE node SET unreachable_since = $1, last_error = 'refused' WHERE name = 'b'"
+    await a.rows(down, START)
+    await a.node.directory.refresh()
+    _, pool = await a.ask("GET", "/v1/pools/all")
+    assert pool["warnings"] == ["b has not answered since 2026-12-01T00:00:00Z: refused"]
 
 
 async def test_another_node_says_itself_what_it_is(a: Asker) -> None:

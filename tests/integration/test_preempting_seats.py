@@ -88,6 +88,35 @@ async def test_what_was_lent_is_taken_back(world: World) -> None:
     assert await _booked(pool, bulk) == 1
 
 
+async def test_what_was_lent_to_many_runs_is_taken_back(world: World) -> None:
+    """A promised seat is had by a term of many runs, each of which others give way to."""
+    promise: Mapping[str, Any] = {"target": {"seats": 1, "share": None}}
+    pool = await _pool(world, 2, {"set": "gridserver-sla-preempt"}, lab=promise, bulk=promise)
+    often: dict[str, Any] = {
+        "schedule": {"start": "2026-12-01T01:00:00Z", "repeat": "PT10M", "max_runs": 6, "slip": 0},
+        "length": "PT9M",
+    }
+    bulk = await pool.create(2, campaign="bulk", **often)
+    assert await _booked(pool, bulk) == 12
+    lab = await pool.create(2, campaign="lab", request={"min_k": 1}, **often)
+    assert (await _booked(pool, lab), await _booked(pool, bulk)) == (6, 6)
+    sentence = (await pool.told(lab))[0][1]
+    said = "6 runs would have to give way to it; that is allowed for 1 of its seats at most, and 1"
+    assert said in sentence
+
+
+async def test_a_budget_of_less_than_a_seat_says_so(world: World) -> None:
+    """Ten percent of three nodes is no seat, and what would be one is said."""
+    pool = await _pool(world, 3, {"set": "gridserver-urgent"}, outage={"level": "urgent"}, bulk={})
+    await pool.create(3, campaign="bulk", **MOST_OF_IT)
+    outage = await pool.create(1, campaign="outage", seat=False, **MOST_OF_IT)
+    world.clock.advance(15 * times.SECOND)
+    await pool.seat()
+    said = (await pool.told(outage))[-1][1]
+    assert "10 % of 3 seats is less than one: nothing gives way to outage" in said
+    assert """(parley pool edit … --override 'preempt.urgency={"percent": 34}')""" in said
+
+
 async def test_nothing_gives_way_where_policies_say_never(world: World) -> None:
     """A seat of a higher priority books beside others, and its runs displace nothing later."""
     pool = await _pool(world, 1, {"set": "fbsng-dynamic"})

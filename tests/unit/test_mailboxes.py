@@ -26,7 +26,7 @@ from node.model.wire.work import (
 )
 from tests.clocks import START, ManualClock
 
-B = "ed25519:" + "B" * 43
+B = "ed25519:" + "B" * 42 + "A"
 CARD = NodeCard(identity=B, name="b", url=None, address="192.0.2.2")
 
 

@@ -18,6 +18,7 @@ from tests.clocks import START
 from tests.rounds import Host, booked, case_of, given, hold
 
 NAMES = ["n1", "n2"]
+NEXT_RUN = {"policy_set": "pscheduler"}
 
 
 async def test_the_overrides_of_a_pool_change_what_its_episode_does() -> None:
@@ -59,7 +60,8 @@ async def test_people_are_not_told_what_policies_call_a_term() -> None:
     ruling = await hold([Host("n1")], [Campaign("ops")], [case_of("a", "ops", ["n1"])], pool, runs)
     [result] = ruling.results
     said = account_of(ruling, result).why_not()
-    assert said.startswith("it found no common time on 1 of the 1 nodes that were asked; n1: no PT")
+    few = "it found time on too few of the 1 nodes that were asked: at least 1 are wanted"
+    assert said.startswith(f"{few}; n1: no PT")
 
 
 def _spread(held: dict[int, str]) -> Case:
@@ -86,7 +88,27 @@ async def test_a_seat_that_the_spread_leaves_empty_says_so(held: dict[int, str])
     assert said.startswith("3 of 4 seats, ")
     spread = "the spread (at most 1 for each site) leaves 3 nodes, and 4 are wanted"
     assert f"1 is empty: {spread}; d: others with its site are taken" in said
-    assert "no common time" not in said
+    assert "found time on too few" not in said
+
+
+async def test_who_is_down_is_named_where_seats_are_missing() -> None:
+    """That a node of the pool does not answer is said by its name, once policies miss it."""
+    hosts = [Host("n1", unreachable_since=START)]
+    ruling = await hold(hosts, [Campaign("ops")], [case_of("a", "ops", ["n1"])], NEXT_RUN)
+    [result] = ruling.results
+    said = account_of(ruling, result).why_not()
+    assert said.startswith("0 of the 1 nodes that match are up, at least 1 are wanted; ")
+    assert said.endswith("n1: has not answered")
+
+
+async def test_where_nobody_is_left_it_is_said_why() -> None:
+    """All others have a seat, or cannot: this is no matter of who is up."""
+    case = replace(case_of("a", "ops", []), unable={"b": "takes part in it already"})
+    ruling = await hold([Host("b")], [Campaign("ops")], [case], NEXT_RUN)
+    [result] = ruling.results
+    assert account_of(ruling, result).why_not() == (
+        "no other node of the pool could take part, 1 more are wanted; b: takes part in it already"
+    )
 
 
 async def test_no_more_gives_way_than_the_budget_allows() -> None:
@@ -101,7 +123,11 @@ async def test_no_more_gives_way_than_the_budget_allows() -> None:
     assert part.yielding is not None
     assert (len(part.yielding), part.task.priority) == (1, 8)
     [result] = ruling.results
-    assert list(result.heard.values()).count("more runs would have to give way to it than may") == 2
+    said = (
+        "1 run would have to give way to it; "
+        "that is allowed for 1 of its seats at most, and 1 have it"
+    )
+    assert list(result.heard.values()).count(said) == 2
 
 
 @pytest.mark.parametrize(

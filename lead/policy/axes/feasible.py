@@ -23,6 +23,9 @@ TOO_FEW = Rule(
     "too-few-nodes",
     "{there} of the {matching} nodes that match are up, at least {wanted} are wanted",
 )
+NOBODY = Rule(
+    Axis.FEASIBLE, "nobody", "no other node of the pool could take part, {wanted} more are wanted"
+)
 MISSED = Rule(
     Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
 )
@@ -109,7 +112,9 @@ class Judge:
         there = len(self._board.usable(candidate.nodes))
         wanted = candidate.least
         if there < wanted:
-            return TOO_FEW.says_no(there=there, matching=len(candidate.nodes), wanted=wanted)
+            matching = len(candidate.nodes)
+            few = TOO_FEW.says_no(there=there, matching=matching, wanted=wanted)
+            return few if matching else NOBODY.says_no(wanted=wanted)
         if self._rules.patience is None or not self._deferrals:
             return None
         put_off = self._deferrals.get(candidate.task)

@@ -145,15 +145,19 @@ class TakenBack:
                 if board.groups.get(run.campaign) in given
             }
             first = groups.shortest_running(((0, name) for name in runs), len(runs))
-            return _these([runs[name] for name in first], candidate.priority, candidate.k)
+            # For so many seats of it as that comes to: each may have many runs.
+            of_one = max(1, board.seats_taken(candidate, 1))
+            most = min(candidate.k, -(-sum(given.values()) // of_one))
+            return _these([runs[name] for name in first], candidate.priority, most)
 
         return Answering(displacing)
 
 
 def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:
-    """What is booked on these nodes in the candidate's window, and not running."""
+    """What is booked on these nodes where it may have runs within the hour, and not running."""
     asked, stopped_by = set(nodes), blockers(candidate.scheduling_class)
-    window = candidate.next_run_at, candidate.start_by + candidate.duration
+    within = min(candidate.over_at, candidate.next_run_at + BUCKET)
+    window = candidate.next_run_at, max(candidate.start_by + candidate.duration, within)
     return [
         run
         for run in board.overlapping(window)

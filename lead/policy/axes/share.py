@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, groupby
 
+from lead.policy.ahead import NEAR, Kept, Parts
 from lead.policy.asking import Round
 from lead.policy.board import Board
+from lead.policy.lines import Lines, Together
 from lead.policy.seats import Seats, Stake
 from lead.policy.share import (
-    aggregation,
     creation,
     levels,
     promised,
@@ -21,12 +21,26 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, SUSPENDED, URGENT, Candidate, Charge, Exact, State
+from lead.policy.view import (
+    BUCKET,
+    SUSPENDED,
+    URGENT,
+    Campaign,
+    Candidate,
+    Charge,
+    Exact,
+    FairshareKind,
+    State,
+)
 from node.model.times import to_the_second
 
 FULL = Rule(
-    Axis.SHARE, "no-seats", "all seats of the hour from {hour} on are taken, by all campaigns"
+    Axis.SHARE,
+    "no-seats",
+    "all {seats} seats of the hour from {hour} on are taken, by {holders}",
 )
+_TOLD_MAX = 3
+"""Of so many campaigns it is said how much they hold."""
 ONLY_IF_IDLE = Rule(
     Axis.SHARE, "no-share", "{campaign} has no share, and gets only what others leave"
 )
@@ -50,6 +64,11 @@ class Unlimited:
             return None
         return ONLY_IF_IDLE.says_no(campaign=candidate.campaign)
 
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """Nobody has too much."""
+        del candidates
+        return {}
+
     def remember(self, state: State) -> State:
         """Nothing is remembered."""
         return state
@@ -71,20 +90,23 @@ class Divided:
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
+        self._said: dict[int, tuple[int, No]] = {}
 
     def admit(self, candidate: Candidate, turn: Round) -> No | None:
         """Whether its campaign holds less than it should there; then, whether a seat is free.
 
         The urgent take what they find: where no seat is free, others may have to give way to them.
+        What is reserved for it is beside all that is shared.
         """
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
         hour = self._board.bucket(candidate)
         held = self._board.allocated.get(hour, {})
+        if held.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
+            return None
         if turn is Round.SECOND:
-            if sum(held.values()) < self._board.capacity(hour):
-                return None
-            return FULL.says_no(hour=to_the_second(hour), until=hour + BUCKET)
+            taken, seats = sum(held.values()), self._board.capacity(hour)
+            return None if taken < seats else self._full(hour, taken, seats)
         most = self._most.get(hour)
         if most is None:
             most = {name: held.get(name, 0) + added for name, added in self._allot(hour)}
@@ -99,9 +121,36 @@ class Divided:
             hour=to_the_second(hour),
         )
 
+    def _full(self, hour: int, taken: int, seats: int) -> No:
+        """Said in the same words until more is taken."""
+        said = self._said.get(hour)
+        if said is None or said[0] != taken:
+            held = self._board.allocated.get(hour, {})
+            most = sorted(held, key=lambda name: (-held[name], name))
+            told = [f"{name} ({_written(held[name])})" for name in most[:_TOLD_MAX]]
+            if len(most) > _TOLD_MAX:
+                told.append(f"{len(most) - _TOLD_MAX} others")
+            no = FULL.says_no(
+                seats=seats / BUCKET,
+                hour=to_the_second(hour),
+                holders=", ".join(told) or "nobody: they are reserved, or of nodes that are away",
+            )
+            said = self._said[hour] = taken, no
+        return said[1]
+
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """What was allotted is not taken back."""
+        del candidates
+        return {}
+
     def remember(self, state: State) -> State:
         """The usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
+
+
+def _written(amount: int) -> str:
+    """In seats of an hour, with two digits at most."""
+    return f"{amount / BUCKET:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +166,60 @@ class Unshared:
 
 @dataclass(frozen=True, slots=True)
 class ByRecentWork:
-    """Campaigns in the order of their standing; a weight of 0 is no share."""
+    """Campaigns in the order of their standing; a weight of 0 is no share.
+
+    What begins later than ``near`` is kept for all campaigns by weight (``ahead.py``).
+    """
 
     half_life: int = recent_work.HALF_LIFE
+    near: int = NEAR
 
-    def begin(self, board: Board) -> Unlimited:
+    def begin(self, board: Board) -> Kept:
         """For one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.by_standing(recent_work.standings(recent, shares))
-        return Unlimited(serving, frozenset(name for name, share in shares.items() if share <= 0))
+        without = frozenset(name for name, share in shares.items() if share <= 0)
+        unlimited, known = Unlimited(serving, without), _known(board)
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return usage.ideals(seats, known)
+
+        return Kept(unlimited, board, self.near, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ByFairshare:
+    """No shares of what is near; what is later is kept by fairshare.
+
+    To each its target or floor and as much of the rest as to any other, and no more than a ceiling.
+    """
+
+    near: int = NEAR
+
+    def begin(self, board: Board) -> Kept:
+        """For one episode."""
+        known = [board.view.campaigns[stake.name] for stake in _known(board)]
+        aimed = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
+        rest = max(Fraction(0), 1 - sum(aimed.values())) / max(1, len(known))
+        entitled = {
+            it.name: min(rest, _fairshare_of(it)) if _is_bound(it) else aimed[it.name] + rest
+            for it in known
+        }
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return {name: int(seats * part) for name, part in entitled.items()}
+
+        return Kept(Unshared().begin(board), board, self.near, parts)
+
+
+def _fairshare_of(campaign: Campaign) -> Fraction:
+    return Fraction(campaign.fairshare.part if campaign.fairshare else 0)
+
+
+def _is_bound(campaign: Campaign) -> bool:
+    return campaign.fairshare is not None and campaign.fairshare.kind is FairshareKind.CEILING
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,31 +245,26 @@ class ByCreation:
         return Divided(board, [stake.name for stake in queue], allot)
 
 
-class Together(StrEnum):
-    """Which campaigns count as one: none, those of one level, or those under one parent."""
-
-    NONE = "none"
-    LEVEL = "level"
-    PARENT = "parent"
-
-
 @dataclass(frozen=True, slots=True)
 class ByUsage:
     """By weight, and served by what each used within ``window``; the urgent before all others.
 
     With ``serial``, level after level. Where campaigns count together, ``entitled`` has usage
-    compared with what each is entitled to, and not with its weight alone.
+    compared with what each is entitled to, and not with its weight alone. What begins later than
+    ``near`` is kept for all campaigns, in the same way (``ahead.py``).
     """
 
     window: int = usage.WINDOW
     together: Together = Together.NONE
     serial: bool = False
     entitled: bool = False
+    near: int = NEAR
 
-    def begin(self, board: Board) -> Divided:
+    def begin(self, board: Board) -> Kept:
         """For one episode."""
-        lines = _Lines(board, self.together)
-        at_work = lines.weighted(_at_work(board))
+        working = _at_work(board)
+        lines = Lines(board, self.together, working)
+        at_work = lines.weighted(working)
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
 
         def served(at: int) -> list[Stake]:
@@ -215,7 +302,28 @@ class ByUsage:
             left = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(left, others, seats)]
 
-        return Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        divided = Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        return Kept(divided, board, self.near, self._parts(board))
+
+    def _parts(self, board: Board) -> Parts:
+        """What all campaigns are entitled to, as if each of them wanted all it can get."""
+        known = _known(board)
+        lines = Lines(board, self.together, known)
+        weighted = lines.weighted(known)
+
+        def parts(seats: int) -> Mapping[str, int]:
+            if not self.serial:
+                return lines.ideals(seats, weighted, 1)
+            found: dict[str, int] = {}
+            for _, level in groupby(sorted(weighted, key=_level_first), key=_level_first):
+                found |= lines.ideals(seats - sum(found.values()), list(level), 1)
+            return found
+
+        return parts
+
+
+def _level_first(stake: Stake) -> int:
+    return -stake.level
 
 
 def _queued(stake: Stake) -> int:
@@ -223,60 +331,15 @@ def _queued(stake: Stake) -> int:
     return stake.created_at if stake.urgent else 0
 
 
-class _Lines:
-    """Who counts together with whom, as far as anybody does."""
-
-    def __init__(self, board: Board, together: Together) -> None:
-        campaigns = board.view.campaigns
-        at_work = [stake.name for stake in _at_work(board)]
-        self.groups: list[aggregation.Group] = []
-        self._parts = {name: campaigns[name].weight for name in at_work}
-        weights = {name: it.weight for name, it in campaigns.items()}
-        if together is Together.NONE:
-            return
-        if together is Together.LEVEL:
-            tops = {name: str(campaigns[name].level) for name in at_work}
-            weights = {str(it.level): it.level for it in campaigns.values()}
-        else:
-            parents = {name: it.parent for name, it in campaigns.items()}
-            found = aggregation.inherited(at_work, parents, weights)
-            tops = {name: top for name, (top, _) in found.items()}
-            self._parts = {name: part for name, (_, part) in found.items()}
-        members: dict[str, set[str]] = {}
-        for name, top in tops.items():
-            members.setdefault(top, set()).add(name)
-        self.groups = [
-            aggregation.Group(top, weights[top], frozenset(some)) for top, some in members.items()
-        ]
-
-    def weighted(self, stakes: Iterable[Stake]) -> list[Stake]:
-        """The same stakes, each with its weight among those that it counts together with."""
-        if not self.groups:
-            return list(stakes)
-        parts = self._parts
-        return [replace(stake, weight=parts[stake.name]) for stake in stakes if stake.name in parts]
-
-    def entitlements(self, stakes: Iterable[Stake]) -> Mapping[str, Exact]:
-        """The weight of each among all."""
-        if not self.groups:
-            return {stake.name: stake.weight for stake in stakes}
-        return aggregation.entitlements(stakes, self.groups)
-
-    def ideals(self, amount: int, stakes: Sequence[Stake], grain: int) -> dict[str, int]:
-        """How much each should hold of an hour, rounded up to whole grains unless it wants less.
-
-        A grain is a run: whole seats of an hour would be far coarser, and shares would swing.
-        """
-        if not self.groups:
-            return usage.ideals(amount, stakes, grain)
-        return aggregation.ideals(amount, stakes, self.groups, grain)
-
-
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Groups with targets; what they leave is lent by the same numbers."""
+    """Groups with targets; what they leave is lent by the same numbers.
+
+    What begins later than ``near`` is kept for all groups, in the same way (``ahead.py``).
+    """
 
     window: int = usage.WINDOW
+    near: int = NEAR
 
     def begin(self, board: Board) -> Promises:
         """For one episode."""
@@ -313,7 +376,15 @@ class Promised:
                 allotted += promised.inside(some, seats, BUCKET)
             return allotted
 
-        return Promises(Divided(board, list(serving), allot), groups, promises)
+        # What is lent goes by the same numbers, so all of it together does, too.
+        groups_known = [Stake(name, weight=promise) for name, promise in promises.items()]
+
+        def parts(seats: int) -> Mapping[str, int]:
+            return usage.ideals(seats, groups_known)
+
+        divided = Divided(board, list(serving), allot)
+        members = {name: group for name, group in groups.items() if group in promises}
+        return Promises(Kept(divided, board, self.near, parts, members), groups, promises)
 
 
 class Promises:
@@ -321,7 +392,7 @@ class Promises:
 
     def __init__(
         self,
-        divided: Divided,
+        divided: Kept,
         groups: Mapping[str, str],
         promises: Mapping[str, promised.Promise],
     ) -> None:
@@ -336,6 +407,10 @@ class Promises:
         group = self._groups.get(candidate.campaign)
         no = promised.admit(candidate.campaign, group, self._promises)
         return no or self._divided.admit(candidate, turn)
+
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+        """What groups above their part give back."""
+        return self._divided.returned(candidates)
 
     def remember(self, state: State) -> State:
         """Nothing is remembered."""
@@ -354,6 +429,23 @@ def _at_work(board: Board) -> list[Stake]:
         Stake(name, it.weight, it.level, created_at=it.created_at)
         for name, it in board.view.campaigns.items()
         if name in names and it.level != SUSPENDED
+    ]
+
+
+def _known(board: Board) -> list[Stake]:
+    """Campaigns that may want something at any time, with the most that each may hold of an hour.
+
+    The urgent are none of them: others give way to these.
+    """
+    return [
+        Stake(
+            it.name,
+            it.weight,
+            it.level,
+            most=None if it.seats_max is None else it.seats_max * BUCKET,
+        )
+        for it in board.view.campaigns.values()
+        if SUSPENDED < it.level < URGENT
     ]
 
 

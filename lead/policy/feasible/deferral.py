@@ -8,9 +8,12 @@ from typing import Final
 from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import Deferral
 from node.model import times
+from node.model.times import to_the_second
 
 DEFERRED = Rule(
-    Axis.FEASIBLE, "deferred", "{task} could not be started and is put off for the {count}. time"
+    Axis.FEASIBLE,
+    "deferred",
+    "{task} could not be started and is put off for the {count}. time, until {again}",
 )
 ON_HOLD = Rule(
     Axis.FEASIBLE,
@@ -45,5 +48,10 @@ def put_off(task: str, deferral: Deferral, now: int) -> No | None:
     if deferral.held:
         return ON_HOLD.says_no(task=task, count=deferral.count)
     if now < deferral.until:
-        return DEFERRED.says_no(until=deferral.until, task=task, count=deferral.count)
+        return DEFERRED.says_no(
+            until=deferral.until,
+            task=task,
+            count=deferral.count,
+            again=to_the_second(deferral.until),
+        )
     return None

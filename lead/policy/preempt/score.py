@@ -16,6 +16,8 @@ from lead.policy.verdict import Axis, No, Rule
 from lead.policy.view import URGENT
 from node.model import times
 
+_PERCENT = 100
+
 TOO_EARLY = Rule(
     Axis.PREEMPT,
     "preempt-delay",
@@ -25,6 +27,15 @@ BUDGET_SPENT = Rule(
     Axis.PREEMPT,
     "preempt-budget",
     "{running} of {seats} seats are urgent already; others give way up to {percent} %",
+)
+
+
+NO_SEAT = Rule(
+    Axis.PREEMPT,
+    "preempt-budget",
+    "{percent} % of {seats} seats is less than one: nothing gives way to {campaign}; with a budget "
+    "of {enough} % one would (parley pool edit … --override "
+    "'preempt.urgency={{\"percent\": {enough}}}')",
 )
 
 
@@ -64,7 +75,7 @@ class Urgency:
         """
         if waited < self.delay:
             return 0
-        return max(0, floor(self.percent * seats / 100) - urgent)
+        return max(0, floor(self.percent * seats / _PERCENT) - urgent)
 
     def refused(self, campaign: str, waited: int, seats: int, urgent: int) -> No | None:
         """Why nothing gives way for an urgent campaign now, if so."""
@@ -73,6 +84,13 @@ class Urgency:
                 campaign=campaign,
                 waited=Fraction(waited, times.SECOND),
                 delay=Fraction(self.delay, times.SECOND),
+            )
+        if seats and 0 < self.percent * seats < _PERCENT:
+            return NO_SEAT.says_no(
+                campaign=campaign,
+                percent=self.percent,
+                seats=seats,
+                enough=-(-_PERCENT // seats),
             )
         if not self.allowance(waited, seats, urgent):
             return BUDGET_SPENT.says_no(running=urgent, seats=seats, percent=self.percent)

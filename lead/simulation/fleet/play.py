@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lead.simulation.fleet import trials, waits
+from lead.simulation.fleet import latecomers, trials, waits
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import Check, FleetReport, Trial
 from lead.simulation.fleet.trials import Tell
@@ -16,13 +16,16 @@ Progress = Callable[[float, str], None]
 TRIALS: dict[str, tuple[_Tried, str]] = {
     "shares": (
         trials.shares,
-        "Each campaign wants half of the fleet; each gets its part within 2 % of the promised.",
+        (
+            "Each campaign wants half of the fleet; each gets its part within {within} of the "
+            "promised."
+        ),
     ),
     "overload": (
         trials.overload,
         (
-            "Together they want half as much again as there is; who loses is as promised (2 %), "
-            "and nothing is left unused."
+            "Together they want half as much again as there is; who loses is as promised "
+            "({within}), and nothing is left unused."
         ),
     ),
     "newcomers": (
@@ -30,6 +33,13 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
         (
             "Joining a full fleet, a campaign never holds more than a seat beyond its part, "
             "rounded up; and of its first six hours it goes without its part in one at most."
+        ),
+    ),
+    "latecomers": (
+        latecomers.latecomers,
+        (
+            "Asking when others have asked for all of a day, a campaign has its part from the "
+            "third hour on (5 %), whether it was known before or is made only then."
         ),
     ),
     "starvation": (
@@ -48,7 +58,7 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
         "What the urgent take from others is at no instant more than their part of the fleet.",
     ),
 }
-"""By name: what plays it, and what is promised."""
+"""By name: what plays it, and what is promised; ``within`` is as of :func:`trials.tolerance`."""
 
 
 def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
@@ -61,8 +71,9 @@ def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
             progress(share, doing)
 
         found[trial] += TRIALS[trial][0](scenario, name, tell)
+    within = f"{100 * trials.tolerance(scenario.runs):.3g} %"
     told = tuple(
-        Trial(name=trial, promise=TRIALS[trial][1], checks=tuple(checks))
+        Trial(name=trial, promise=TRIALS[trial][1].format(within=within), checks=tuple(checks))
         for trial, checks in found.items()
     )
     return FleetReport(

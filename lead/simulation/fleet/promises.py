@@ -157,6 +157,8 @@ NEWCOMERS: Final = (
     "gridserver-sla",
 )
 """These promise that a new campaign has its part at once, and no more."""
+LATECOMERS: Final = (*NEWCOMERS, "gridserver-urgent", "gridserver-sla-preempt")
+"""These keep of the hours ahead what is the part of campaigns that ask for it later."""
 FILLING: Final = ("campaign-default", "maui-fifo", "maui-backfill", "maui-reservations")
 """These protect slots, and let shorter runs fill the time before them."""
 URGENT_SETS: Final = ("campaign-default", "gridserver-urgent")

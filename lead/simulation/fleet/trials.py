@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, sqrt
 
 from lead.policy.sets import SETS
-from lead.policy.view import BUCKET, Campaign, Node
+from lead.policy.view import BUCKET, Campaign, Node, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
@@ -32,7 +32,8 @@ Tell = Callable[[], None]
 """Called after each simulated hour."""
 
 TOLERANCE = 0.02
-"""Shares are within this part of the promised."""
+"""Shares are within this part of the promised over so many runs:"""
+ENOUGH = 10_000
 WARM = 24
 """Hours before anything is counted: what policies remember reaches a day back."""
 CROWDED = 0.5
@@ -43,6 +44,15 @@ _JOINS = 18
 _LOOKED_AT = 24
 _FIRST = 6
 """Hours after it joined in which a newcomer must have had its part but for one."""
+
+
+def tolerance(runs: int) -> float:
+    """Shares over so many runs are within this part of the promised.
+
+    What is counted varies by the root of how much is counted: fewer runs than :data:`ENOUGH` can
+    show no more than a wider bound.
+    """
+    return TOLERANCE * max(1.0, sqrt(ENOUGH / runs))
 
 
 def nodes_of(scenario: FleetScenario) -> list[Node]:
@@ -86,15 +96,21 @@ class Delivered:
         """Count what an episode booked."""
         for booked in held.booked:
             self.add(booked)
+        for run in held.returned:
+            self._count(run, -1)
 
     def add(self, booked: Booked) -> None:
         """Count a run, and what it displaced no more."""
-        for run, sign in ((booked.run, 1), *((gone, -1) for gone in booked.displaced)):
-            if run.start >= self._since:
-                self.runs += sign
-                for hour, spent in by_hour(run.start, run.end):
-                    there = self.by_hour.setdefault((hour - START) // BUCKET, Counter())
-                    there[run.campaign] += sign * spent * len(run.nodes)
+        self._count(booked.run, 1)
+        for gone in booked.displaced:
+            self._count(gone, -1)
+
+    def _count(self, run: PostedRun, sign: int) -> None:
+        if run.start >= self._since:
+            self.runs += sign
+            for hour, spent in by_hour(run.start, run.end):
+                there = self.by_hour.setdefault((hour - START) // BUCKET, Counter())
+                there[run.campaign] += sign * spent * len(run.nodes)
 
     def total(self) -> Counter[str]:
         """By campaign."""
@@ -132,7 +148,7 @@ def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
     for campaign in promised:
         part = float(promised[campaign] / whole)
         found = total[campaign] / total.total()
-        yield _share("shares", name, campaign, part, found)
+        yield _share("shares", name, campaign, part, found, tolerance(scenario.runs))
     if name in PULLED:
         check = partial(Check, trial="shares", policy=name, unit="runs")
         yield check(who="runs compared", promised=1, least=1, found=pulled.compared)
@@ -164,15 +180,15 @@ def _played(
     return delivered
 
 
-def _share(trial: str, name: str, campaign: str, part: float, found: float) -> Check:
+def _share(trial: str, name: str, campaign: str, part: float, found: float, within: float) -> Check:
     return Check(
         trial=trial,
         policy=name,
         who=campaign,
         unit="%",
         promised=round(100 * part, 3),
-        least=None if name in PULLED else round(100 * part * (1 - TOLERANCE), 3),
-        most=None if name in AT_LEAST | PULLED else round(100 * part * (1 + TOLERANCE), 3),
+        least=None if name in PULLED else round(100 * part * (1 - within), 3),
+        most=None if name in AT_LEAST | PULLED else round(100 * part * (1 + within), 3),
         found=round(100 * found, 3),
     )
 
@@ -193,7 +209,8 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         promised = SHARES[name](campaigns, demand, there)
         for it in campaigns:
             part = float(promised[it.name] / there)
-            yield _share("overload", name, it.name, part, total[it.name] / total.total())
+            found = total[it.name] / total.total()
+            yield _share("overload", name, it.name, part, found, tolerance(scenario.runs))
     yield Check(
         trial="overload",
         policy=name,

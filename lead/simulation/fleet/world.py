@@ -18,6 +18,7 @@ from itertools import count
 from lead.assignment import PAUSE_FIRST, PAUSE_MAX
 from lead.caseload import LOOKS_BACK, TRIED_MAX
 from lead.planning.overview import worth_keeping
+from lead.policy.ahead import NEAR
 from lead.policy.asking import Ask, Displacing, Outcome
 from lead.policy.episode import Episode
 from lead.policy.placing import place
@@ -52,6 +53,8 @@ class Stream:
     count: int | None = None
     known_for: int | None = None
     """How long before its start a run is known; the horizon unless said."""
+    asked_at: int = 0
+    """Nothing of it is known before then, from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,12 @@ class Booked:
 
 @dataclass(slots=True)
 class Held:
-    """An episode that was held: over what, what came of it, and what it posted."""
+    """An episode that was held: over what, what came of it, what it posted and gave back."""
 
     view: View
     outcome: Outcome
     booked: list[Booked] = field(default_factory=list)
+    returned: list[PostedRun] = field(default_factory=list)
 
 
 Watcher = Callable[[Held], None]
@@ -126,6 +130,7 @@ class Fleet:
             known_at = (
                 due - stream.known_for if stream.known_for else due - due % BUCKET - self._horizon
             )
+            known_at = max(known_at, START + stream.asked_at)
             heapq.heappush(self._coming, (known_at, number, turn, stream))
 
     def play(self, until: int, watch: Watcher) -> Iterator[int]:
@@ -184,11 +189,14 @@ class Fleet:
             if not candidates:
                 return
             held = self._episode(candidates)
-            watch(held)
-            for name in held.outcome.refused:
+            for name, noes in held.outcome.refused.items():
                 tries = self._tries.get(name, (0, 0))[0] + 1
                 pause = min(PAUSE_MAX, PAUSE_FIRST << min(tries - 1, 20))
-                self._tries[name] = tries, self.now + max(pause, 1)
+                self._tries[name] = tries, max(self.now + max(pause, 1), noes[0].until or 0)
+            held.returned = [it for it in self._runs.values() if it.task in held.outcome.returned]
+            for run in held.returned:
+                self._undo(run)
+            watch(held)
             if not held.outcome.unreached:
                 return
 
@@ -197,6 +205,7 @@ class Fleet:
         return self._tries.get(name, (0, 0))[1]
 
     def _view(self, candidates: Sequence[Candidate]) -> View:
+        ahead = self.now + NEAR
         return View(
             now=self.now,
             horizon=self._horizon,
@@ -208,6 +217,7 @@ class Fleet:
             ledger=self.ledger.read(self.now - LOOKS_BACK),
             state=self._state,
             workers=TRIED_MAX,
+            returnable=[it.task for it in reversed(self._runs.values()) if it.start >= ahead],
         )
 
     def _episode(self, candidates: Sequence[Candidate]) -> Held:
@@ -262,10 +272,7 @@ class Fleet:
 
     def _book(self, ask: Ask, starts: dict[str, int], gone: Sequence[PostedRun]) -> Booked:
         for run in gone:
-            del self._runs[run.run]
-            self._leave(run)
-            self.ledger.charge(run, -WEIGHT)
-            self._waiting[run.task] = self._placed.pop(run.run)
+            self._undo(run)
         candidate, start = ask.candidate, min(starts.values())
         run = PostedRun(
             run=f"r{next(self._numbers)}",
@@ -284,6 +291,13 @@ class Fleet:
             insort(self._busy[name], (run.start, run.end))
         self.ledger.charge(run)
         return Booked(run, candidate, self.now, tuple(gone))
+
+    def _undo(self, run: PostedRun) -> None:
+        """It is as if it had not been booked."""
+        del self._runs[run.run]
+        self._leave(run)
+        self.ledger.charge(run, -WEIGHT)
+        self._waiting[run.task] = self._placed.pop(run.run)
 
     def _leave(self, run: PostedRun) -> None:
         for name in run.nodes:

@@ -254,6 +254,18 @@ def sitting(tables: Tables, now: int) -> Answer:
     return [(whole, node, part) for whole, part, node in sorted(found)]
 
 
+@TWINS.of("task_id")
+def seats_ahead(tables: Tables, pool: str, since: int, until: int, limit: int) -> Answer:
+    """The ordinary tasks of seats of a pool in terms that begin in this time, youngest first."""
+    found = tables.pools.named.get(pool)
+    youngest: dict[UUID, int] = {}
+    for seat in tables.seats.held.values():
+        of_pool = found is not None and tables.pool_tasks.rows[seat.pool_task].pool_id == found.id
+        if of_pool and since <= seat.term < until:
+            youngest[seat.task_id] = max(seat.taken_at, youngest.get(seat.task_id, seat.taken_at))
+    return [(part,) for part in sorted(youngest, key=lambda it: (-youngest[it], it))[:limit]]
+
+
 @TWINS.of("state", "revision")
 def policy_state(tables: Tables, pool: str) -> Answer:
     """What the policies of a pool remember."""

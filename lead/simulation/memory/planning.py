@@ -51,6 +51,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "pool",
     "yielding",
     "starts",
+    "suspended",
 )
 def claim(
     tables: Tables,
@@ -90,6 +91,7 @@ def _waited(row: Planning, now: int) -> bool:
 
 def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
     whole = None if task.parent is None else tables.pool_tasks.rows.get(task.parent)
+    campaign = tables.campaigns.rows[row.campaign_id]
     return (
         row.task_id,
         row.next_run_at,
@@ -117,6 +119,7 @@ def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
         None if whole is None else tables.pools.rows[whole.pool_id].name,
         None if task.yielding is None else list(task.yielding),
         None if task.starts is None else list(task.starts),
+        campaign.name if campaign.level == 0 else None,
     )
 
 

@@ -259,6 +259,18 @@ INNER JOIN task ON seat.pool_task = task.id
 WHERE seat.lost_at IS NULL AND term.over_at > $1 AND task.state = 'active'
 ORDER BY seat.pool_task, seat.task_id, seat.node;
 
+-- seats_ahead --
+-- The ordinary tasks of seats of a pool in terms that begin in this time, the youngest first.
+SELECT seat.task_id
+FROM pool
+INNER JOIN pool_task ON pool.id = pool_task.pool_id
+INNER JOIN term ON pool_task.task_id = term.pool_task AND term.starts_at >= $2 AND term.starts_at < $3
+INNER JOIN seat ON term.pool_task = seat.pool_task AND term.starts_at = seat.term AND seat.lost_at IS NULL
+WHERE pool.name = $1
+GROUP BY seat.task_id
+ORDER BY max(seat.taken_at) DESC, seat.task_id
+LIMIT $4;
+
 -- policy_state --
 SELECT policy_state.state, policy_state.revision
 FROM policy_state

@@ -30,7 +30,12 @@ RETURNING
         INNER JOIN pool ON pool_task.pool_id = pool.id
         WHERE pool_task.task_id = task.parent
     ) AS pool,
-    task.yielding, task.starts;
+    task.yielding, task.starts,
+    (
+        SELECT campaign.name
+        FROM campaign
+        WHERE campaign.id = planning.campaign_id AND campaign.level = 0
+    ) AS suspended;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Beside it, the first slot beyond

@@ -11,12 +11,14 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
 from node.model.limits import Limited
-from node.model.wire.fields import Count, Document, Instant, Name, Patch
+from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
@@ -26,6 +28,7 @@ DEPTH_MAX: Final = 8
 URGENT: Final = "urgent"
 SUSPENDED: Final = 0
 _HIGHEST: Final = 9
+_WHOLE: Final = 100
 
 
 def _number(value: Decimal) -> int | float:
@@ -149,7 +152,9 @@ class CampaignDocument(Document):
         Decimal(1), description="Its share is in proportion to it.", examples=[1, 2.5]
     )
     level: Level = Field(
-        5, description="Higher ones go first where levels count; 0 suspends it, urgent is above 9."
+        5,
+        description="Higher ones go first where levels count; urgent is above 9. 0 suspends it: "
+        "nothing new is booked for it, what is booked takes place.",
     )
     priority: int = Field(
         0,
@@ -185,6 +190,20 @@ class CampaignDocument(Document):
         "active", description="closed: takes no new tasks; those it has go on."
     )
 
+    @field_validator("limits")
+    @classmethod
+    def _is_part(cls, limits: dict[Limited, Limit], info: ValidationInfo) -> dict[Limited, Limit]:
+        """More than all would limit nothing; what is kept already may stay."""
+        limit = limits.get("delivered_percent")
+        if (
+            info.context == FROM_OUTSIDE
+            and limit
+            and max(limit.soft or 0, limit.hard or 0) > _WHOLE
+        ):
+            msg = "delivered_percent is a part of all that is delivered: at most 100"
+            raise ValueError(msg)
+        return limits
+
 
 class CampaignPatch(Patch):
     """Changes of a campaign, as a JSON merge patch (RFC 7396): null gives back the default."""
@@ -209,9 +228,12 @@ class CampaignPatch(Patch):
 
 
 class Waiting(Document):
-    """Runs that have found no time yet."""
+    """Runs that have found no time yet, and seats of pool tasks that have found no node."""
 
     runs: int
+    seats: int = Field(
+        0, description="Of each pool task what the term lacks that lacks most, added up."
+    )
     tasks: int
     reason: str | None = Field(description="What stands in the way of most of them.")
 

@@ -29,8 +29,10 @@ def _url(value: str) -> str:
 Url = Annotated[str, AfterValidator(_url)]
 """Scheme, host and port of a node's API, nothing behind it."""
 
-Identity = Annotated[str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$")]
-"""A node's public key."""
+Identity = Annotated[
+    str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
+]
+"""A node's public key, 32 bytes: two bits of the last of the 43 characters are never set."""
 
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
 

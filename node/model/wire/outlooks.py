@@ -28,6 +28,7 @@ class OutlookRequest(Document):
     priority: Priority
     runs: Annotated[tuple[Span, ...], Field(min_length=1, max_length=BATCH_MAX)]
     displacing: Annotated[tuple[int, ...], Field(max_length=BATCH_MAX)] = ()
+    mesh: str | None = Field(None, description="Whose runs are no others; see Hour.")
 
 
 class Hour(Document):
@@ -35,6 +36,9 @@ class Hour(Document):
 
     before: Micros
     after: Micros
+    others: Micros = Field(
+        0, description="As it is, without background runs and those of the mesh that was named."
+    )
 
 
 class Outlook(Document):

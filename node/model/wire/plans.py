@@ -118,6 +118,11 @@ class Occupancy(Document):
     )
     before: float = Field(description="Share of the 24 hours, 0 to 1.")
     after: float
+    others: float = Field(
+        0.0,
+        description="Share of them in which exclusive or normal runs are booked, without those of "
+        "the mesh that the task would belong to.",
+    )
     hours: tuple[HourShare, ...] = Field(description="Hour by hour from now on.")
 
 

@@ -110,6 +110,6 @@ class Pool(PoolDocument):
     warnings: tuple[str, ...] = Field(
         (),
         description="What is allowed as it stands and hardly meant: nobody belongs to it, "
-        "it serves promises and there are none, more of its seats are promised than there are, or "
-        "its policies do not see all its runs.",
+        "a node of it does not answer, it serves promises and there are none, more of its seats "
+        "are promised than there are, or its policies do not see all its runs.",
     )

@@ -194,4 +194,4 @@ def said(error: BaseException) -> str:
         known = call[1] or number
         return os.strerror(int(known)) if known else "no connection"
 
-    return _CALL.sub(why, text) or type(error).__name__
+    return _CALL.sub(why, text.removeprefix("Multiple exceptions: ")) or type(error).__name__

@@ -42,6 +42,22 @@ LEFT JOIN campaign AS parent ON wanted.parent = parent.name
 WHERE campaign.name = $1 AND campaign.revision = $20 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
 RETURNING campaign.id;
 
+-- plan_again --
+-- A campaign was changed that was suspended: what waited for that is planned now.
+WITH named AS (
+    UPDATE planning SET plan_at = $2
+    FROM campaign
+    WHERE
+        planning.campaign_id = campaign.id AND campaign.name = $1 AND planning.plan_at > $2
+        AND planning.lease_until IS NULL
+        AND EXISTS (SELECT FROM run WHERE run.task_id = planning.task_id AND run.state = 'waiting')
+)
+
+UPDATE term SET try_at = $2
+FROM planning
+INNER JOIN campaign ON planning.campaign_id = campaign.id
+WHERE term.pool_task = planning.task_id AND campaign.name = $1 AND term.try_at > $2;
+
 -- uses --
 -- What keeps a campaign from being removed; of reservations those that admit it and are not over.
 SELECT
@@ -100,15 +116,45 @@ INNER JOIN task ON planning.task_id = task.id
 GROUP BY planning.campaign_id, task.state;
 
 -- waiting_of --
--- Who waits, and for what: the reason that most of them have.
+-- Who waits, and for what: runs for time, pool tasks for nodes (of each, what the term lacks that lacks most); the
+-- reason that most of them have.
+WITH lacking AS (
+    SELECT
+        term.pool_task AS task_id, term.reason,
+        term.seats - (
+            SELECT count(*) FROM seat
+            WHERE seat.pool_task = term.pool_task AND seat.term = term.starts_at AND seat.lost_at IS NULL
+        ) AS seats
+    FROM term
+    INNER JOIN task ON term.pool_task = task.id
+    WHERE term.try_at IS NOT NULL AND term.reason IS NOT NULL AND term.over_at > $1 AND task.state = 'active'
+),
+
+waiting AS (
+    SELECT task_id, count(*) AS runs, 0 AS seats FROM run WHERE state = 'waiting' GROUP BY task_id
+    UNION ALL
+    SELECT task_id, 0 AS runs, max(seats) AS seats FROM lacking WHERE seats > 0 GROUP BY task_id
+),
+
+said AS (
+    SELECT task_id, reason FROM run WHERE state = 'waiting'
+    UNION ALL
+    SELECT task_id, reason FROM lacking WHERE seats > 0
+),
+
+reasons AS (
+    SELECT planning.campaign_id, mode() WITHIN GROUP (ORDER BY said.reason) AS reason
+    FROM said
+    INNER JOIN planning ON said.task_id = planning.task_id
+    GROUP BY planning.campaign_id
+)
+
 SELECT
-    planning.campaign_id,
-    count(*) AS runs,
-    count(DISTINCT run.task_id) AS tasks,
-    mode() WITHIN GROUP (ORDER BY run.reason) AS reason
-FROM run
-INNER JOIN planning ON run.task_id = planning.task_id
-WHERE run.state = 'waiting'
+    planning.campaign_id, sum(waiting.runs)::bigint AS runs, sum(waiting.seats)::bigint AS seats,
+    count(DISTINCT waiting.task_id) AS tasks, min(reasons.reason) AS reason
+FROM waiting
+INNER JOIN planning ON waiting.task_id = planning.task_id
+INNER JOIN reasons ON planning.campaign_id = reasons.campaign_id
 GROUP BY planning.campaign_id;
 
 -- used_between --
@@ -116,6 +162,21 @@ SELECT campaign_id, sum(amount)::bigint AS amount
 FROM charge_hour
 WHERE hour >= $1 AND hour < $2
 GROUP BY campaign_id;
+
+-- charged_ahead --
+-- Of the hour in progress (until $2), what was charged for the time after $1, by runs that are not over: those that are
+-- have given the rest of their time back.
+SELECT
+    charge.campaign_id,
+    sum(
+        charge.weight
+        * extract(EPOCH FROM least(charge.ends_at, $2::timestamptz) - greatest(charge.starts_at, $1::timestamptz))
+        * 1000000
+    )::bigint AS amount
+FROM run
+INNER JOIN charge ON run.starts_at = charge.starts_at AND run.id = charge.run_id
+WHERE run.state IN ('booked', 'running', 'merging', 'set-aside') AND run.starts_at < $2 AND charge.ends_at > $1
+GROUP BY charge.campaign_id;
 
 -- hours --
 -- By hour and campaign, what was charged, and what of it was anybody's in that hour. A page of them, after one.

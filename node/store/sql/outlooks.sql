@@ -24,19 +24,26 @@ SELECT * FROM (
 ORDER BY victim.starts_at, victim.id;
 
 -- hours --
--- Background runs count, too: this is when anything is measured on the node, not what is kept free of it.
+-- Background runs count, too: this is when anything is measured on the node, not what is kept free of it. Among what
+-- others have they do not, nor does what is of the mesh ($6).
 WITH booked AS (
-    SELECT id, during FROM run
+    SELECT
+        run.id, run.during,
+        run.scheduling_class IN ('exclusive', 'normal')
+        AND ($6::text IS NULL OR task.reference ->> 'mesh' IS DISTINCT FROM $6) AS others
+    FROM run
+    INNER JOIN task ON run.task_id = task.id
     WHERE
-        starts_at < $1::timestamptz + $2::integer * interval '1 hour'
-        AND ends_at > $1::timestamptz
-        AND participant IS NOT NULL
-        AND state IN ('booked', 'running')
+        run.starts_at < $1::timestamptz + $2::integer * interval '1 hour'
+        AND run.ends_at > $1::timestamptz
+        AND run.participant IS NOT NULL
+        AND run.state IN ('booked', 'running')
 ),
 
 taken AS (
     SELECT
         (SELECT range_agg(during) FROM booked) AS before,
+        (SELECT range_agg(during) FROM booked WHERE others) AS others,
         (
             SELECT range_agg(during)
             FROM (
@@ -65,7 +72,11 @@ SELECT
     coalesce((
         SELECT extract(EPOCH FROM sum(upper(piece) - lower(piece))) * 1000000
         FROM unnest(taken.after * hour.span) AS piece
-    ), 0)::bigint AS after
+    ), 0)::bigint AS after,
+    coalesce((
+        SELECT extract(EPOCH FROM sum(upper(piece) - lower(piece))) * 1000000
+        FROM unnest(taken.others * hour.span) AS piece
+    ), 0)::bigint AS others
 FROM hour
 CROSS JOIN taken
 ORDER BY hour.number;

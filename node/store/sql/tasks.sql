@@ -88,8 +88,17 @@ SELECT
             least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
         END
     ) AS plan_at,
-    (SELECT min(run_known.starts_at) FROM run_known
-        WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1) AS next_run_at,
+    -- Of a seat that was given, and is not booked yet, the time that was found for it.
+    coalesce(
+        (SELECT min(run_known.starts_at) FROM run_known
+            WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1),
+        (SELECT min(found.starts_at)
+            FROM task AS seated
+            CROSS JOIN unnest(seated.starts) AS found (starts_at)
+            WHERE
+                seated.parent = task.id AND seated.state = 'active' AND found.starts_at > $1
+                AND NOT EXISTS (SELECT FROM run WHERE run.task_id = seated.id))
+    ) AS next_run_at,
     coalesce((
         SELECT jsonb_object_agg(counted.state, counted.runs)
         FROM (

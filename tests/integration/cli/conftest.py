@@ -215,7 +215,7 @@ async def _campaign(request: web.Request) -> web.Response:
         "created_at": START,
         "changed_at": START,
         "tasks": {},
-        "waiting": {"runs": 0, "tasks": 0, "reason": None},
+        "waiting": {"runs": 0, "seats": 0, "tasks": 0, "reason": None},
         "used": {**nothing, **sums},
     }
     return web.json_response(made, status=201)

@@ -40,6 +40,9 @@ class PlainLab:
     async def stop(self) -> None:
         """Nothing to stop."""
 
+    async def restart_ended(self) -> None:
+        """None has ended."""
+
 
 @pytest.fixture
 def lab(node: Any) -> PlainLab:

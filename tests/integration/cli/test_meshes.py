@@ -17,7 +17,7 @@ START = "2026-12-01T10:00:00Z"
 
 def _node(name: str) -> dict[str, Any]:
     return {
-        "identity": f"ed25519:{name * 43}",
+        "identity": f"ed25519:{name * 42}A",
         "name": name,
         "url": f"http://{name}:1",
         "address": name,
@@ -96,6 +96,19 @@ async def test_a_file_with_faults_is_told_where(parley: Any, meshed: Any, file: 
     for command in (("apply", str(file)), ("status", str(file))):
         assert (await parley("mesh", *command)).code == 2
     assert meshed.posted == []
+    file.write_text(
+        MESH.replace('"c"]', '"zz"]')
+        .replace("duration", "durtion")
+        .replace("[tests.", "[ofen]\n[tests.")
+        + '\n[[measure]]\nshape = "ring"\ntest = "fill"\n'
+        + '\n[[measure]]\nshape = "full-mesh"\nmembers = "al"\ntest = "fil"\n'
+    )
+    ended = await parley("mesh", "apply", str(file), "-o", "table")
+    places = ("/ofen", "/measure/1/shape", "/groups/all/2", "/tests/fill/spec/durtion")
+    for place in (*places, "/measure/2/test", "/measure/2/members/0"):
+        assert f": {place}: " in ended.out
+    assert "/measure/1/test" not in ended.out
+    assert "nothing is booked" not in ended.out
     file.write_text("name = ")
     assert (await parley("plan", "mesh", str(file))).code == 2
     ended = await parley("plan", "mesh", str(file) + "x")

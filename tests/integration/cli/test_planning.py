@@ -74,6 +74,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
                 "added_s": -590.0,
                 "before": 0.1,
                 "after": 0.09,
+                "others": 0.05,
                 "hours": _hours(h10=(1.0, 0.5), h11=(0.2, 0.2)),
             }
         ],

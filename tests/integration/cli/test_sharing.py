@@ -53,6 +53,7 @@ async def test_a_promise_beyond_the_pool_is_told(ask: Command) -> None:
     assert (made.code, said in " ".join(made.out.split())) == (0, True)
     assert json.loads((await ask("campaign", "show", "ops")).out)["warnings"] == [said]
     assert json.loads((await ask("pool", "show", "all")).out)["warnings"] == [said]
+    assert "20 seats for sure" not in (await ask("campaign", "list", "-o", "table")).out
     assert f"! ops: {said}" in (await ask("campaign", "list", "-o", "table")).err
     assert f"! all: {said}" in (await ask("pool", "list", "-o", "table")).err
     mended = json.loads((await ask("campaign", "edit", "ops", "--target", "1")).out)
@@ -71,6 +72,8 @@ async def test_nodes_are_named_or_chosen_and_not_both(ask: Command) -> None:
     """A named participant beside a pool is refused at once instead of forgotten."""
     both = await ask("task", "create", "idle", "--pool", "all", "-k", "1", "--participant", "a")
     assert (both.code, "leave one of them out" in both.err) == (2, True)
+    none = await ask("task", "create", "idle", "--pool", "all")
+    assert (none.code, "how many nodes of the pool: -k 3" in none.err) == (2, True)
 
 
 async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> None:

@@ -178,3 +178,27 @@ def test_each_refusal_has_a_line() -> None:
     assert sentence(RefusedByParticipant("a: no ping; apt install it")) == (
         "✗ a: no ping\n  apt install it"
     )
+
+
+@pytest.mark.parametrize(
+    ("server", "token", "meant", "borrowed"),
+    [
+        (None, None, "http://a:1", False),
+        ("http://a:1/", None, "http://a:1", False),
+        ("http://b:1", None, "http://a:1", True),
+        ("http://b:1", None, "", True),
+        ("http://b:1", None, "no address", True),
+        ("http://b:1", "given", "http://a:1", False),
+    ],
+)
+def test_whose_token_it_is(
+    server: str | None,
+    token: str | None,
+    meant: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    borrowed: bool,
+) -> None:
+    """One of the environment belongs to the server that the environment names."""
+    monkeypatch.setenv("PARLEY_SERVER", meant)
+    assert Invocation(server=server, token=token).borrowed is borrowed

@@ -73,6 +73,7 @@ def test_limits(written: str, bounds: object) -> None:
         ("limits", ("runs=x",)),
         ("quotas", ("mbps",)),
         ("quotas", ("mbps=x",)),
+        ("limits", ("runs=10", "runs=5")),
     ],
 )
 def test_what_cannot_be_read(option: str, written: Any) -> None:

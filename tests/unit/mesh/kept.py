@@ -10,6 +10,7 @@ from node.mesh.document import MeshDocument, parse
 from node.mesh.expansion import Fleet, Pair, expand, members_of
 from node.mesh.terms import Terms, terms_of
 from node.model import times
+from node.model.errors import InvalidDocument
 from node.model.scheduling import default_slip
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.meshes import MeshTask
@@ -55,8 +56,11 @@ def a_fleet(*names: str, **changes: Any) -> Fleet:
 
 
 def a_mesh(text: str = MESH) -> MeshDocument:
-    """A TOML file."""
-    return parse(text, toml=True)
+    """A TOML file; :class:`InvalidDocument` with all that is wrong with its fields."""
+    reading = parse(text, toml=True)
+    if reading.faults or reading.document is None:
+        raise InvalidDocument(list(reading.faults))
+    return reading.document
 
 
 def pairs_of(document: MeshDocument) -> Mapping[str, Pair]:

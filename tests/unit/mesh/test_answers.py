@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from node.mesh.answers import Answer, judged, occupied, placed
-from node.mesh.document import parse
 from node.mesh.findings import Cause
 from node.mesh.lint import lint
 from node.model import times
@@ -86,22 +85,22 @@ def test_a_fault_in_a_task_has_its_place_in_the_file(pointer: str, place: str) -
 
 
 def test_what_others_have_booked() -> None:
-    """The most that was seen, less what the mesh has there itself, and never less than nothing."""
+    """The most that was seen of what is not the mesh's own, and no background run."""
 
-    def full(name: str, before: float) -> Occupancy:
-        return Occupancy(name=name, added_s=0, before=before, after=before, hours=())
+    def full(name: str, others: float) -> Occupancy:
+        return Occupancy(name=name, added_s=0, before=0.9, after=0.9, others=others, hours=())
 
     answers = [
         _answer(1, Outcome.FOUND, occupancy=(full("a", 0.2), full("b", 0.1))),
         _answer(2, Outcome.FOUND, occupancy=(full("a", 0.3),)),
     ]
-    assert occupied(answers, {"a": 0.1, "b": 0.5}) == {"a": pytest.approx(0.2), "b": 0.0}
+    assert occupied(answers) == {"a": 0.3, "b": 0.1}
 
 
 def test_the_mesh_in_the_readme_is_as_large_as_it_says() -> None:
     """The file that its figures are of stands there, complete."""
     [text] = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    document = parse(text, toml=True)
+    document = a_mesh(text)
     nodes = [f"n{number}" for number in range(300)]
     expansion, findings = lint(document, a_fleet(*nodes, groups={"all": nodes}), NOW)
     assert (findings, len(expansion.pairs)) == ([], 89_700)
@@ -119,7 +118,7 @@ def test_every_file_that_the_readme_names_is_there() -> None:
 
 def test_the_example_is_sound() -> None:
     """The file that the README shows has every word, and nothing is found in it."""
-    document = parse(EXAMPLE.read_text(), toml=True)
+    document = a_mesh(EXAMPLE.read_text())
     fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
     expansion, findings = lint(document, fleet, NOW)
     assert findings == []

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -133,6 +133,10 @@ class _Ruled(BaseModel):
         return value
 
 
+class _Odd(BaseModel):
+    check: Callable[[], int]
+
+
 def test_results_are_made_up_as_their_model_allows() -> None:
     """One with everything, one with as little as possible; none where a schema tells too little."""
     inner = {"share": 0.25, "kinds": ["first", "first"]}
@@ -141,7 +145,7 @@ def test_results_are_made_up_as_their_model_allows() -> None:
         {**needed, "many": {"x": inner}, "pair": [1, "x"], "perhaps": 7},
         {**needed, "many": {}, "pair": [0, ""], "perhaps": None},
     ]
-    assert results_of(_Ruled) == []
+    assert results_of(_Ruled) == results_of(_Odd) == []
 
 
 class _Trusting(SleepTool):

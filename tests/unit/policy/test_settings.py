@@ -9,6 +9,7 @@ import pytest
 from lead.policy.asking import Ask, Round
 from lead.policy.axes import fill, order, preempt, select, share
 from lead.policy.feasible.deferral import Patience
+from lead.policy.lines import Together
 from lead.policy.placing import place
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.settings import RULES, configured
@@ -60,7 +61,7 @@ def test_overrides_change_what_they_name() -> None:
     usual = SETS["campaign-default"]
     assert isinstance(policy.order, order.Weighted)
     assert policy.order.weights.terms == {"size": {"nodes": 2}}
-    assert policy.share == share.ByUsage(30 * MINUTE, share.Together.LEVEL, entitled=True)
+    assert policy.share == share.ByUsage(30 * MINUTE, Together.LEVEL, entitled=True)
     assert isinstance(policy.select, select.ByFunction)
     assert isinstance(policy.preempt, preempt.UrgentByScore)
     assert policy.preempt.urgency.allowance(MINUTE, 80, 0) == 10

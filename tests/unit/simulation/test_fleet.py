@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from lead.planning.overview import charges_of
 from lead.policy.asking import Outcome
+from lead.policy.axes.share import ByUsage
+from lead.policy.lines import Together
+from lead.policy.sets import DEFAULT, SETS
 from lead.policy.view import Campaign, Candidate, Fairshare, Node, Pool, PostedRun, Queue, View
 from lead.policy.view import Charge as Charged
 from lead.simulation.clock import START
@@ -23,6 +26,7 @@ from lead.simulation.fleet.play import TRIALS, play
 from lead.simulation.fleet.promises import SHARES
 from lead.simulation.fleet.pulls import Pulled
 from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.trials import tolerance
 from lead.simulation.fleet.world import Booked, Held
 from lead.simulation.memory.journal import Journal
 from lead.simulation.memory.ledgertable import ChargeHours
@@ -185,6 +189,23 @@ def test_a_newcomer_neither_floods_nor_starves() -> None:
     assert all(check.holds for check in tried("newcomers", "campaign-default").values())
 
 
+@pytest.mark.parametrize("name", ["campaign-default", "gridserver-usage"])
+def test_who_asks_later_has_its_part(name: str) -> None:
+    """Others have asked for a whole day before, whether it was known as a campaign or not."""
+    found = tried("latecomers", name)
+    assert len(found) == 2
+    assert all(check.holds for check in found.values())
+
+
+def test_first_come_first_served_is_no_promise_to_latecomers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trial shows it where all hours are near: what others have asked for is gone."""
+    by_usage = ByUsage(together=Together.PARENT, entitled=True, near=times.DAY)
+    monkeypatch.setitem(SETS, "campaign-default", replace(SETS[DEFAULT], share=by_usage))
+    assert not any(check.holds for check in tried("latecomers", "campaign-default").values())
+
+
 @pytest.mark.timeout(60)
 def test_the_urgent_displace_up_to_their_budget() -> None:
     """On a full fleet they take as many seats from others as they may, and no more."""
@@ -229,3 +250,8 @@ def test_a_fleet_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     """Unknown sets, too few nodes or campaigns, lengths that do not divide an hour."""
     with pytest.raises(InvalidDocument):
         fleet(**changes)
+
+
+def test_few_runs_show_no_more_than_counting_allows() -> None:
+    """Over ten thousand runs shares are within 2 %; the bound grows with the root of fewer."""
+    assert [tolerance(runs) for runs in (1_000_000, 10_000, 400, 100)] == [0.02, 0.02, 0.1, 0.2]

@@ -1,0 +1,115 @@
+"""Who asks first has not the whole day: what is more than two hours ahead is kept for others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lead.policy.sets import DEFAULT
+from node.model import times
+from node.model.wire.campaigns import CampaignDocument
+from tests.clocks import START
+from tests.pooled import Pooled, pooled
+from tests.worlds import ON_ONE_LOOP, World
+
+pytestmark = ON_ONE_LOOP
+
+HOURS = 8
+A_QUARTER: dict[str, Any] = {
+    "request": {"min_k": 1},
+    "length": "PT5M",
+    "schedule": {
+        "start": "2026-12-01T00:00:00Z",
+        "repeat": "PT20M",
+        "slip": "PT15M",
+        "until": "2026-12-01T08:00:00Z",
+    },
+}
+"""A quarter of two nodes, for so many hours."""
+
+
+async def _pool(world: World, policy: str, *names: str) -> Pooled:
+    pool = await pooled(world, [{}, {}], policy={"set": policy}, term="PT1H")
+    for name in names:
+        await _campaign(pool, name)
+    return pool
+
+
+async def _campaign(pool: Pooled, name: str) -> None:
+    weight, part = {"red": (3, 0.6), "blue": (1, 0.2)}[name]
+    document = {"name": name, "weight": weight, "target": {"seats": None, "share": part}}
+    await pool.lead.node.campaigns.create(CampaignDocument.model_validate(document))
+
+
+async def _ask(pool: Pooled, campaign: str) -> list[UUID]:
+    """Four tasks of it, which could fill the pool; they are given what there is."""
+    tasks = [await pool.create(2, campaign=campaign, seat=False, **A_QUARTER) for _ in range(4)]
+    await _give(pool)
+    return tasks
+
+
+async def _give(pool: Pooled) -> None:
+    while not await pool.episodes.run_once():
+        pass
+
+
+async def _held(pool: Pooled, asked: Mapping[str, Sequence[UUID]]) -> dict[str, list[int]]:
+    """By campaign, how many quarters of a node it has in each hour."""
+    found = {}
+    for campaign, tasks in asked.items():
+        hours: Counter[int] = Counter()
+        for task in tasks:
+            hours.update({hour: len(held) for hour, held in (await pool.seats(task)).items()})
+        found[campaign] = [hours[hour] for hour in range(HOURS)]
+    return found
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, "gridserver-usage", "gridserver-sla", "boinc-wrr"])
+async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
+    world: World, policy: str
+) -> None:
+    """Three of four parts are red's, and one is blue's, which came first and filled two hours."""
+    pool = await _pool(world, policy, "blue", "red")
+    asked = {"blue": await _ask(pool, "blue")}
+    assert (await _held(pool, asked))["blue"][:2] == [8, 8]
+    world.clock.advance(7 * times.SECOND)
+    asked["red"] = await _ask(pool, "red")
+    for hour in range(1, HOURS):
+        world.clock.move_to(START + hour * times.HOUR)
+        await _give(pool)
+    held = await _held(pool, asked)
+    assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
+    assert min(held["red"][2:]) >= 5, "its part among all campaigns, the default one as well"
+    assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla"])
+async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy: str) -> None:
+    """Blue had more of all hours ahead, which is red's as soon as it asks; the rest comes later."""
+    pool = await _pool(world, policy, "blue")
+    asked = {"blue": await _ask(pool, "blue")}
+    world.clock.advance(7 * times.SECOND)
+    await _campaign(pool, "red")
+    asked["red"] = await _ask(pool, "red")
+    for _ in range(10):
+        world.clock.advance(30 * times.SECOND)
+        await _give(pool)
+    held = await _held(pool, asked)
+    assert (held["blue"][:2], held["red"][:2]) == ([8, 8], [0, 0]), (
+        "the near hours stay as they are"
+    )
+    assert sum(held["red"][2:]) >= 0.6 * 8 * (HOURS - 2)
+    # A third of what it has in the second hour reaches into the third one.
+    assert sum(held["blue"][2:]) + 8 / 3 >= 0.2 * 8 * (HOURS - 2), "no more than is too much"
+    rows = await pool.lead.rows("SELECT reason FROM seat WHERE lost_at IS NOT NULL")
+    assert all("given back to red, which is below its part" in row[0] for row in rows)
+    for hour in range(1, HOURS):
+        world.clock.move_to(START + hour * times.HOUR)
+        await _give(pool)
+    held = await _held(pool, asked)
+    assert [sum(both) for both in zip(*held.values(), strict=True)] == [8] * HOURS
+    assert sum(held["red"][2:]) >= 0.75 * 8 * (HOURS - 2)
