@@ -126,7 +126,8 @@ class Divided:
         said = self._said.get(hour)
         if said is None or said[0] != taken:
             held = self._board.allocated.get(hour, {})
-            most = sorted(held, key=lambda name: (-held[name], name))
+            some = [name for name in held if _written(held[name]) != "0"]
+            most = sorted(some, key=lambda name: (-held[name], name))
             told = [f"{name} ({_written(held[name])})" for name in most[:_TOLD_MAX]]
             if len(most) > _TOLD_MAX:
                 told.append(f"{len(most) - _TOLD_MAX} others")
