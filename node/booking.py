@@ -19,6 +19,7 @@ import structlog
 from node.attempts import supersede
 from node.clock import Clock
 from node.gathering import Gathering
+from node.model import ports
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
 from node.model.reservations import Applicant, Reserved, closed_to
@@ -52,20 +53,7 @@ _EXPIRED_MAX = 200
 _RUNS_AT_ONCE = 2048
 """Most runs booked or decided in one transaction: it must not keep others waiting for long."""
 
-_PORTS_DRAWN = 8
-"""So often a free port is drawn by chance before all are looked at; most are free."""
-
 log = structlog.get_logger()
-
-
-def _free_port(every: Sequence[int], count: int, used: AbstractSet[int], rng: random.Random) -> int:
-    """One of them from which on ``count`` are free; any of them if there is none."""
-
-    def is_free(port: int) -> bool:
-        return used.isdisjoint(range(port, port + count))
-
-    drawn = next(filter(is_free, (rng.choice(every) for _ in range(_PORTS_DRAWN))), None)
-    return rng.choice(list(filter(is_free, every)) or every) if drawn is None else drawn
 
 
 class TimeLine:
@@ -160,6 +148,9 @@ class TimeLine:
         self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], now: int
     ) -> dict[UUID, HoldAnswer]:
         latest = now + self._settings.horizon
+        needing = self._needing(fresh)
+        rows = await self._rows(connection, needing)
+        lacking = {exchange for exchange, port in rows.items() if port is None}
         wanted: Wanted = [
             (
                 hold,
@@ -167,8 +158,18 @@ class TimeLine:
                 [r for r in hold.request.runs if r.starts_at >= now and r.ends_at <= latest],
             )
             for hold, task in fresh
+            if hold.exchange not in lacking
         ]
-        wanted, begun = await supersede(connection, wanted, now)
+        wanted, known = await supersede(connection, wanted, now)
+        known = {
+            **known,
+            **{
+                run.run: ports.none_free(needing[hold.exchange], self._ports)
+                for hold, _ in fresh
+                if hold.exchange in lacking
+                for run in hold.request.runs
+            },
+        }
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
         led = [(run, task) for hold, task in fresh if task.led_here for run in hold.request.runs]
@@ -183,11 +184,12 @@ class TimeLine:
         if vain := [run for run in aside if run not in held]:
             lost = await bookings.restore(connection, vain, now)
             await bookings.tell_leads(connection, lost, now)
-        data = await self._data(connection, fresh, held)
+        kept = {hold.exchange for hold, _ in fresh if held & {r.run for r in hold.request.runs}}
+        data = await self._data(connection, needing, rows, kept)
         return {
             hold.exchange: HoldAnswer(
                 held=tuple(run.run for run in hold.request.runs if run.run in held),
-                refused=await self._refusals(connection, task, hold, held, begun, now),
+                refused=await self._refusals(connection, task, hold, held, known, now),
                 data=data.get(hold.exchange, {}),
                 set_aside=sum(aside[run.run] for run in hold.request.runs),
             )
@@ -200,7 +202,7 @@ class TimeLine:
         task: HeldTask,
         hold: Hold,
         held: set[UUID],
-        begun: Mapping[UUID, str],
+        known: Mapping[UUID, str],
         now: int,
     ) -> tuple[Refusal, ...]:
         request = hold.request
@@ -232,35 +234,52 @@ class TimeLine:
         return tuple(
             Refusal(
                 run=run.run,
-                reason=begun.get(run.run)
+                reason=known.get(run.run)
                 or _why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=obstacle(index, in_the_way[index]) if index in in_the_way else None,
             )
             for index, run in enumerate(refused)
         )
 
-    async def _data(
-        self, connection: Connection, fresh: Sequence[tuple[Hold, HeldTask]], held: set[UUID]
-    ) -> dict[UUID, dict[str, int]]:
-        """What this participant adds: ports no other exchange has, where its tool needs some."""
-        needing = {
-            hold.exchange: count
-            for hold, task in fresh
-            if (count := self._needs_port(task, hold.request.tool))
-            and any(run.run in held for run in hold.request.runs)
-        }
-        if not needing:
+    def _needing(self, fresh: Sequence[tuple[Hold, HeldTask]]) -> dict[UUID, int]:
+        """How many ports each exchange needs here, of those whose tool needs some."""
+        counted = ((hold, self._needs_port(task, hold.request.tool)) for hold, task in fresh)
+        return {hold.exchange: int(count) for hold, count in counted if count}
+
+    async def _rows(
+        self, connection: Connection, needing: Mapping[UUID, int]
+    ) -> dict[UUID, int | None]:
+        """Where the ports begin of those that need several; they are refused if there are none."""
+        several = {exchange: count for exchange, count in needing.items() if count > 1}
+        if not several:
             return {}
         used = set(await bookings.ports_in_use(connection))
-        first, last = self._settings.port_first, self._settings.port_last
-        given: dict[UUID, dict[str, int]] = {}
-        for exchange, count in needing.items():
-            # Every other one: tools of one port may use the next as well.
-            every = range(first, last + 2 - max(2, count), 2) or range(first, last + 1)
-            port = _free_port(every, count, used, self._rng)
-            used.update(range(port, port + count))
-            given[exchange] = {"port": port} | ({"ports": count} if count > 1 else {})
-        return given
+        return ports.rows(several, self._ports, used, self._rng)
+
+    async def _data(
+        self,
+        connection: Connection,
+        needing: Mapping[UUID, int],
+        rows: Mapping[UUID, int | None],
+        kept: AbstractSet[UUID],
+    ) -> dict[UUID, dict[str, int]]:
+        """What this participant adds: ports no other exchange has, where its tool needs some."""
+        given = {
+            exchange: {"port": port, "ports": needing[exchange]}
+            for exchange, port in rows.items()
+            if port is not None and exchange in kept
+        }
+        single = [exchange for exchange in needing if exchange not in rows and exchange in kept]
+        if not single:
+            return given
+        used = set(await bookings.ports_in_use(connection))
+        used.update(*(range(row["port"], row["port"] + row["ports"]) for row in given.values()))
+        found = ports.singles(single, self._ports, used, self._rng)
+        return given | {exchange: {"port": port} for exchange, port in found.items()}
+
+    @property
+    def _ports(self) -> range:
+        return range(self._settings.port_first, self._settings.port_last + 1)
 
     async def commit(
         self, exchange: UUID, request: CommitRequest, sender: str | None = None

@@ -29,6 +29,7 @@ from node.capabilities import program_version
 from node.cli import logs
 from node.clock import SystemClock
 from node.consent import introduced
+from node.execution.descriptors import allow_many
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.model.wire.pools import PolicyChoice
 from node.postgres.binaries import ExternalServer, locate
@@ -140,6 +141,7 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     logs.route()
+    allow_many()
     try:
         asyncio.run(_serve(settings, with_node=node, with_lead=lead))
     except ParleyError as error:

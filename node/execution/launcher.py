@@ -19,16 +19,17 @@ import structlog
 
 from node.capabilities import Capabilities
 from node.clock import Bell, Clock
-from node.execution import process
+from node.execution import leftovers, process
 from node.execution.parts import Collector
+from node.execution.printed import clean, printed
 from node.execution.relay import Relay
+from node.execution.turns import Turns
 from node.execution.witness import Scene, Witness
 from node.model import contexts, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
 from node.model.times import to_the_second
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.participants import OUTPUT_KEPT
 from node.plugins.contracts import (
     Command,
     Output,
@@ -47,7 +48,11 @@ from node.store.runs import DueRun, KeptPart
 LOOKAHEAD = 20 * times.SECOND
 REFRESH_S = 5.0
 PREPARE = 1200 * times.MILLISECOND
-"""How long before its start a run becomes running, and its program is started, held or waiting."""
+"""How long before its start a run becomes running, and its program is started, held or waiting.
+
+At the latest: each has its own turn (:mod:`.turns`), so of many that are due together some begin
+earlier. Fewer than forty stay within the time in which nothing is displaced any more.
+"""
 WRAP_UP = 250 * times.MILLISECOND
 """How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
 LATE_MAX = 2 * times.SECOND
@@ -59,8 +64,6 @@ LOOK_AHEAD = 50 * times.MILLISECOND
 OUTPUT_READ_MAX = BYTES_MAX + 1
 """Of a flood just enough is read for it to be told from the longest output that is a result."""
 OUTPUT_READ_AT_ONCE = 50_000
-OUTPUT_END_KEPT = 5_000
-"""Of long output, so much of the end is kept: a program's reason and sums come last."""
 REASON_KEPT = 1000
 
 log = structlog.get_logger()
@@ -107,6 +110,8 @@ class Launcher:
         self._lose_run = lose_run
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._cancelled: dict[UUID, Bell] = {}
+        self._turns = Turns[UUID]()
+        self._starting = asyncio.Lock()
         self._woken = Bell()
         self._stopping = False
         self._witness = Witness(clock)
@@ -182,6 +187,7 @@ class Launcher:
         """What a fault has ended is begun again by the next look, if there is time."""
         self._tasks.pop(run, None)
         self._cancelled.pop(run, None)
+        self._turns.give_back(run)
         if not done.cancelled() and (error := done.exception()) is not None:
             log.warning("not begun", run=str(run), error=str(error))
 
@@ -208,7 +214,8 @@ class Launcher:
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
-        if not await self._until(run.starts_at - PREPARE, cancelled):
+        turn = self._turns.take(run.id, run.starts_at - PREPARE)
+        if not await self._until(turn, cancelled):
             return
         if self._clock.now() > run.starts_at + LATE_MAX:
             await self._keep(run, _missed(run, self._clock.now()))
@@ -284,12 +291,9 @@ class Launcher:
         relaying = asyncio.create_task(self._relay(run, tool, context, running))
         try:
             if not command.waits_itself:
-                if not await self._until(begins - LOOK_AHEAD, cancelled):
-                    return self._stopped(None)
-                scene.look()
-                if not await self._until(begins, cancelled):
-                    return self._stopped(None)
-                running.release(self._clock.now)
+                unbegun = await self._release(run, running, begins, scene, cancelled)
+                if unbegun is not None:
+                    return unbegun
             started_at = running.started_at - command.delay
             if command.waits_itself:
                 started_at = max(started_at, run.starts_at)
@@ -312,7 +316,26 @@ class Launcher:
         told = await scene.told(test, tool, outcome.result, versions, finished.worked_ticks)
         return replace(outcome, circumstances=told)
 
+    async def _release(
+        self, run: DueRun, running: process.Running, begins: int, scene: Scene, cancelled: Bell
+    ) -> Outcome | None:
+        """Let a held program begin at its instant; None, or what came of the part if it does not.
+
+        Whoever is too late has been waiting for its own preparation, on a host with too much to do.
+        """
+        if not await self._until(begins - LOOK_AHEAD, cancelled):
+            return self._stopped(None)
+        scene.look()
+        if not await self._until(begins, cancelled):
+            return self._stopped(None)
+        if (now := self._clock.now()) > begins + LATE_MAX:
+            return _missed(run, now)
+        running.release(self._clock.now)
+        return None
+
     async def _start(self, command: Command, context: PartContext) -> process.Running:
+        async with self._starting:  # one in each round of the loop, which has others to release
+            await self._clock.sleep(0)
         return await process.start(
             command.argv,
             now=self._clock.now,
@@ -391,7 +414,7 @@ class Launcher:
             participant=run.participant or 0,
             name=str(run.participants[run.participant or 0]["name"]),
             result=outcome.result,
-            reason=None if outcome.reason is None else _clean(outcome.reason)[:REASON_KEPT],
+            reason=None if outcome.reason is None else clean(outcome.reason)[:REASON_KEPT],
             started_at=outcome.started_at,
             finished_at=self._clock.now() if outcome.started_at else None,
             command=outcome.command,
@@ -426,8 +449,10 @@ class Launcher:
             overslept = await runs.overslept(connection, now - LATE_MAX)
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
-                process.kill_leftover(pid, ticks)
+                leftovers.kill_recorded(pid, ticks)
             await self._mark(run, "the node was restarted during the run", RunState.FAILED)
+        if orphans := leftovers.kill_orphans():
+            log.warning("ended what a gone service had left running", processes=orphans)
         for run in overslept:
             reason = f"the node was down at its start and came back at {to_the_second(now)}"
             await self._mark(run, reason, RunState.MISSED)
@@ -469,20 +494,6 @@ def _read(
     return Outcome(result, None, started_at, command.argv, kept)
 
 
-def printed(output: Output) -> str:
-    """What a program printed, as text that Postgres takes; of long output beginning and end."""
-    text = _clean((output.stdout + output.stderr).decode("utf-8", "replace"))
-    if len(text) <= OUTPUT_KEPT:
-        return text
-    end = text[-OUTPUT_END_KEPT:]
-    gap = f"\n[about {len(text) - OUTPUT_KEPT} characters are left out]\n"
-    return f"{text[: OUTPUT_KEPT - len(end) - len(gap)]}{gap}{end}"
-
-
 def _context_of(participant: Mapping[str, Any]) -> contexts.Context | None:
     written = participant.get("context")
     return None if written is None else contexts.parse(str(written))
-
-
-def _clean(text: str) -> str:
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -18,9 +18,9 @@ holes remain. A service that dies within a millisecond of the start, before ``se
 ``prctl``, leaves the program behind. So does one that is not root and started a program with file
 capabilities, because the kernel clears the death signal there (Debian's ``ping`` is such). And the
 signal goes to the leader alone. The systemd unit, which kills the whole cgroup, closes all three;
-without it :func:`kill_leftover` ends what was recorded. Code of ours between ``fork`` and ``exec``
-would close the first, but it costs 7 ms per start instead of 1, and in a program with threads it
-can hang the whole service: a worse bargain.
+without it :mod:`.leftovers` ends after a restart what is still there. Code of ours between ``fork``
+and ``exec`` would close the first, but it costs 7 ms per start instead of 1, and in a program with
+threads it can hang the whole service: a worse bargain.
 The death signal follows the *thread* that forks, so :func:`start` belongs in the event loop's
 thread, never in a worker thread that ends earlier.
 """
@@ -32,7 +32,6 @@ import contextlib
 import functools
 import os
 import pwd
-import select
 import shutil
 import signal
 import subprocess
@@ -42,6 +41,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from node.execution import proctable, strays
+from node.execution.descriptors import described
+from node.execution.leftovers import GONE_S, kill_group
 from node.execution.streams import CHUNK, Records, Stream
 from node.model.errors import HostError
 
@@ -56,9 +57,6 @@ DRAIN_S = 1.0
 
 _GATE = 'read -r _ && exec "$@" <"$0"'
 """For a shell: wait for a line, then become the program, with what ``$0`` names as its input."""
-
-GONE_S = 10.0
-"""How long a killed group may take to disappear; longer means it hangs in the kernel."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Running:
 
     @functools.cached_property
     def started_ticks(self) -> int:
-        """What :func:`kill_leftover` needs beside ``pid``: the start tick, see :mod:`.proctable`.
+        """The start tick (:mod:`.proctable`), which :mod:`.leftovers` needs beside ``pid``.
 
         Read when first asked for: right after the start the kernel is still loading the program,
         and the answer would hold up the event loop for a millisecond.
@@ -343,32 +341,11 @@ def run(
         try:
             stdout, stderr = popen.communicate(stdin, timeout=timeout_s)
         except BaseException as fault:
-            _kill_group(popen.pid)
+            kill_group(popen.pid)
             if not isinstance(fault, subprocess.TimeoutExpired):
                 raise
             raise _too_long(argv, timeout_s) from None
     return Finished(popen.returncode, stdout, stderr)
-
-
-def kill_leftover(pid: int, started_ticks: int) -> bool:
-    """Kill the process group recorded before a restart, if ``pid`` is still that very process.
-
-    Returns whether it was there. Blocks until all of it is gone, usually for a few milliseconds.
-    """
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        # The pidfd is taken before the comparison: what is compared is what the pidfd names.
-        if proctable.identity(pid) != started_ticks:
-            return False
-        _kill_group(pid)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(pidfd)
-    return True
 
 
 def tail(output: bytes, lines: int = 5) -> str:
@@ -457,7 +434,8 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
     """A descriptor from which the program reads ``content``: a file in memory, so nobody blocks."""
     if not content:
         return subprocess.DEVNULL
-    descriptor = os.memfd_create("stdin")
+    with described("a program's input"):
+        descriptor = os.memfd_create("stdin")
     stack.callback(os.close, descriptor)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -476,22 +454,11 @@ def _held(
     if options["stdin"] != subprocess.DEVNULL:
         source = f"/dev/fd/{options['stdin']}"
         options["pass_fds"] = (options["stdin"],)
-    theirs, ours = os.pipe()
+    with described("what a program waits for"):
+        theirs, ours = os.pipe()
     stack.callback(os.close, theirs)
     options["stdin"] = theirs
     return ["/bin/sh", "-c", _GATE, source, *argv], ours
-
-
-def _kill_group(group: int) -> None:
-    """Kill a group whose leader is not reaped yet, and wait until nobody of it runs."""
-    os.killpg(group, signal.SIGKILL)
-    for member in proctable.living_members(group):
-        with contextlib.suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(member)
-            poll = select.poll()
-            poll.register(pidfd, select.POLLIN)
-            poll.poll(GONE_S * 1_000)
-            os.close(pidfd)
 
 
 def _open_log(log: Path) -> IO[bytes]:

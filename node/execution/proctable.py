@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from node.execution.descriptors import described
+
 
 def identity(pid: int) -> int:
     """The clock tick since boot at which the process started: with its number, who it is.
@@ -18,6 +20,15 @@ def identity(pid: int) -> int:
     :raises ProcessLookupError: there is no such process.
     """
     return int(_stat(pid)[19])
+
+
+def lives(pid: int, ticks: int) -> bool:
+    """Whether the process of that number that started at that tick runs; a zombie does not."""
+    try:
+        fields = _stat(pid)
+    except ProcessLookupError:
+        return False
+    return int(fields[19]) == ticks and fields[0] not in "ZX"
 
 
 def worked(pid: int) -> int:
@@ -70,14 +81,18 @@ def head_of(path: str, length: int) -> bytes:
 
 
 async def exits(pids: Sequence[int]) -> None:
-    """Return when none of these processes runs any more; they need not be our children."""
+    """Return when none of these processes runs any more; they need not be our children.
+
+    :raises HostError: there are too few file descriptors.
+    """
     await asyncio.gather(*(_exit_of(pid) for pid in pids))
 
 
 async def _exit_of(pid: int) -> None:
     """Return when the process has exited; it may still wait to be reaped."""
     try:
-        pidfd = os.pidfd_open(pid)
+        with described(f"the exit of process {pid}"):
+            pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     loop = asyncio.get_running_loop()

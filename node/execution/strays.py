@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+from collections.abc import Iterator
 from itertools import count
 
 from node.execution import proctable
@@ -17,6 +19,7 @@ from node.execution import proctable
 VARIABLE = "PARLEY_PART"
 _ENVIRONMENT_BYTES = 131_072
 _NUMBERS = count(1)
+_MARKED = re.compile(rb"PARLEY_PART=([0-9]{1,10}\.[0-9]{1,20}\.[0-9]{1,20})")
 
 
 def new_mark() -> str:
@@ -35,6 +38,28 @@ def marked(mark: str) -> list[int]:
     ]
 
 
+def owner(mark: str) -> tuple[int, int]:
+    """The number and the start tick of the process that has made this mark."""
+    pid, ticks, _ = mark.split(".")
+    return int(pid), int(ticks)
+
+
+def all_marked() -> Iterator[tuple[int, str]]:
+    """Every living process but this one that has a mark, and the mark.
+
+    Of those that we may look at, and whose numbers of processes are ours: what runs in a container
+    names its owner by a number of its own.
+    """
+    own = (os.getpid(), _numbering("self"))
+    for name in os.listdir("/proc"):  # noqa: PTH208 - a third of the price
+        if not name.isdecimal() or int(name) == own[0]:
+            continue
+        for entry in _environment(name).split(b"\0"):
+            found = _MARKED.fullmatch(entry)
+            if found and _numbering(name) == own[1]:
+                yield int(name), found[1].decode()
+
+
 async def chase(mark: str) -> None:
     """Kill all that have this mark, also those that they fork meanwhile; returns when all are gone.
 
@@ -42,12 +67,12 @@ async def chase(mark: str) -> None:
     """
     while strays := marked(mark):
         for pid in strays:
-            _kill(pid, mark)
+            kill(pid, mark)
         await proctable.exits(strays)
 
 
-def _kill(pid: int, mark: str) -> None:
-    """Kill one of them, but not a stranger who was given its number meanwhile."""
+def kill(pid: int, mark: str) -> None:
+    """Kill one that has this mark, but not a stranger who was given its number meanwhile."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         pidfd = os.pidfd_open(pid)
         try:
@@ -55,6 +80,13 @@ def _kill(pid: int, mark: str) -> None:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
+
+
+def _numbering(process: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{process}/ns/pid")  # noqa: PTH115 - no path, but a name
+    except OSError:
+        return None
 
 
 def _environment(pid: str) -> bytes:

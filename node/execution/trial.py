@@ -8,6 +8,7 @@ tells of its intervals is merged when it has ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from node.execution.intervals import over_all
 from node.execution.process import Running
 from node.execution.relay import Relay
 from node.model import times
-from node.model.errors import ToolOutputError
+from node.model.errors import HostError, ToolOutputError
 from node.plugins.contracts import (
     Interval,
     Merged,
@@ -42,6 +43,8 @@ _EXAMPLES = tuple(
 )
 """Addresses for documentation, RFC 5737 and RFC 3849; names for it end in .example (RFC 2606)."""
 _AHEAD = times.SECOND
+_DRAWN = 100
+"""So often a row of free ports is looked for from a port that the kernel says is free."""
 _PAUSE_S = 0.1
 """Between two looks at what a long run tells."""
 _LATE = 2 * times.SECOND
@@ -79,8 +82,9 @@ async def attempt(
     addresses = {host: _address(host) for host in test.hosts(spec)}
     addresses |= dict.fromkeys(names, LOOPBACK) | dict(places or {})
     starts = clock.now() + _AHEAD
+    taken: set[int] = set()
     parties = tuple(
-        Party(name, addresses[name], {"port": _free_port()} if tool.needs_port(spec, at) else {})
+        Party(name, addresses[name], ports_for(tool.needs_port(spec, at), taken))
         for at, name in enumerate(names)
     )
     ends = starts + tool.duration(spec)
@@ -169,8 +173,36 @@ def _address(host: str) -> str:
     return LOOPBACK if any(address in network for network in _EXAMPLES) else host
 
 
+def ports_for(count: int, taken: set[int]) -> dict[str, int]:
+    """What a node would add: so many ports in a row, free on loopback; they join ``taken``.
+
+    :raises HostError: no such row was found.
+    """
+    for _ in range(_DRAWN if count else 0):
+        port = _free_port()
+        row = range(port, port + count)
+        if taken.isdisjoint(row) and all(map(_is_free, row)):
+            taken.update(row)
+            return {"port": port} | ({"ports": count} if count > 1 else {})
+    if count:
+        raise HostError(f"no {count} ports in a row are free on {LOOPBACK}")
+    return {}
+
+
 def _free_port() -> int:
     with socket.socket() as chosen:
         chosen.bind((LOOPBACK, 0))
         port: int = chosen.getsockname()[1]
     return port
+
+
+def _is_free(port: int) -> bool:
+    """For TCP and for UDP."""
+    with contextlib.ExitStack() as stack:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            tried = stack.enter_context(socket.socket(type=kind))
+            try:
+                tried.bind((LOOPBACK, port))
+            except (OSError, OverflowError):
+                return False
+    return True

@@ -65,6 +65,28 @@ async def test_ports_in_a_row_lie_in_the_range(
         given.update(ports)
 
 
+async def test_where_no_ports_in_a_row_are_free_the_hold_is_refused(
+    booker: Booker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither others' ports nor those after the range are given out; the reason is told."""
+    line = booker.site.node.time_line
+    monkeypatch.setattr(line, "_needs_port", lambda *_: 4)
+    tried = ((9002, "9000-9002"), (9006, None), (9006, "9000-9006"))
+    for at, (last, reason) in enumerate(tried):
+        ports = {"port_first": 9000, "port_last": last}
+        monkeypatch.setattr(line, "_settings", booker.site.node.settings.model_copy(update=ports))
+        request = hold_request(await booker.task(), [HOUR + at * REACH])
+        answered = await booker.hold(request)
+        if reason is None:
+            assert answered.held == (request.runs[0].run,)
+            assert 9000 <= answered.data["port"] <= 9003
+            continue
+        assert answered.held == ()
+        assert answered.data == {}
+        [refusal] = answered.refused
+        assert refusal.reason.startswith(f"no 4 ports in a row are free in {reason} (PARLEY_PORT_")
+
+
 async def test_a_run_whose_start_has_passed_is_refused(booker: Booker) -> None:
     """What comes too late for its start is refused and says so."""
     request = hold_request(await booker.task(), [START - 1, HOUR])

@@ -374,28 +374,6 @@ async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
     assert not alive(pid)
 
 
-def test_the_recorded_group_is_killed() -> None:
-    """A process that is still the recorded one is killed with its group."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as left:
-        assert process.kill_leftover(left.pid, proctable.identity(left.pid))
-        assert left.wait() == -signal.SIGKILL
-
-
-def test_a_recycled_number_is_left_alone() -> None:
-    """A process of the same number that started at another tick is a stranger."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
-        assert not process.kill_leftover(stranger.pid, proctable.identity(stranger.pid) - 1)
-        assert stranger.poll() is None
-        stranger.kill()
-
-
-def test_a_number_nobody_has_is_no_error() -> None:
-    """A recorded process that is gone is nothing to do."""
-    with subprocess.Popen(["true"]) as done:
-        done.wait()
-    assert not process.kill_leftover(done.pid, 1)
-
-
 def test_a_name_with_blanks_and_brackets_is_no_trap(tmp_path: Path) -> None:
     """The start tick is read right whatever the program calls itself."""
     odd = tmp_path / "a) R 1 (b"

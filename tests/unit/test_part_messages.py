@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from node.execution import launcher
+from node.execution import printed
 from node.model.wire.participants import OUTPUT_KEPT, PartMessage
 from node.plugins.contracts import Output
 from tests.circumstances import told
@@ -27,9 +27,9 @@ def test_lies_about_circumstances_are_refused(lie: dict[str, Any]) -> None:
 def test_of_long_output_beginning_and_end_are_kept() -> None:
     """With how much is missing between, and never more than may be sent."""
     text = "begin" + "x" * 100_000 + "end"
-    kept = launcher.printed(Output(0, text.encode(), b"\xff\0"))
+    kept = printed.printed(Output(0, text.encode(), b"\xff\0"))
     assert len(kept) == OUTPUT_KEPT
     assert kept.startswith("beginxxx")
     assert kept.endswith("xend\ufffd\ufffd")
     assert "characters are left out" in kept
-    assert launcher.printed(Output(0, b"short", b"")) == "short"
+    assert printed.printed(Output(0, b"short", b"")) == "short"

@@ -1,0 +1,94 @@
+"""Descriptors that are scarce: more are allowed, and what has none left says so."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.cli import services
+from node.execution import process
+from node.execution.descriptors import WANTED
+from node.model.errors import HostError
+from node.settings import Settings
+from tests.integration.test_process import alive
+
+HELD = (
+    "import asyncio\n"
+    "from node.execution import descriptors, process\n"
+    "async def main():\n"
+    "    descriptors.allow_many()\n"
+    "    many = [await process.start(['true'], held=True) for _ in range(40)]\n"
+    "    for one in many: one.release(lambda: 0)\n"
+    "    print({(await one.wait()).exit_code for one in many})\n"
+    "asyncio.run(main())\n"
+)
+
+
+async def test_more_are_allowed_than_a_login_has() -> None:
+    """Forty programs that are held need more than the soft limit, and end well."""
+    script = 'ulimit -S -n 100; exec "$@"'
+    argv = ["sh", "-c", script, "sh", sys.executable, "-c", HELD]
+    finished = await process.finish(argv, timeout_s=30, cwd=Path.cwd())
+    assert (finished.stdout, finished.stderr) == (b"{0}\n", b"")
+
+
+def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so before it starts anything."""
+    found: list[int] = []
+
+    def serve(work: object) -> None:
+        work.close()  # type: ignore[attr-defined]
+        found.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+    monkeypatch.setattr("asyncio.run", serve)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with limited(100):
+        services._run(Settings(), node=True, lead=True)
+    assert found == [WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)]
+
+
+@contextlib.contextmanager
+def limited(soft: int) -> Iterator[None]:
+    """This process may have no descriptor from that number on."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+async def test_where_none_is_left_the_reason_is_told() -> None:
+    """At whichever step of a start they run out, it is this host's fault, and nothing is left."""
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    await process.finish(["true"], timeout_s=10)  # what is looked up once needs descriptors, too
+    reasons, pids = set(), []
+    for soft in range(8, highest + 16):
+        with limited(soft):
+            try:
+                running = await process.start(["true"], stdin=b"text", held=True)
+                pids.append(running.pid)
+                running.release(lambda: 0)
+                await running.wait()
+            except HostError as error:
+                reasons.add(error.detail.partition(":")[0])
+    assert {
+        "no file descriptor is left for a program's input",
+        "no file descriptor is left for what a program waits for",
+        "setpriv cannot be started",
+    } <= {reason.replace("/usr/bin/", "") for reason in reasons}
+    assert pids
+    assert not any(map(alive, pids))
+
+
+async def test_one_whose_exit_cannot_be_watched_is_ended() -> None:
+    """The reason is told, and it does not run on unseen."""
+    running = await process.start(["sleep", "60"], chased=True)
+    with limited(3), pytest.raises(HostError, match="no file descriptor is left for the exit of"):
+        await running.wait()
+    assert not alive(running.pid)

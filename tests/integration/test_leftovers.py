@@ -1,0 +1,84 @@
+"""What a service that was killed outright left running: real programs, found and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from node.execution import leftovers, process, proctable, strays
+from tests.integration.test_process import alive, gone
+
+WAITING = ["sh", "-c", "echo $$; kill -STOP $$"]
+"""It has been loaded when it prints: before, its environment cannot be looked at."""
+
+ATTENDING = f"import subprocess; subprocess.run({WAITING!r})"
+
+OWNER = (
+    "import asyncio, sys\n"
+    "from node.execution import process\n"
+    "async def main():\n"
+    f"    argv = [sys.executable, '-c', {ATTENDING!r}]\n"
+    "    running = await process.start(argv, chased=True)\n"
+    "    await running.printed(b'\\n')\n"
+    "    print(running.pid, bytes(running._stdout.kept).decode(), flush=True)\n"
+    "    await running.wait()\n"
+    "asyncio.run(main())\n"
+)
+
+
+async def test_what_a_gone_service_left_is_ended() -> None:
+    """The death signal ends the program, and not what it attends; the mark finds that one."""
+    owner = await process.start([sys.executable, "-c", OWNER], cwd=Path.cwd())
+    await owner.printed(b"\n")
+    owner.send(signal.SIGKILL)
+    leader, attended = map(int, (await owner.wait()).stdout.split())
+    await gone(leader)
+    assert alive(attended)
+    assert attended in leftovers.kill_orphans()
+    assert not alive(attended)
+
+
+async def test_what_a_living_service_started_is_left_alone() -> None:
+    """Another node on the same host may be measuring, and so may this one."""
+    running = await process.start(["sleep", "60"], chased=True)
+    try:
+        assert running.pid not in leftovers.kill_orphans()
+        assert not running.ended
+    finally:
+        await running.end(0)
+
+
+def test_a_recycled_number_of_an_owner_is_no_owner() -> None:
+    """Who has the number of the service that is gone, and another start tick, owns nothing."""
+    ticks = proctable.identity(os.getpid()) + 1
+    env = {**os.environ, strays.VARIABLE: f"{os.getpid()}.{ticks}.1"}
+    with subprocess.Popen(WAITING, env=env, stdout=subprocess.PIPE) as left:
+        assert left.stdout is not None
+        assert int(left.stdout.readline()) == left.pid
+        assert left.pid in leftovers.kill_orphans()
+        assert left.wait() == -signal.SIGKILL
+
+
+def test_the_recorded_group_is_killed() -> None:
+    """A process that is still the recorded one is killed with its group."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as left:
+        assert leftovers.kill_recorded(left.pid, proctable.identity(left.pid))
+        assert left.wait() == -signal.SIGKILL
+
+
+def test_a_recycled_number_is_left_alone() -> None:
+    """A process of the same number that started at another tick is a stranger."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        assert not leftovers.kill_recorded(stranger.pid, proctable.identity(stranger.pid) - 1)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_number_nobody_has_is_no_error() -> None:
+    """A recorded process that is gone is nothing to do."""
+    with subprocess.Popen(["true"]) as done:
+        done.wait()
+    assert not leftovers.kill_recorded(done.pid, 1)

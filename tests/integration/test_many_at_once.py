@@ -1,0 +1,79 @@
+"""Many runs that are due at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+from uuid import uuid4
+
+import pytest
+
+from node.clock import Bell
+from node.execution import process
+from node.execution.launcher import LATE_MAX, PREPARE
+from node.execution.turns import TURN
+from node.execution.witness import Scene
+from node.model import times
+from node.model.runstate import RunState
+from node.store import runs
+from node.store.runs import DueRun
+from tests.clocks import START
+from tests.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+
+
+class Unseen:
+    """A scene that is not looked at."""
+
+    def look(self) -> None:
+        """Nothing is seen."""
+
+
+async def _due(world: World) -> tuple[Site, DueRun]:
+    site = await world.site("a")
+    await book_everywhere(introduction([site]), site, [site], [HOUR])
+    async with site.database.connection() as connection:
+        [due] = await runs.due_runs(connection, HOUR + 1)
+    return site, due
+
+
+async def test_they_are_prepared_one_after_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its turn, the last of them as long before the start as ever."""
+    site, due = await _due(world)
+    launcher, waited = site.node.launcher, list[int]()
+
+    async def until(instant: int, _: Bell) -> bool:
+        waited.append(instant)
+        return False
+
+    monkeypatch.setattr(launcher, "_until", until)
+    for _ in range(2):
+        waited.clear()
+        for _ in range(20):
+            launcher._launch(replace(due, id=uuid4()), [])
+        for task in list(launcher._tasks.values()):
+            await task
+        await world.settle()
+        last = (HOUR - PREPARE) // TURN * TURN
+        assert waited == [last - place * TURN for place in range(20)]
+
+
+async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
+    """The others have gone on without it: its program is not released, and the part is missed."""
+    site, due = await _due(world)
+    launcher, scene = site.node.launcher, cast("Scene", Unseen())
+    for late, state in ((LATE_MAX, None), (LATE_MAX + 1, RunState.MISSED)):
+        running = await process.start(["echo", "begun"], held=True)
+        try:
+            world.clock.move_to(HOUR + late)
+            outcome = await launcher._release(due, running, HOUR, scene, Bell())
+            assert (outcome and outcome.state) == state
+        finally:
+            if state is not None:
+                await running.end(0)
+        assert (await running.wait()).stdout == (b"" if state else b"begun\n")
