@@ -303,14 +303,14 @@ def _named(pool: Pooled, site: Site, task: UUID) -> str:
 async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
     """Runs belong to the tasks of its seats; its lead says which these are, and knows its own."""
     pool = await pooled(world, ALIKE[:1], match={"tool:sleep": True})
-    task = await pool.create(2, seat=False, schedule=UNTIL, priority=1)
+    task = await pool.create(2, seat=False, schedule=UNTIL)
     made = [
         await reserve(site, START, duration="PT8H", access={"tasks": [_named(pool, site, task)]})
         for site in world.sites
     ]
-    other = await pool.create(1, seat=False, schedule=UNTIL)
     await pool.seat()
     assert await pool.states(pool.lead, task) == {"scheduled": 12}
+    other = await pool.create(1, schedule=UNTIL)
     assert await pool.seats(other) == {}
     for site, reservation in zip(world.sites, made, strict=True):
         assert (await site.node.reservations.one(reservation.id)).inside == ()

@@ -260,5 +260,5 @@ async def test_two_nodes_never_have_one_name(database: MemoryDatabase) -> None:
 
 def card(identity: str, name: str) -> NodeCard:
     """A node of that name."""
-    key = f"ed25519:{identity:_<43}"
+    key = f"ed25519:{identity:A<43}"
     return NodeCard(identity=key, name=name, url="http://n", address="n", version="0")
