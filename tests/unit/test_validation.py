@@ -106,7 +106,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             ReservationDocument,
             DEMO | {"access": {"tasks": ["5"]}},
             "/access/tasks/0",
-            "must be an id (a whole UUID, as -o ids prints it), not ",
+            "5 is not the id of a task; write ID, or ID@NODE with the node that leads it",
         ),
         (
             ReservationDocument,

@@ -31,6 +31,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$": "ed25519: and 43 characters, exactly as "
     "parley node show prints it there",
     r"^[^\x00-\x1f\x7f]{1,100}$": "one line of 1 to 100 characters",
+    r"^[^\x00-\x1f\x7f]{1,200}$": "ID, or ID@NODE with the node that leads the task",
 }
 """What the patterns of fields that people write ask for, in words."""
 
