@@ -126,7 +126,9 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
     """
     if part.participant == _DEST:
         served = record_of(record, "irtt's server", _ServerRecord)
-        return Interval(served.interval, dest_part(served.clock).model_dump(mode="json"))
+        return Interval(
+            served.interval, DestPart.without_figures(served.clock.clock).model_dump(mode="json")
+        )
     told = record_of(record, "irtt's clients", _ClientRecord)
     packets = part.spec.each // part.spec.interval
     check(told, packets, "irtt")
@@ -166,15 +168,3 @@ def refused(output: Output, otherwise: str) -> ToolOutputError:
     """Why irtt did not do it, in its own words where it has any."""
     said = output.stderr.removeprefix(b"Error: ")
     return failure(replace(output, stderr=said), "irtt", otherwise)
-
-
-def dest_part(clock: ClockOutput) -> DestPart:
-    """All that dest knows, where the server prints no figures: that it was there, and its clock."""
-    return DestPart(
-        received=None,
-        duplicates=None,
-        reordered=None,
-        strays=None,
-        unsent=None,
-        clock=clock.clock,
-    )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
-from node.model.wire.fields import Document, Duration, Host, fault_of_name
+from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_address
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
@@ -47,14 +47,6 @@ def _is_name(value: str) -> str:
         msg = "not a domain name: letters, digits, '-', '_' and '.' only"
         raise ValueError(fault_of_name(value) or msg)
     return value
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 class DnsSpec(Document):
@@ -105,7 +97,7 @@ class DnsSpec(Document):
 
     @model_validator(mode="after")
     def _is_sound(self) -> DnsSpec:
-        if not (self.type == "PTR" and _is_address(self.name)):
+        if not (self.type == "PTR" and is_address(self.name)):
             _is_name(self.name)
         if self.expected is not None and self.rcode != "NOERROR":
             raise ValueError(f"{self.rcode} brings no record that could be as expected")

@@ -26,7 +26,7 @@ from node.plugins.contracts import (
     Result,
 )
 from node.plugins.irttdocument import PACKETS_MAX
-from node.plugins.oneway import SourcePart, delays_and_jitter
+from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
 from node.plugins.tests.latencybg import LatencyBgSpec
@@ -114,7 +114,7 @@ class IrttTool:
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
                 raise irttstream.refused(printed, "its server did not start")
-            return irttstream.dest_part(known.clock).model_dump(mode="json")
+            return DestPart.without_figures(known.clock.clock).model_dump(mode="json")
         if printed.exit_code != 0:
             raise irttstream.refused(printed, "it failed without a reason")
         document = document_of(printed, "irtt", _Document)

@@ -146,7 +146,7 @@ class OwpingTool:
             server = document_of(output, "owampd", _ServerOutput)
             if server.early:
                 raise _refused("owampd", server.exit_code, server.said)
-            return _dest_part(server).model_dump(mode="json")
+            return DestPart.without_figures(server.clock.clock).model_dump(mode="json")
         client = document_of(output, "owping", _ClientOutput)
         if output.ended_by != "itself":
             raise failure(output, "owping", "it was ended")
@@ -232,17 +232,6 @@ def _hops(packets: Mapping[int, _Arrival]) -> int | None:
     """Routers passed by the first packet; a host that cannot tell says 255, so 0 is not known."""
     first = next(filter(None, packets.values()), None)
     return (_TTL_SENT - first[1] or None) if first and first[1] <= _TTL_SENT else None
-
-
-def _dest_part(server: _ServerOutput) -> DestPart:
-    return DestPart(
-        received=None,
-        duplicates=None,
-        reordered=None,
-        strays=None,
-        unsent=None,
-        clock=server.clock.clock,
-    )
 
 
 TOOL = OwpingTool()
