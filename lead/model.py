@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
-from node.model.seating import Term
+from node.model.terms import Term
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class WaitingSlot:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PlanningDecision:
     """One planning attempt, to be stored: the sentence for people and the trace behind it."""
 
     outcome: str
@@ -107,7 +107,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Following:
+class AgendaUpdate:
     """What the agenda says after a planning attempt.
 
     ``waits_for`` is the participant that does not answer, ``waits_until`` when the task is planned
@@ -150,7 +150,7 @@ class PoolTask:
 
 
 @dataclass(frozen=True)
-class GoingOn:
+class NextTerm:
     """With which slot the next term begins, when it is due, and how many rounds are left.
 
     No ``next_slot``: there are no more terms. No ``rounds_left``: as many as there are slots.
@@ -184,7 +184,7 @@ class OpenTerm:
 
 
 @dataclass(frozen=True)
-class Over:
+class FinishedTerm:
     """A term of which nothing is to be given any more, as it was read with its task's revision.
 
     Its time is over, and so many of its seats stayed ``empty``; or none is, and so many are held.
@@ -197,7 +197,7 @@ class Over:
 
 
 @dataclass(frozen=True)
-class Asking:
+class PoolTaskCriteria:
     """A pool task as far as it says who could have its seats, and what its pool lacks."""
 
     task: UUID
@@ -210,7 +210,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Sitting:
+class HeldSeat:
     """A seat that is held: of which pool task, by whom (its identity), and its ordinary task."""
 
     task: UUID
@@ -230,7 +230,7 @@ class LostSeat:
 
 
 @dataclass(frozen=True)
-class Booked:
+class BookedRun:
     """A run that is booked; nodes by identity."""
 
     id: UUID
@@ -245,7 +245,7 @@ class Booked:
 
 
 @dataclass(frozen=True)
-class ToCome:
+class UnplannedSeatTask:
     """An ordinary task that has seats and of which nothing is planned yet; nodes by identity.
 
     Its runs are to start at ``starts``, as far as that is known.
@@ -263,7 +263,7 @@ class ToCome:
 
 
 @dataclass(frozen=True)
-class GivenSeat:
+class SeatGrant:
     """A seat that is given to a node (its identity), and the ordinary task for its runs.
 
     ``yielding`` are the runs that may give way to these; None is any of lower priority. They start
@@ -278,7 +278,7 @@ class GivenSeat:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class PolicyMemory:
     """What the policies of a pool remember, and how often that was changed."""
 
     state: Mapping[str, Any]

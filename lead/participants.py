@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
-from node.model.wire.outlooks import Outlook, OutlookRequest
+from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     CommitAnswer,
     CommitRequest,
@@ -18,7 +18,7 @@ from node.model.wire.participants import (
 )
 
 
-class Proposing(Protocol):
+class ProposalSource(Protocol):
     """A node that says when it has time.
 
     Every method of these ports raises :class:`node.model.errors.PeerError` where there is no
@@ -33,19 +33,19 @@ class Proposing(Protocol):
         ...
 
 
-class Adviser(Proposing, Protocol):
+class ImpactSource(ProposalSource, Protocol):
     """A node that is asked what would happen; nothing is booked or kept there."""
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Whether it would accept this task."""
         ...
 
-    async def outlook(self, request: OutlookRequest) -> Outlook:
+    async def outlook(self, request: ImpactRequest) -> Impact:
         """What these runs would displace there, and how full it would be with them."""
         ...
 
 
-class Participant(Proposing, Protocol):
+class ParticipantClient(ProposalSource, Protocol):
     """A node that takes part in a task, as its lead sees it."""
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:

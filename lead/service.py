@@ -12,34 +12,45 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.conclusion import Conclusions
-from lead.delivery import Delivery
-from lead.episodes import Bounds, Episodes, SeatPowers, phase_of
+from lead.exchange.decision import AttemptRecorder
+from lead.exchange.delivery import DecisionDelivery
+from lead.exchange.negotiation import NegotiationSettings, Negotiator
+from lead.exchange.planner import ChooseTool, Planner
+from lead.exchange.reachability import ReachabilityTracker
+from lead.exchange.reconciliation import EVERY_S, Comparable, Reconciler
+from lead.exchange.workers import POLL_S, Workers
 from lead.model import SeatWeights
-from lead.negotiation import Negotiator, Terms
-from lead.participants import Participant
-from lead.planner import ChooseTool, Planner
+from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
-from lead.reach import Reach
-from lead.reconciliation import EVERY_S, Comparable, Reconciler
-from lead.workers import POLL_S, Workers
+from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.clock import Clock
 from node.outbox import Outbox
 from node.store.database import Database, Notice
-from node.store.outbox import Kind
+from node.store.outbox import MessageKind
 
 
 @dataclass(frozen=True)
-class Powers:
+class LeadDependencies:
     """What the lead may have its node do."""
 
-    participant_of: Callable[[str], Participant]
+    participant_of: Callable[[str], ParticipantClient]
     others: Callable[[], list[Comparable]]
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
     drop_run: Callable[[str, UUID, str], Awaitable[None]]
-    seats: SeatPowers
+    seats: SeatDependencies
+
+
+@dataclass(frozen=True)
+class LeadSettings:
+    """What the owner of a node has set for its lead; ``lease`` is in microseconds."""
+
+    limits: Limits
+    terms: NegotiationSettings
+    weights: SeatWeights
+    workers: int
+    lease: int
 
 
 class Lead:
@@ -49,76 +60,85 @@ class Lead:
         self,
         database: Database,
         clock: Clock,
-        limits: Limits,
-        terms: Terms,
-        powers: Powers,
+        settings: LeadSettings,
+        dependencies: LeadDependencies,
         *,
         owner: str,
-        workers: int,
-        lease: int,
         rng: random.Random,
-        weights: SeatWeights | None = None,
         poll_s: float = POLL_S,
         compare_every_s: float = EVERY_S,
     ) -> None:
-        """Nothing runs before :meth:`start`; runs are charged for by ``weights``."""
+        """Build all parts; nothing runs before :meth:`start`."""
         self._database = database
         self._clock = clock
-        delivery = Delivery(database, clock, powers.participant_of, powers.lose_run)
-        reach = Reach(clock, rng, workers)
-        planner = Planner(
-            database=database,
-            clock=clock,
-            limits=limits,
-            negotiator=Negotiator(database, clock, terms),
-            reach=reach,
-            delivery=delivery,
-            conclusions=Conclusions(database, clock, delivery, rng, weights or SeatWeights()),
-            participant_of=powers.participant_of,
-            choose_tool=powers.choose_tool,
-            refuse_task=powers.refuse_task,
-            take_back=powers.seats.take_back,
-            rng=rng,
+        self.delivery = DecisionDelivery(
+            database, clock, dependencies.participant_of, dependencies.lose_run
         )
-        self._workers = Workers(
+        self.reachability = ReachabilityTracker(clock, rng, settings.workers)
+        self.planner = self._planner(settings, dependencies, rng)
+        self.workers = Workers(
             database,
             clock,
-            planner,
-            reach,
+            self.planner,
+            self.reachability,
             owner,
-            size=workers,
-            lease=lease,
-            horizon=limits.horizon,
+            size=settings.workers,
+            lease=settings.lease,
+            horizon=settings.limits.horizon,
             poll_s=poll_s,
         )
-        bounds = Bounds(limits, terms.clock_limit, poll_s, phase_of(owner, limits.horizon))
-        self._episodes = Episodes(database, clock, bounds, powers.seats, rng)
-        kinds = (Kind.COMMIT, Kind.RELEASE)
-        self._outbox = Outbox(database, clock, kinds, delivery.deliver, poll_s=poll_s)
-        self._reconciler = Reconciler(
+        bounds = EpisodeLimits(
+            settings.limits,
+            settings.terms.clock_limit,
+            poll_s,
+            phase_of(owner, settings.limits.horizon),
+        )
+        self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
+        kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
+        self.outbox = Outbox(database, clock, kinds, self.delivery.deliver, poll_s=poll_s)
+        self.reconciler = Reconciler(
             database,
             clock,
-            limits.horizon,
-            powers.others,
-            powers.lose_run,
-            powers.drop_run,
+            settings.limits.horizon,
+            dependencies.others,
+            dependencies.lose_run,
+            dependencies.drop_run,
             every_s=compare_every_s,
         )
         self._loops: list[asyncio.Task[None]] = []
 
+    def _planner(
+        self, settings: LeadSettings, dependencies: LeadDependencies, rng: random.Random
+    ) -> Planner:
+        database, clock, delivery = self._database, self._clock, self.delivery
+        return Planner(
+            database=database,
+            clock=clock,
+            limits=settings.limits,
+            negotiator=Negotiator(database, clock, settings.terms),
+            reach=self.reachability,
+            delivery=delivery,
+            conclusions=AttemptRecorder(database, clock, delivery, rng, settings.weights),
+            participant_of=dependencies.participant_of,
+            choose_tool=dependencies.choose_tool,
+            refuse_task=dependencies.refuse_task,
+            take_back=dependencies.seats.take_back,
+            rng=rng,
+        )
+
     def heard(self, notice: Notice) -> None:
         """A notification of the database."""
-        self._workers.heard(notice)
-        self._episodes.heard(notice)
-        self._outbox.heard(notice)
+        self.workers.heard(notice)
+        self.episodes.heard(notice)
+        self.outbox.heard(notice)
 
     async def start(self) -> None:
         """Start to plan."""
         self._loops = [
-            asyncio.create_task(self._workers.run(), name="workers"),
-            asyncio.create_task(self._episodes.run(), name="episodes"),
-            asyncio.create_task(self._outbox.run(), name="lead outbox"),
-            asyncio.create_task(self._reconciler.run(), name="reconciler"),
+            asyncio.create_task(self.workers.run(), name="workers"),
+            asyncio.create_task(self.episodes.run(), name="episodes"),
+            asyncio.create_task(self.outbox.run(), name="lead outbox"),
+            asyncio.create_task(self.reconciler.run(), name="reconciler"),
         ]
 
     async def stop(self) -> None:

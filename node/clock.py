@@ -47,38 +47,38 @@ class SystemClock:
             await asyncio.sleep(min(left / SECOND, 60.0))
 
 
-class Bell:
-    """What is waited for for a while, and rung by whoever has news; once rung it stays so."""
+class LatchedEvent:
+    """An event with a timeout: once set it stays set until it is cleared."""
 
-    __slots__ = ("_rung", "_waiting")
+    __slots__ = ("_set", "_waiting")
 
     def __init__(self) -> None:
-        """Not rung."""
-        self._rung = False
+        """Start unset."""
+        self._set = False
         self._waiting: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
-        """Wake whoever waits."""
-        self._rung = True
+    def set(self) -> None:
+        """Set the event and wake all that wait for it."""
+        self._set = True
         for waiting in self._waiting:
             _end(waiting)
 
-    def silence(self) -> None:
-        """As if it had not been rung."""
-        self._rung = False
+    def clear(self) -> None:
+        """Make the event unset again."""
+        self._set = False
 
     @property
-    def rung(self) -> bool:
-        """Whether it was rung."""
-        return self._rung
+    def is_set(self) -> bool:
+        """True once the event was set and not cleared since."""
+        return self._set
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for it so many seconds at most; whether it was rung.
+        """Wait up to ``seconds`` for the event; return whether it was set.
 
         One future and one timer: every loop of a service does this all the time, for which
         ``asyncio.timeout`` around an ``asyncio.Event`` takes three times as long.
         """
-        if self._rung:
+        if self._set:
             return True
         loop = asyncio.get_running_loop()
         waiting = loop.create_future()
@@ -89,7 +89,7 @@ class Bell:
         finally:
             timer.cancel()
             self._waiting.remove(waiting)
-        return self._rung
+        return self._set
 
 
 def _end(waiting: asyncio.Future[None]) -> None:

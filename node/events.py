@@ -27,7 +27,7 @@ class Event:
     body: dict[str, str]
 
 
-class Hub:
+class EventHub:
     """Hands events to whoever listens."""
 
     def __init__(self, clock: Clock) -> None:

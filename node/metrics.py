@@ -9,12 +9,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from node.model import times
-from node.service import Node
+from node.service import NodeService
 from node.store import archives, outbox, runs
 from node.store.database import Record
 
 
-async def registry_of(node: Node) -> CollectorRegistry:
+async def registry_of(node: NodeService) -> CollectorRegistry:
     """A registry filled with what is true now."""
     registry = CollectorRegistry()
     async with node.database.connection() as connection:
@@ -53,7 +53,7 @@ async def registry_of(node: Node) -> CollectorRegistry:
     return registry
 
 
-def _add_archives(registry: CollectorRegistry, node: Node, backlog: list[Record]) -> None:
+def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[Record]) -> None:
     names = ["destination", "archiver", "label"]
     waiting = Gauge(
         "parley_archive_backlog",
@@ -80,14 +80,14 @@ def _add_archives(registry: CollectorRegistry, node: Node, backlog: list[Record]
         ["archiver", "fate"],
         registry=registry,
     )
-    for (archiver, fate), count in node.archiving.counted.items():
+    for (archiver, fate), count in node.result_delivery.counted.items():
         tried.labels(archiver, fate).inc(count)
 
 
 class _Results(Collector):
     """The last figures of each task led here, under the names that remote write gives them."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeService) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:

@@ -14,17 +14,17 @@ from functools import partial
 
 import structlog
 
-from node.clock import Bell, Clock
+from node.clock import Clock, LatchedEvent
 from node.model import times
 from node.model.errors import NotAuthenticated, ParleyError, RequestError
 from node.store import outbox
 from node.store.database import Database, Notice
-from node.store.outbox import Kind, Message
+from node.store.outbox import Message, MessageKind
 
 _TAKEN_FOR = 30 * times.SECOND
 POLL_S = 5.0
 """A look into the table now and then is the safety net of lost notifications."""
-FAREWELL_S = 2.0
+SHUTDOWN_DELIVERY_S = 2.0
 _PAUSE_FIRST = 1 * times.SECOND
 _PAUSE_MAX = 5 * times.MINUTE
 
@@ -40,7 +40,7 @@ class Outbox:
         self,
         database: Database,
         clock: Clock,
-        kinds: Sequence[Kind],
+        kinds: Sequence[MessageKind],
         deliver: Deliver,
         *,
         poll_s: float = POLL_S,
@@ -51,14 +51,14 @@ class Outbox:
         self._kinds = kinds
         self._deliver = deliver
         self._poll_s = poll_s
-        self._woken = Bell()
+        self._woken = LatchedEvent()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def heard(self, notice: Notice) -> None:
         """A message was written, or a node answers again for which some may wait."""
         letter = notice.kind == "letter" and notice.id in self._kinds
         if letter or notice.kind in {"wake", "node"}:
-            self._woken.ring()
+            self._woken.set()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -80,20 +80,20 @@ class Outbox:
                 log.exception("outbox not read")
                 pause = self._poll_s
             await self._woken.wait(pause)
-            self._woken.silence()
+            self._woken.clear()
 
     async def run_once(self) -> None:
         """Deliver what is due and wait until that is done."""
         await self.start_due()
         await asyncio.gather(*self._busy.values())
 
-    async def farewell(self) -> None:
+    async def deliver_before_shutdown(self) -> None:
         """Deliver what is due while this node stops, as far as that goes in a moment.
 
         Others may be stopping, too, and would be waited for in vain. What is left comes again.
         """
         with contextlib.suppress(ParleyError, TimeoutError):
-            await asyncio.wait_for(self.run_once(), FAREWELL_S)
+            await asyncio.wait_for(self.run_once(), SHUTDOWN_DELIVERY_S)
 
     async def start_due(self) -> float:
         """Start to deliver what is due, to all nodes at once, in order for each.
@@ -119,7 +119,7 @@ class Outbox:
 
     def _done(self, node: str, delivering: asyncio.Task[None]) -> None:
         self._busy.pop(node, None)
-        self._woken.ring()
+        self._woken.set()
         if not delivering.cancelled() and (error := delivering.exception()) is not None:
             log.warning("outbox not written", error=str(error))
 

@@ -16,28 +16,15 @@ import aiohttp
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from node.accounts import Accounts
-from node.admission import Admission
-from node.archives import Archives
-from node.archiving import transforms
-from node.archiving.delivery import Archiving
-from node.booking import HoldKeeper, TimeLine
-from node.campaigns import Campaigns
-from node.capabilities import Capabilities
-from node.card import OwnCard
-from node.changing import Changing
+from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
-from node.client.peers import Peer, Peers, Sign, by_own_node
+from node.client.peers import Peer, Peers, Sign, via_own_node
 from node.clock import Clock
-from node.consent import Consent
-from node.ending import Ending
-from node.events import Hub
+from node.events import EventHub
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
-from node.execution.parts import Collector
-from node.fetching import Fetching
-from node.interest import Interest
-from node.lookout import Lookout
+from node.execution.parts import PartCollector
+from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.contexts import Context, offered
 from node.model.errors import (
@@ -58,21 +45,34 @@ from node.model.wire.participants import (
 )
 from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
-from node.own import OwnNode
-from node.peering import Peering
-from node.peers import Directory
+from node.peers.card import OwnCard
+from node.peers.directory import Directory
+from node.peers.monitor import PeerMonitor
+from node.peers.pull import WorkPuller
+from node.peers.registration import PeerRegistrar
 from node.plugins.contracts import ArchivingHost
-from node.pools import Pools
-from node.prospect import Prospect
-from node.reseating import Reseating
-from node.reservations import Reservations
-from node.seating import Seating
+from node.results import transforms
+from node.results.archives import Archives
+from node.results.delivery import ResultDeliverer
 from node.settings import Settings
+from node.sharing.campaigns import Campaigns
+from node.sharing.pools import JudgePolicy, Pools
+from node.sharing.usage import UsageReader
 from node.store import archives, campaigns, nodes, runs, seats, tasks
 from node.store.bookings import HeldTask
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
-from node.store.outbox import Kind, Message
+from node.store.outbox import Message, MessageKind
+from node.tasks.acceptance import Acceptance
+from node.tasks.admission import Admission
+from node.tasks.editing import TaskEditor
+from node.tasks.pool_editing import PoolTaskEditor
+from node.tasks.pool_tasks import PoolTaskChecker
+from node.tasks.termination import TaskTerminator
+from node.timetable.booking import HoldKeeper, TimeLine
+from node.timetable.freed_time import FreedTimeNotifier
+from node.timetable.reservations import Reservations
+from node.timetable.what_if import ImpactEstimator
 from node.trust.keys import NodeKey
 from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier, new_nonce, sign
@@ -83,7 +83,7 @@ KEEP_FAILED = 90 * times.DAY
 KEEP_CHARGES = 30 * times.DAY
 KEEP_HOURS = 400 * times.DAY
 PURGED_MAX = 500
-LOOKOUT_S = 15
+PEER_MONITOR_S = 15
 _OWNER = "owner"
 
 log = structlog.get_logger()
@@ -91,15 +91,27 @@ log = structlog.get_logger()
 # What is late is done once, as soon as possible, and not dropped.
 _JOBS = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
 
-Plans = Callable[[PlanRequest], Awaitable[Plan]]
-"""What would happen if a task were posted; nothing is booked or kept by asking."""
+Preview = Callable[[PlanRequest], Awaitable[Plan]]
+"""Answers what would happen if a task were posted; nothing is booked or kept by asking."""
 
 
 @dataclass(frozen=True)
-class Means:
-    """What a node works with that a simulation replaces."""
+class LeadPart:
+    """What the API of a node needs of its lead.
+
+    ``preview_of`` makes the preview of a node that is otherwise complete.
+    """
+
+    preview_of: Callable[[NodeService], Preview]
+    judge_policy: JudgePolicy
+
+
+@dataclass(frozen=True)
+class NodeDependencies:
+    """The parts of a node that are made elsewhere: its lead, and what simulations replace."""
 
     peers: Peers
+    lead: LeadPart
     launcher: Callable[..., Launcher] = Launcher
     rng: random.Random = field(default_factory=random.Random)
     new_id: Callable[[], UUID] = uuid4
@@ -107,15 +119,18 @@ class Means:
     mailboxes: Mailboxes | None = None
 
 
-class Node:
+class NodeService:
     """This host's node. Made by :func:`assemble`."""
 
-    plans: Plans
-    """Set by who puts node and lead together: what would happen is the lead's to say."""
     stopping = False
 
     def __init__(
-        self, settings: Settings, clock: Clock, database: Database, key: NodeKey, means: Means
+        self,
+        settings: Settings,
+        clock: Clock,
+        database: Database,
+        key: NodeKey,
+        dependencies: NodeDependencies,
     ) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
         self.settings = settings
@@ -130,38 +145,51 @@ class Node:
         self.contexts = Contexts(settings.allowed_contexts)
         self.own_card = self._own_card(key.identity)
         self.campaigns = Campaigns(database, clock, self.capabilities.resources)
-        self.accounts = Accounts(database, clock)
-        self.pools = Pools(database, clock, self.directory)
-        self.seating = Seating(database, self.directory, self.capabilities)
-        self.hub, self.peers = Hub(clock), means.peers
-        self.mailboxes = means.mailboxes or Mailboxes(clock, settings.peer_timeout / times.SECOND)
-        self.fetching = self._fetching(means.rng)
-        self.peering = Peering(database, clock, self.directory, self.peers, key.identity)
-        self.lookout = Lookout(
-            database, clock, self.directory, self.peers, self.mailboxes, self.fetching.fault
+        self.usage = UsageReader(database, clock)
+        self.pools = Pools(database, clock, self.directory, dependencies.lead.judge_policy)
+        self.pool_tasks = PoolTaskChecker(database, self.directory, self.capabilities)
+        self.hub, self.peers = EventHub(clock), dependencies.peers
+        self.mailboxes = dependencies.mailboxes or Mailboxes(
+            clock, settings.peer_timeout / times.SECOND
+        )
+        self.work_puller = self._work_puller(dependencies.rng)
+        self.registration = PeerRegistrar(database, clock, self.directory, self.peers, key.identity)
+        self.peer_monitor = PeerMonitor(
+            database, clock, self.directory, self.peers, self.mailboxes, self.work_puller.fault
         )
         self.verifier = Verifier(key.identity, self.started, self.directory.knows)
         self.time_line = TimeLine(
-            database, clock, settings, key.identity, self._needs_port, means.rng
+            database, clock, settings, key.identity, self._needs_port, dependencies.rng
         )
-        self.consent = self._consent(key.identity)
-        self.interest = Interest(database, clock, self.time_line, key.identity, self.peer)
-        self.prospect = Prospect(database, clock, settings.start_margin)
-        self.own = OwnNode(
-            key.identity, settings.name, self.time_line, self.interest, self.consent, self.prospect
+        self.acceptance = self._acceptance(key.identity)
+        self.freed_time = FreedTimeNotifier(
+            database, clock, self.time_line, key.identity, self.peer
         )
-        self.collector = Collector(database, clock, self.capabilities, key.identity)
-        self.ending = Ending(database, clock, key.identity, settings.name)
-        self.reservations = Reservations(
-            database, clock, settings, self.directory, self.ending, self.capabilities, means.new_id
+        self.impacts = ImpactEstimator(database, clock, settings.start_margin)
+        self.local_participant = LocalParticipant(
+            key.identity,
+            settings.name,
+            self.time_line,
+            self.freed_time,
+            self.acceptance,
+            self.impacts,
         )
-        self.archives, self.archiving = self._archives(means.new_id)
-        self.admission = self._admission(means.new_id)
-        self.changing = self._changing(key.identity)
-        self.launcher = self._launcher(means)
+        self.collector = PartCollector(database, clock, self.capabilities, key.identity)
+        self.termination = TaskTerminator(database, clock, key.identity, settings.name)
+        self.reservations = self._reservations(dependencies.new_id)
+        self.archives, self.result_delivery = self._archives(dependencies.new_id)
+        self.admission = self._admission(dependencies.new_id)
+        self.editing = self._editing(key.identity)
+        self.launcher = self._launcher(dependencies)
         self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
-        kinds = (Kind.PART, Kind.INTERVALS, Kind.RUN_END, Kind.TASK_END, Kind.TASK_CHANGE)
-        self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=means.poll_s)
+        kinds = (
+            MessageKind.PART,
+            MessageKind.INTERVALS,
+            MessageKind.RUN_END,
+            MessageKind.TASK_END,
+            MessageKind.TASK_CHANGE,
+        )
+        self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=dependencies.poll_s)
         self._scheduler = AsyncIOScheduler(timezone="UTC", job_defaults=_JOBS)
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[None]] = set()
@@ -170,23 +198,30 @@ class Node:
             self.launcher.heard,
             self.outbox.heard,
             self.time_line.heard,
-            self.interest.heard,
-            self.fetching.heard,
-            self.archiving.heard,
+            self.freed_time.heard,
+            self.work_puller.heard,
+            self.result_delivery.heard,
         ]
+        self.preview = dependencies.lead.preview_of(self)
 
     def _own_card(self, identity: str) -> OwnCard:
         made = (self.database, self.clock, self.settings, self.capabilities)
         return OwnCard(*made, identity, self.contexts.addresses)
 
-    def _consent(self, identity: str) -> Consent:
+    def _acceptance(self, identity: str) -> Acceptance:
         made = (self.database, self.clock, self.capabilities)
-        return Consent(*made, identity, self._context_refusal)
+        return Acceptance(*made, identity, self._context_refusal)
 
-    def _launcher(self, means: Means) -> Launcher:
-        made = (self.database, self.clock, self.capabilities, self.collector, self.ending.lose_run)
+    def _launcher(self, dependencies: NodeDependencies) -> Launcher:
+        made = (
+            self.database,
+            self.clock,
+            self.capabilities,
+            self.collector,
+            self.termination.lose_run,
+        )
         refusal = self.contexts.why_not
-        return means.launcher(*made, poll_s=means.poll_s, context_refusal=refusal)
+        return dependencies.launcher(*made, poll_s=dependencies.poll_s, context_refusal=refusal)
 
     def _context_refusal(self, context: Context) -> str | None:
         """The card was written by the process that measures; this one may have fewer rights."""
@@ -194,8 +229,8 @@ class Node:
             return None
         return self.contexts.why_not(context)
 
-    def _fetching(self, rng: random.Random) -> Fetching:
-        return Fetching(
+    def _work_puller(self, rng: random.Random) -> WorkPuller:
+        return WorkPuller(
             self.database,
             self.clock,
             self.directory,
@@ -207,10 +242,14 @@ class Node:
             pause_max=self.settings.pull_pause_max,
         )
 
-    def _archives(self, new_id: Callable[[], UUID]) -> tuple[Archives, Archiving]:
+    def _reservations(self, new_id: Callable[[], UUID]) -> Reservations:
+        made = (self.database, self.clock, self.settings, self.directory)
+        return Reservations(*made, self.termination, self.capabilities, new_id)
+
+    def _archives(self, new_id: Callable[[], UUID]) -> tuple[Archives, ResultDeliverer]:
         settings, made = self.settings, (self.database, self.clock)
         host = ArchivingHost(settings.name, settings.archive_places, self.clock.now)
-        archiving = Archiving(*made, host, self.capabilities.metrics)
+        archiving = ResultDeliverer(*made, host, self.capabilities.metrics)
         return Archives(*made, host, transforms.fault_of, new_id), archiving
 
     def _admission(self, new_id: Callable[[], UUID]) -> Admission:
@@ -220,7 +259,7 @@ class Node:
             capabilities=self.capabilities,
             campaigns=self.campaigns,
             archives=self.archives,
-            seating=self.seating,
+            seating=self.pool_tasks,
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
@@ -228,13 +267,15 @@ class Node:
             horizon=self.settings.horizon,
         )
 
-    def _changing(self, identity: str) -> Changing:
-        return Changing(
+    def _editing(self, identity: str) -> TaskEditor:
+        return TaskEditor(
             self.database,
             self.clock,
             self.admission,
             self.archives,
-            Reseating(self.database, self.admission, self.seating, self.directory, self.ending),
+            PoolTaskEditor(
+                self.database, self.admission, self.pool_tasks, self.directory, self.termination
+            ),
             identity,
             self.settings.name,
             self.settings.start_margin,
@@ -269,22 +310,22 @@ class Node:
         await self.directory.refresh()
         await self.campaigns.refresh()
         await self.launcher.recover()
-        await self.reservations.tend()
+        await self.reservations.extend_spans()
         for kind, name, reason in self.capabilities.unusable:
             log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [
             asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
-            asyncio.create_task(self.interest.run(), name="interest"),
+            asyncio.create_task(self.freed_time.run(), name="interest"),
         ]
         self._house_keeping()
 
-    def reach_out(self) -> None:
+    def start_delivery(self) -> None:
         """Once the API answers: deliver results; where nobody reaches it, fetch what they ask."""
-        self._loops.append(asyncio.create_task(self.archiving.run(), name="archiving"))
+        self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
         if self.settings.pull:
-            self._loops.append(asyncio.create_task(self.fetching.run(), name="fetching"))
+            self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
 
     async def _first_token(self, connection: Any) -> None:
         path = self.settings.state_dir / "token"
@@ -297,10 +338,10 @@ class Node:
     def _house_keeping(self) -> None:
         every = self._scheduler.add_job
         every(self._quietly(self.holds.run_once), "interval", seconds=1)
-        every(self._quietly(self.lookout.run_once), "interval", seconds=LOOKOUT_S)
-        every(self._quietly(self.own_card.look_again), "interval", seconds=LOOKOUT_S)
+        every(self._quietly(self.peer_monitor.run_once), "interval", seconds=PEER_MONITOR_S)
+        every(self._quietly(self.own_card.look_again), "interval", seconds=PEER_MONITOR_S)
         every(self._quietly(self._overdue), "interval", seconds=2)
-        every(self._quietly(self.reservations.tend), "interval", hours=1, jitter=600)
+        every(self._quietly(self.reservations.extend_spans), "interval", hours=1, jitter=600)
         every(self._quietly(self._purge), "interval", hours=1, jitter=600)
         self._scheduler.start()
 
@@ -317,7 +358,7 @@ class Node:
 
     async def _overdue(self) -> None:
         await self.collector.give_up(self.clock.now() - self.settings.part_grace)
-        await self.ending.finish_tasks()
+        await self.termination.finish_tasks()
 
     async def _purge(self) -> None:
         now = self.clock.now()
@@ -358,16 +399,16 @@ class Node:
         def heard(notice: Notice) -> None:
             self._refresh_directory(notice)
             self.time_line.heard(notice)
-            self.interest.heard(notice)
+            self.freed_time.heard(notice)
             listener(notice)
 
-        interested = asyncio.create_task(self.interest.run(), name="interest")
+        interested = asyncio.create_task(self.freed_time.run(), name="interest")
         try:
             await self.database.listen(heard, self.clock)
         finally:
             interested.cancel()
 
-    def also_tell(self, listener: Callable[[Notice], None]) -> None:
+    def add_notification_listener(self, listener: Callable[[Notice], None]) -> None:
         """Let another part of this process hear the notifications."""
         self._listeners.append(listener)
 
@@ -382,7 +423,7 @@ class Node:
         for loop in ending:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        await self.outbox.farewell()
+        await self.outbox.deliver_before_shutdown()
 
     async def check(self) -> None:
         """Whether it can work now.
@@ -409,9 +450,9 @@ class Node:
         known = self.directory.by_identity(identity)
         return self.peers.to(known.identity, known.name, known.url)
 
-    def participant(self, identity: str) -> OwnNode | Peer:
+    def participant(self, identity: str) -> LocalParticipant | Peer:
         """A participant of a task: this node directly, or another one over HTTP."""
-        return self.own if identity == self.card.identity else self.peer(identity)
+        return self.local_participant if identity == self.card.identity else self.peer(identity)
 
     async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
         return await self.participant(known.identity).introduce(introduction)
@@ -436,33 +477,39 @@ class Node:
             return
         peer = self.peer(message.node)
         match message.kind:
-            case Kind.PART:
+            case MessageKind.PART:
                 await peer.send_part(PartMessage.model_validate(message.body))
-            case Kind.INTERVALS:
+            case MessageKind.INTERVALS:
                 await peer.send_intervals(IntervalsMessage.model_validate(message.body))
-            case Kind.RUN_END:
+            case MessageKind.RUN_END:
                 await peer.end_run(RunEnd.model_validate(message.body))
-            case Kind.TASK_END:
+            case MessageKind.TASK_END:
                 await peer.end_task(TaskEnd.model_validate(message.body))
-            case Kind.TASK_CHANGE:
+            case MessageKind.TASK_CHANGE:
                 introduction = Introduction.model_validate(message.body)
                 await peer.introduce(introduction)
-                await self.changing.acknowledged(message.id, introduction.task)
-            case Kind.COMMIT | Kind.RELEASE:
+                await self.editing.acknowledged(message.id, introduction.task)
+            case MessageKind.COMMIT | MessageKind.RELEASE:
                 pass  # the lead's own outbox delivers these
 
     async def _deliver_here(self, message: Message) -> None:
-        if message.kind is Kind.PART:
+        if message.kind is MessageKind.PART:
             await self.collector.receive(message.node, PartMessage.model_validate(message.body))
-        elif message.kind is Kind.RUN_END:
-            await self.ending.heard(message.node, RunEnd.model_validate(message.body))
-        elif message.kind is Kind.TASK_END:
-            await self.ending.heard_task(message.node, TaskEnd.model_validate(message.body))
+        elif message.kind is MessageKind.RUN_END:
+            await self.termination.heard(message.node, RunEnd.model_validate(message.body))
+        elif message.kind is MessageKind.TASK_END:
+            await self.termination.heard_task(message.node, TaskEnd.model_validate(message.body))
 
 
 async def assemble(
-    settings: Settings, clock: Clock, dsn: str, session: aiohttp.ClientSession, *, serving: bool
-) -> Node:
+    settings: Settings,
+    clock: Clock,
+    dsn: str,
+    session: aiohttp.ClientSession,
+    lead: LeadPart,
+    *,
+    serving: bool,
+) -> NodeService:
     """Open the database and the key, and put a node together.
 
     The process that is ``serving`` the API has the questions for nodes that fetch them; one beside
@@ -475,8 +522,10 @@ async def assemble(
     timeout_s = settings.peer_timeout / times.SECOND
     peers, mailboxes = Peers(session, signer(key, clock), timeout_s), Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
-    peers.carry = mailboxes.carry if serving else by_own_node(peers, own)
-    return Node(settings, clock, database, key, Means(peers, mailboxes=mailboxes))
+    peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
+    return NodeService(
+        settings, clock, database, key, NodeDependencies(peers, lead, mailboxes=mailboxes)
+    )
 
 
 def signer(key: NodeKey, clock: Clock) -> Sign:

@@ -24,9 +24,11 @@ from node.store.database import (
     PostgresConnection,
     PostgresDatabase,
 )
-from tests.bookers import Booker
-from tests.clocks import ManualClock
-from tests.worlds import World
+from tests.support.booking import BookingLead
+from tests.support.clocks import ManualClock
+from tests.support.worlds import World
+
+pytest_plugins = ["tests.support.needs"]
 
 # A deadline per example measures the machine, not the code: two cores are shared with real
 # Postgres servers and real nodes. A test that hangs is ended by pytest-timeout.
@@ -239,6 +241,6 @@ async def world(lender: Lender, clock: ManualClock, tmp_path: Path) -> AsyncIter
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def booker(world: World) -> Booker:
+async def booker(world: World) -> BookingLead:
     """A lead and a participant."""
-    return Booker(world, await world.site("a"), await world.site("b"))
+    return BookingLead(world, await world.site("a"), await world.site("b"))

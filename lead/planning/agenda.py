@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
-from lead.planning.silence import drawn_pause
+from lead.planning.unreachable import jittered_pause
 from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 
@@ -64,7 +64,7 @@ class Agenda:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PlanningProgress:
     """Where the planning of a task is.
 
     Slots are done up to ``planned_to``; some of them wait (nominal start and attempt); beside these
@@ -83,7 +83,7 @@ class Standing:
 
 
 def agenda(
-    recurrence: Recurrence, duration: int, standing: Standing, limits: Limits, now: int
+    recurrence: Recurrence, duration: int, standing: PlanningProgress, limits: Limits, now: int
 ) -> Agenda:
     """The slots to ask for at ``now``.
 
@@ -208,10 +208,10 @@ def try_again_at(
     """
     if not waiting:
         return None
-    drawn = now + drawn_pause(PAUSE_FIRST, PAUSE_MAX, failures, rng)
-    return max(now, min(drawn, soonest_end(waiting, duration)))
+    drawn = now + jittered_pause(PAUSE_FIRST, PAUSE_MAX, failures, rng)
+    return max(now, min(drawn, earliest_deadline(waiting, duration)))
 
 
-def soonest_end(waiting: Sequence[Slot], duration: int) -> int:
+def earliest_deadline(waiting: Sequence[Slot], duration: int) -> int:
     """When the first of these slots can start no more."""
     return min(slot.latest_start(duration) for slot in waiting)

@@ -31,7 +31,7 @@ from typing import Any
 
 from lead.planning.agenda import Limits, Slot
 from lead.planning.forecast import fresh_agenda
-from lead.planning.placement import Offer, choose, common
+from lead.planning.placement import Offer, choose, common_ranges
 from node.model import times
 from node.model.recurrence import validate
 from node.model.scheduling import recurrence_of
@@ -49,7 +49,7 @@ _TOOL_DISTANCE = 0.25
 _MULTIPLES = (2, 3, 4, 6, 12)
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What a change changes."""
 
     LATER = "later"
@@ -60,10 +60,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class DocumentChange:
     """One change of a task document: the fields to set, in the document's own words."""
 
-    kind: Kind
+    kind: ChangeKind
     distance: float
     differs: str
     schedule: Mapping[str, Any] = field(default_factory=dict)
@@ -95,8 +95,8 @@ class Situation:
         """What all have free at the same time."""
         return Offer(
             "all",
-            common([offer.free for offer in self.offers]),
-            common([offer.free_displacing for offer in self.offers]),
+            common_ranges([offer.free for offer in self.offers]),
+            common_ranges([offer.free_displacing for offer in self.offers]),
         )
 
     @cached_property
@@ -141,7 +141,7 @@ def size_of(spec: Mapping[str, Any]) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def shortest(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+def shortest_spec(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     """The spec of the shortest measurement that is still one like it; None if there is none."""
     size = size_of(spec)
     if size is None or size <= 1:
@@ -149,7 +149,7 @@ def shortest(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     return shorter_spec(spec, -(-size // SHORTEST_SHARE))
 
 
-def changed(document: Mapping[str, Any], change: Change) -> dict[str, Any]:
+def apply_change(document: Mapping[str, Any], change: DocumentChange) -> dict[str, Any]:
     """The task document with a change made to it."""
     made = dict(document)
     if change.schedule:
@@ -161,10 +161,10 @@ def changed(document: Mapping[str, Any], change: Change) -> dict[str, Any]:
     return made
 
 
-def alternatives(situation: Situation) -> tuple[list[Change], dict[Kind, str]]:
+def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
     """The changes that help, in the order to try them, and for some kinds why there is none."""
-    found: dict[Kind, list[Change]] = {}
-    missing: dict[Kind, str] = {}
+    found: dict[ChangeKind, list[DocumentChange]] = {}
+    missing: dict[ChangeKind, str] = {}
     for kind, search in _SEARCHES.items():
         changes = search(situation)
         if isinstance(changes, str):
@@ -177,7 +177,7 @@ def alternatives(situation: Situation) -> tuple[list[Change], dict[Kind, str]]:
     return [change for _, change in ranked], missing
 
 
-def _later(situation: Situation) -> list[Change] | str:
+def _later(situation: Situation) -> list[DocumentChange] | str:
     if situation.schedule.cron is not None:
         return "a cron schedule cannot be shifted; change its fields"
     if situation.schedule.repeat is not None:
@@ -221,17 +221,17 @@ def _rounded(instant: int) -> int:
     return -(-instant // times.SECOND) * times.SECOND
 
 
-def _start_at(situation: Situation, start: int, penalty: int) -> Change:
+def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
     delay = start - situation.anchor
-    return Change(
-        Kind.LATER,
+    return DocumentChange(
+        ChangeKind.LATER,
         min(1.0, delay / times.DAY) + penalty,
         f"starts at {format_instant(start)}, {format_duration(_rounded(delay))} later",
         {"start": format_instant(start)},
     )
 
 
-def _shifted(situation: Situation) -> list[Change] | str:
+def _shifted(situation: Situation) -> list[DocumentChange] | str:
     """The smallest shift of the grid that helps.
 
     A slot without time finds some once its window reaches the next time that all have; what comes
@@ -289,9 +289,9 @@ def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | N
     return 0 if len(placed) == len(slots) else 1
 
 
-def _shorter(situation: Situation) -> list[Change] | str:
+def _shorter(situation: Situation) -> list[DocumentChange] | str:
     spec, tool = situation.introduction.spec, situation.introduction.tool or ""
-    size, least = size_of(spec), shortest(spec)
+    size, least = size_of(spec), shortest_spec(spec)
     if size is None or least is None:
         return "its measurement has no length that could be cut"
 
@@ -314,7 +314,11 @@ def _shorter(situation: Situation) -> list[Change] | str:
     made = shorter_spec(spec, low)
     name = "duration" if "duration" in spec else "count"
     differs = f"measures {_length(spec, low)} instead of {_length(spec, size)}"
-    return [Change(Kind.SHORTER, (size - low) / size + wanted, differs, spec={name: made[name]})]
+    return [
+        DocumentChange(
+            ChangeKind.SHORTER, (size - low) / size + wanted, differs, spec={name: made[name]}
+        )
+    ]
 
 
 def _length(spec: Mapping[str, Any], size: int) -> str:
@@ -324,7 +328,7 @@ def _length(spec: Mapping[str, Any], size: int) -> str:
     return f"{size} packets"
 
 
-def _tool(situation: Situation) -> list[Change] | str:
+def _tool(situation: Situation) -> list[DocumentChange] | str:
     used = situation.introduction.tool
     others = [tool for tool in situation.tools if tool != used]
     if not others:
@@ -336,17 +340,19 @@ def _tool(situation: Situation) -> list[Change] | str:
             continue
         penalty = _penalty(situation, situation.schedule, duration)
         if penalty is not None:
-            found.append(instead(tool, used, rank, penalty))
+            found.append(other_tool(tool, used, rank, penalty))
     return found or f"{', '.join(others)} would not find the time either"
 
 
-def instead(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> Change:
+def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> DocumentChange:
     """Another tool; ``rank`` is its place among those that all participants have."""
     differs = f"measures with {tool}" + (f" instead of {used}" if used else "")
-    return Change(Kind.TOOL, _TOOL_DISTANCE + rank / 1000 + penalty, differs, tools=(tool,))
+    return DocumentChange(
+        ChangeKind.TOOL, _TOOL_DISTANCE + rank / 1000 + penalty, differs, tools=(tool,)
+    )
 
 
-def _slip(situation: Situation) -> list[Change] | str:
+def _slip(situation: Situation) -> list[DocumentChange] | str:
     if not situation.repeats:
         return "a single run may as well start later"
     slip, needed = situation.schedule.slip or 0, 0
@@ -362,8 +368,8 @@ def _slip(situation: Situation) -> list[Change] | str:
         return "more slip within the interval does not help"
     more, less = format_duration(needed), format_duration(slip)
     return [
-        Change(
-            Kind.SLIP,
+        DocumentChange(
+            ChangeKind.SLIP,
             min(1.0, (needed - slip) / times.DAY) + penalty,
             f"may start up to {more} later than its nominal start instead of {less}",
             {"slip": more},
@@ -371,7 +377,7 @@ def _slip(situation: Situation) -> list[Change] | str:
     ]
 
 
-def _less_often(situation: Situation) -> list[Change] | str:
+def _less_often(situation: Situation) -> list[DocumentChange] | str:
     repeat = situation.schedule.repeat
     if repeat is None:
         return "it has no interval"
@@ -381,8 +387,8 @@ def _less_often(situation: Situation) -> list[Change] | str:
         if slots and len(placed) == len(slots):
             more, less = format_duration(multiple * repeat), format_duration(repeat)
             return [
-                Change(
-                    Kind.LESS_OFTEN,
+                DocumentChange(
+                    ChangeKind.LESS_OFTEN,
                     1 - 1 / multiple,
                     f"runs every {more} instead of every {less}",
                     {"repeat": more},
@@ -391,7 +397,7 @@ def _less_often(situation: Situation) -> list[Change] | str:
     return "not even every twelfth run alone would always find time"
 
 
-def _pinned(situation: Situation, change: Change) -> Change:
+def _pinned(situation: Situation, change: DocumentChange) -> DocumentChange:
     """The change with the start of its grid in it, where that hangs on the instant of posting.
 
     Else a document posted a minute later would ask for other times than were tried.
@@ -403,10 +409,10 @@ def _pinned(situation: Situation, change: Change) -> Change:
     return replace(change, schedule={**start, **change.schedule})
 
 
-_SEARCHES: dict[Kind, Callable[[Situation], list[Change] | str]] = {
-    Kind.LATER: _later,
-    Kind.SHORTER: _shorter,
-    Kind.TOOL: _tool,
-    Kind.SLIP: _slip,
-    Kind.LESS_OFTEN: _less_often,
+_SEARCHES: dict[ChangeKind, Callable[[Situation], list[DocumentChange] | str]] = {
+    ChangeKind.LATER: _later,
+    ChangeKind.SHORTER: _shorter,
+    ChangeKind.TOOL: _tool,
+    ChangeKind.SLIP: _slip,
+    ChangeKind.LESS_OFTEN: _less_often,
 }

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lead.planning.agenda import Agenda, Limits, Slot, Standing, agenda
-from lead.planning.placement import Choice
+from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
+from lead.planning.placement import ChosenStart
 from node.model import times
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.times import to_the_second
-from node.model.wire.outlooks import Hour, Outlook
+from node.model.wire.impacts import Hour, Impact
 from node.model.wire.plans import Displaced, HourShare, Occupancy, Outcome
 from node.model.wire.tasks import Schedule
 
@@ -22,14 +22,14 @@ _NOTHING = Agenda((), (), None, None, full=False)
 
 
 @dataclass(frozen=True)
-class Placed:
+class ForecastPlacement:
     """The slots asked for, the starts chosen for them, and by nominal start why others have none.
 
     ``failure`` is set where nothing could be asked: the outcome, and why.
     """
 
     asked: Agenda = _NOTHING
-    choices: Sequence[Choice] = ()
+    choices: Sequence[ChosenStart] = ()
     reasons: Mapping[int, str] = field(default_factory=dict)
     failure: tuple[Outcome, str] | None = None
 
@@ -86,10 +86,12 @@ def fresh_agenda(
     first = first_slot(recurrence, now)
     if first is None:
         return _NOTHING
-    return agenda(recurrence, duration, Standing(first, None, (), schedule.max_runs), limits, now)
+    return agenda(
+        recurrence, duration, PlanningProgress(first, None, (), schedule.max_runs), limits, now
+    )
 
 
-def displaced(name: str, choices: Sequence[Choice], outlook: Outlook) -> list[Displaced]:
+def displaced_runs(name: str, choices: Sequence[ChosenStart], outlook: Impact) -> list[Displaced]:
     """The runs that would give way on one node; the outlook was asked for these choices."""
     return [
         Displaced(

@@ -27,7 +27,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenStart:
     """A slot and the start that was chosen for it."""
 
     slot: Slot
@@ -41,13 +41,13 @@ def choose(
     duration: int,
     rng: random.Random | None,
     found: Sequence[int] = (),
-) -> list[Choice]:
+) -> list[ChosenStart]:
     """A start for each slot that all participants have time for, in the order of the slots.
 
     The one that was ``found`` for it before (sorted instants), else the earliest common start, or
     with ``rng`` one drawn evenly from all common whole seconds.
     """
-    quiet = common([offer.free for offer in offers])
+    quiet = common_ranges([offer.free for offer in offers])
     displacing: list[Span] | None = None
     taken: list[Span] = []
     choices = []
@@ -57,16 +57,16 @@ def choose(
         start = _start(quiet, slot, taken, duration, rng, own)
         if start is None:
             if displacing is None:
-                displacing = common([offer.free_displacing for offer in offers])
+                displacing = common_ranges([offer.free_displacing for offer in offers])
             displaces = True
             start = _start(displacing, slot, taken, duration, rng, own)
         if start is not None:
-            choices.append(Choice(slot, start, displaces))
+            choices.append(ChosenStart(slot, start, displaces))
             insort(taken, (start, start + duration))
     return choices
 
 
-def common(sets: Sequence[Sequence[Span]]) -> list[Span]:
+def common_ranges(sets: Sequence[Sequence[Span]]) -> list[Span]:
     """What all participants offer; ranges that only touch are one range of a participant."""
     return reduce(intersect, [normalise(spans) for spans in sets])
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import Choice, Offer
+from lead.planning.placement import ChosenStart, Offer
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import Proposal
 
 
-def why_not(
+def unplaced_reasons(
     slots: Sequence[Slot],
-    choices: Sequence[Choice],
+    choices: Sequence[ChosenStart],
     duration: int,
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
@@ -21,13 +21,13 @@ def why_not(
     """By nominal start, why each slot that was not chosen found no time."""
     chosen = {choice.slot.nominal for choice in choices}
     return {
-        slot.nominal: why_unplaced(index, slot, duration, offers, proposals)
+        slot.nominal: unplaced_reason(index, slot, duration, offers, proposals)
         for index, slot in enumerate(slots)
         if slot.nominal not in chosen
     }
 
 
-def why_unplaced(
+def unplaced_reason(
     index: int,
     slot: Slot,
     duration: int,
@@ -60,7 +60,7 @@ def suspended(campaign: str) -> str:
     return f"the campaign {campaign} is suspended; go on: parley campaign edit {campaign} --level 5"
 
 
-def sentence(placed: Sequence[Choice], asked: int, first_reason: str | None) -> str:
+def sentence(placed: Sequence[ChosenStart], asked: int, first_reason: str | None) -> str:
     """What came of a planning attempt, for lists."""
     if not placed:
         return first_reason or "there was nothing to place"
@@ -76,7 +76,7 @@ def trace(
     slots: Sequence[Slot],
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
-    choices: Sequence[Choice],
+    choices: Sequence[ChosenStart],
     refusals: Mapping[str, str],
 ) -> dict[str, Any]:
     """All that a decision was made of; instants in microseconds, as everywhere inside."""

@@ -10,13 +10,13 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from lead.policy.asking import Ask, Displacing, Round
-from lead.policy.board import Board
-from lead.policy.verdict import No
-from lead.policy.view import Candidate, Node, PostedRun, Reservation, State
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import AllocationRound, Ask, Displacing
+from lead.policy.verdict import PolicyRefusal
+from lead.policy.view import Candidate, NodeView, PostedRun, RememberedState, ReservationView
 
 
-class Ordering(Protocol):
+class EpisodeOrder(Protocol):
     """Axis 1 in an episode."""
 
     @property
@@ -32,114 +32,116 @@ class Ordering(Protocol):
     def stuck(self, candidate: Candidate) -> None:
         """It was not."""
 
-    def held(self) -> Mapping[str, No]:
+    def held(self) -> Mapping[str, PolicyRefusal]:
         """By task, those that were never considered because they must wait for others."""
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The state with what this axis adds to it."""
 
 
 class Order(Protocol):
     """Axis 1: who gets a worker, who is considered first."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Ordering:
+    def begin(self, board: Board, serving: Sequence[str]) -> EpisodeOrder:
         """For one episode; ``serving`` is the order in which the share axis serves campaigns."""
 
 
-class Sharing(Protocol):
+class EpisodeShare(Protocol):
     """Axis 2 in an episode."""
 
     @property
     def serving(self) -> Sequence[str]:
         """Campaigns in the order in which they are served."""
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether its campaign has seats left in the candidate's hour."""
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """By task, what is given back for candidates that found no time, and why."""
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The state with what this axis adds to it."""
 
 
 class Share(Protocol):
     """Axis 2: how many seats each campaign may add."""
 
-    def begin(self, board: Board) -> Sharing:
+    def begin(self, board: Board) -> EpisodeShare:
         """For one episode."""
 
 
-class Selecting(Protocol):
+class EpisodeSelect(Protocol):
     """Axis 3 in an episode."""
 
-    def rank(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+    def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Those of these nodes that will do, the best first."""
 
-    def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
+    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
         """Those that are worth waiting for."""
 
 
 class Select(Protocol):
     """Axis 3: which k nodes."""
 
-    def begin(self, board: Board) -> Selecting:
+    def begin(self, board: Board) -> EpisodeSelect:
         """For one episode."""
 
 
-class Preempting(Protocol):
+class EpisodePreempt(Protocol):
     """Axis 4 in an episode."""
 
-    def displacing(self, candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+    def displacing(
+        self, candidate: Candidate, nodes: Sequence[str]
+    ) -> Displacing | PolicyRefusal | None:
         """What may give way to the candidate on these nodes; None is nothing, as for all."""
 
 
 class Preempt(Protocol):
     """Axis 4: who may be displaced."""
 
-    def begin(self, board: Board) -> Preempting:
+    def begin(self, board: Board) -> EpisodePreempt:
         """For one episode."""
 
 
-class Throttling(Protocol):
+class EpisodeThrottle(Protocol):
     """Axis 5 in an episode."""
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """By task, those that are not considered at all, of candidates in order of priority."""
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether it stays within all limits; soft ones count in the first round only."""
 
     def placed(self, candidate: Candidate, run: PostedRun) -> None:
         """A run of a candidate was posted."""
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The state with what this axis adds to it."""
 
 
 class Throttle(Protocol):
     """Axis 5: what is refused though there is room."""
 
-    def begin(self, board: Board) -> Throttling:
+    def begin(self, board: Board) -> EpisodeThrottle:
         """For one episode."""
 
 
-class Filling(Protocol):
+class EpisodeFill(Protocol):
     """Axis 6 in an episode."""
 
-    def protect(self, blocked: Candidate, passes: int) -> Reservation | None:
+    def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
         """What is kept free for one that found no time; it was passed so often."""
 
-    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, No]:
+    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
         """By node, those that are out of the question: kept for others during all of its window."""
 
     def started(self, candidate: Candidate) -> None:
         """A run of it was posted."""
 
-    def slots(self) -> Sequence[Reservation]:
+    def slots(self) -> Sequence[ReservationView]:
         """All that was kept free so far."""
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The state with what this axis adds to it."""
 
 
@@ -150,20 +152,20 @@ class Fill(Protocol):
     def follows(self) -> bool:
         """Whether what is kept free depends on what became of those before."""
 
-    def begin(self, board: Board) -> Filling:
+    def begin(self, board: Board) -> EpisodeFill:
         """For one episode."""
 
 
-class Judging(Protocol):
+class EpisodeFeasible(Protocol):
     """Axis 7 in an episode."""
 
-    def check(self, candidate: Candidate) -> No | None:
+    def check(self, candidate: Candidate) -> PolicyRefusal | None:
         """Whether it can be done at all now."""
 
-    def usable(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+    def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Those of these nodes that are not to be left alone."""
 
-    def why_not(self, candidate: Candidate, node: Node) -> No | None:
+    def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """What speaks against asking a node, if anything does."""
 
     def answered(
@@ -171,12 +173,12 @@ class Judging(Protocol):
     ) -> None:
         """Which nodes gave time, which had none or said no, and whether a run came of it."""
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The state with what this axis adds to it."""
 
 
 class Feasible(Protocol):
     """Axis 7: can it be done at all, whom to leave alone."""
 
-    def begin(self, board: Board, rng: random.Random) -> Judging:
+    def begin(self, board: Board, rng: random.Random) -> EpisodeFeasible:
         """For one episode."""

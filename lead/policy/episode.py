@@ -20,25 +20,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from lead.policy.asking import Ask, Displacing, Outcome, Round
-from lead.policy.board import Board
-from lead.policy.sets import PolicySet
-from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import Candidate, Node, PostedRun, State, View
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
+from lead.policy.sets import PolicyComposition
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import Candidate, NodeView, PostedRun, RememberedState, View
 from node.model.spans import Span
 
-NO_TIME = Rule(
+NO_TIME = RefusalRule(
     Axis.FILL,
     "no-time",
     "{task} found time on too few of the {asked} nodes that were asked: at least {wanted} are "
     "wanted",
 )
-NO_COMMON_TIME = Rule(
+NO_COMMON_TIME = RefusalRule(
     Axis.FILL,
     "no-common-time",
     "{task} found no common time on {wanted} of the {asked} nodes that were asked",
 )
-SPREAD = Rule(
+SPREAD = RefusalRule(
     Axis.SELECT,
     "spread",
     "the spread (at most {most} for each {attribute}) leaves {possible} nodes, and {wanted} are "
@@ -49,11 +49,11 @@ SPREAD = Rule(
 class Episode:
     """One round; see the head of the module for how it is driven."""
 
-    def __init__(self, view: View, policy: PolicySet, rng: random.Random) -> None:
+    def __init__(self, view: View, policy: PolicyComposition, rng: random.Random) -> None:
         """``rng`` draws the pauses of those who refuse."""
         self._view = view
         self._board = board = Board(view)
-        self._refused: dict[str, tuple[No, ...]] = {}
+        self._refused: dict[str, tuple[PolicyRefusal, ...]] = {}
         self._judge = policy.feasible.begin(board, rng)
         board.candidates = list(self._fit(view.candidates))
         self._sharing = policy.share.begin(board)
@@ -72,7 +72,7 @@ class Episode:
         self._measured = dict(view.state.measured)
         self._workers = view.workers
         self._reached = 0
-        self._open: dict[int, tuple[Ask, No | None]] = {}
+        self._open: dict[int, tuple[Ask, PolicyRefusal | None]] = {}
 
     def _fit(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         check = self._judge.check
@@ -108,10 +108,10 @@ class Episode:
                 return ask
         return None
 
-    def _rounds(self) -> Iterator[tuple[Round, Candidate]]:
+    def _rounds(self) -> Iterator[tuple[AllocationRound, Candidate]]:
         """All in order; then what was over its share or a soft limit, if anything is left."""
         for candidate in self._considered():
-            yield Round.FIRST, candidate
+            yield AllocationRound.FIRST, candidate
         by_campaign: dict[str, list[Candidate]] = {}
         for candidate in self._later:
             by_campaign.setdefault(candidate.campaign, []).append(candidate)
@@ -121,7 +121,7 @@ class Episode:
             for queue in queues:
                 if place < len(queue):
                     self._again.add(queue[place].task)
-                    yield Round.SECOND, queue[place]
+                    yield AllocationRound.SECOND, queue[place]
 
     def _considered(self) -> Iterator[Candidate]:
         """Those in order that no limit of what is considered keeps out."""
@@ -139,16 +139,16 @@ class Episode:
             else:
                 self._turn_down(candidate, no)
 
-    def _turn_down(self, candidate: Candidate, *noes: No) -> None:
+    def _turn_down(self, candidate: Candidate, *noes: PolicyRefusal) -> None:
         self._refused[candidate.task] = noes
         self._ordering.stuck(candidate)
 
-    def _prepare(self, turn: Round, candidate: Candidate) -> Ask | None:
+    def _prepare(self, turn: AllocationRound, candidate: Candidate) -> Ask | None:
         no = self._throttle.admit(candidate, turn)
         if no is None and not candidate.named:
             no = self._sharing.admit(candidate, turn)
         if no is not None:
-            if turn is Round.FIRST:
+            if turn is AllocationRound.FIRST:
                 self._later.append(candidate)
             elif no.axis is Axis.SHARE:
                 self._without.append(candidate)
@@ -160,7 +160,7 @@ class Episode:
             return None
         names = tuple(node.name for node in chosen)
         giving_way = self._preempting.displacing(candidate, names)
-        refused = giving_way if isinstance(giving_way, No) else None
+        refused = giving_way if isinstance(giving_way, PolicyRefusal) else None
         ask = Ask(
             number=self._view.workers - self._workers,
             round=turn,
@@ -176,7 +176,7 @@ class Episode:
         self._open[ask.number] = ask, refused
         return ask
 
-    def _nodes(self, candidate: Candidate) -> tuple[Sequence[Node], Sequence[No]]:
+    def _nodes(self, candidate: Candidate) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
         """The nodes to ask, best first; or why there are too few."""
         there = self._board.usable(candidate.nodes)
         usable = self._judge.usable(candidate, there)
@@ -194,9 +194,11 @@ class Episode:
             return _spread(candidate, list(self._with_room_first(candidate, ranked)), most)
         return list(islice(self._with_room_first(candidate, ranked), most)), []
 
-    def _with_room_first(self, candidate: Candidate, ranked: Sequence[Node]) -> Iterator[Node]:
+    def _with_room_first(
+        self, candidate: Candidate, ranked: Sequence[NodeView]
+    ) -> Iterator[NodeView]:
         """Those that have time as far as the lead knows; others have if something gives way."""
-        full: list[Node] = []
+        full: list[NodeView] = []
         for node in ranked:
             if self._board.has_room(candidate, node.name):
                 yield node
@@ -234,7 +236,9 @@ class Episode:
         for task in self._blocked:
             self._passes[task] = self._passes.get(task, 0) + 1
 
-    def refused(self, ask: Ask, refused: Collection[str] = (), because: No | None = None) -> None:
+    def refused(
+        self, ask: Ask, refused: Collection[str] = (), because: PolicyRefusal | None = None
+    ) -> None:
         """Nothing came of it; ``refused`` are the nodes that had no time at all or said no."""
         _, no_way = self._open.pop(ask.number)
         candidate = ask.candidate
@@ -253,7 +257,7 @@ class Episode:
         self._blocked.append(candidate.task)
         self._without.append(candidate)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> EpisodeOutcome:
         """What it came to; to be asked when nothing is open any more."""
         held = self._ordering.held()
         self._refused.update((task, (no,)) for task, no in held.items())
@@ -261,7 +265,7 @@ class Episode:
         # What there was no worker left for in the second round was not looked at to the end: what
         # it was told in the first one holds only as long as others come first.
         cut = {it.task for it in self._later} - self._again if not self._workers else set()
-        return Outcome(
+        return EpisodeOutcome(
             placed=self._board.placed,
             refused={task: noes for task, noes in self._refused.items() if task not in cut},
             unreached=considered - self._reached + len(cut),
@@ -270,7 +274,7 @@ class Episode:
             returned=self._sharing.returned(self._without),
         )
 
-    def _state(self) -> State:
+    def _state(self) -> RememberedState:
         state = replace(self._view.state, passes=self._passes, measured=self._measured)
         for axis in (self._ordering, self._sharing, self._throttle, self._filling, self._judge):
             state = axis.remember(state)
@@ -278,11 +282,11 @@ class Episode:
 
 
 def _spread(
-    candidate: Candidate, ranked: Sequence[Node], most: int
-) -> tuple[Sequence[Node], Sequence[No]]:
+    candidate: Candidate, ranked: Sequence[NodeView], most: int
+) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
     """The best nodes, each value of an attribute no more often than it may be."""
     counts: dict[tuple[str, str], int] = {}
-    chosen: list[Node] = []
+    chosen: list[NodeView] = []
     limits = candidate.spread.items()
     full: Mapping[str, int] = candidate.spread
     for node in ranked:

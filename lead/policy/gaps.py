@@ -12,7 +12,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GapEntry:
     """Who is to be tried; when stuck it holds all that are ``gap`` or more below (None: nobody)."""
 
     name: str
@@ -21,32 +21,32 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[Found]):
+class GapAttempt(Generic[Found]):
     """What was found, and for whom; who was stuck before; who is held, and by whom."""
 
-    entry: Entry | None
+    entry: GapEntry | None
     found: Found | None
-    stuck: Sequence[Entry]
-    held: Sequence[Entry] = ()
-    holder: Entry | None = None
+    stuck: Sequence[GapEntry]
+    held: Sequence[GapEntry] = ()
+    holder: GapEntry | None = None
 
 
-def attempt(entries: Iterable[Entry], find: Callable[[str], Found | None]) -> Attempt[Found]:
+def attempt(entries: Iterable[GapEntry], find: Callable[[str], Found | None]) -> GapAttempt[Found]:
     """The first entry for which something is found, unless it is held.
 
     ``entries`` come highest priority first, and are only looked at as far as is needed.
     """
-    stuck: list[Entry] = []
-    holder: Entry | None = None
+    stuck: list[GapEntry] = []
+    holder: GapEntry | None = None
     limit: Exact = 0
     coming = iter(entries)
     for entry in coming:
         if holder is not None and entry.priority <= limit:
-            return Attempt(None, None, stuck, [entry, *coming], holder)
+            return GapAttempt(None, None, stuck, [entry, *coming], holder)
         found = find(entry.name)
         if found is not None:
-            return Attempt(entry, found, stuck)
+            return GapAttempt(entry, found, stuck)
         stuck.append(entry)
         if entry.gap is not None and (holder is None or entry.priority - entry.gap > limit):
             holder, limit = entry, entry.priority - entry.gap
-    return Attempt(None, None, stuck)
+    return GapAttempt(None, None, stuck)

@@ -13,7 +13,7 @@ from lead.policy.view import SUSPENDED, URGENT, Exact
 
 
 @dataclass(frozen=True, slots=True)
-class Stake:
+class CampaignStake:
     """What one campaign holds, wants and has used.
 
     ``waiting`` is what its due runs want beyond ``allocated``; ``most`` is what it may hold at
@@ -58,7 +58,7 @@ class Stake:
 
 
 @dataclass
-class Seats:
+class FreeSeats:
     """Free seats that are handed out one after the other; all are alike."""
 
     free: int
@@ -72,7 +72,7 @@ class Seats:
 
 
 @dataclass
-class NamedSeats(Seats):
+class NamedSeats(FreeSeats):
     """Free seats of which each campaign may use only some; taken in the order of their names."""
 
     names: list[str] = field(default_factory=list)

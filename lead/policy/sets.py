@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
+from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.contracts import Feasible, Fill, Order, Preempt, Select, Share, Throttle
 from lead.policy.feasible import availability, deferral
-from lead.policy.lines import Together
 from lead.policy.order import pacing
 from lead.policy.order.weighted import Weights
 from lead.policy.preempt.score import Urgency
@@ -22,7 +22,7 @@ from node.model import times
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySet:
+class PolicyComposition:
     """What answers each of the seven questions.
 
     By default: by next run, no shares, the least loaded nodes, lower priorities give way, no
@@ -33,34 +33,36 @@ class PolicySet:
     share: Share = field(default_factory=share.Unshared)
     select: Select = field(default_factory=select.LeastLoaded)
     preempt: Preempt = field(default_factory=preempt.LowerPriority)
-    throttle: Throttle = field(default_factory=throttle.Throttled)
+    throttle: Throttle = field(default_factory=throttle.LimitRules)
     fill: Fill = field(default_factory=fill.EarliestGap)
-    feasible: Feasible = field(default_factory=feasible.Judged)
+    feasible: Feasible = field(default_factory=feasible.FeasibilityRules)
     apart: int = 0
     """The least time (µs) between the beginnings of two episodes of a pool."""
 
 
 # -- one mechanism after the other -----------------------------------------------------------------
 
-_PSCHEDULER = PolicySet()
+_PSCHEDULER = PolicyComposition()
 
-_USAGE = PolicySet(
+_USAGE = PolicyComposition(
     order=order.ByCampaign(),
     share=share.ByUsage(),
     select=select.Affinity(),
-    throttle=throttle.Throttled(seats=True),
+    throttle=throttle.LimitRules(seats=True),
 )
 _TIME = replace(_USAGE, share=share.ByCreation(), select=select.LeastLoaded())
 _SLA = replace(
     _USAGE,
     order=order.ByCampaign(in_turn=True),
-    share=share.Promised(),
+    share=share.ByPromise(),
     select=select.LeastLoaded(),
     preempt=preempt.Never(),
 )
 _URGENCY = Urgency(percent=Fraction(10), delay=10 * times.SECOND)
 
-_QUEUES = PolicySet(order=order.ByStarts(), preempt=preempt.Never(), apart=pacing.APART)
+_QUEUES = PolicyComposition(
+    order=order.ByStarts(), preempt=preempt.Never(), apart=pacing.EPISODE_SPACING
+)
 
 _SERVICE = {"waiting": 1.0, "expansion": 10.0, "bypass": 5.0}
 _PRIORITY = Weights(
@@ -72,18 +74,22 @@ _PRIORITY = Weights(
     }
 )
 _FAIRSHARE = Weights({**_PRIORITY.terms, "fairshare": {"campaign": 10.0, "parent": 10.0}})
-_ORDERED = PolicySet(order=order.Weighted(), select=select.LastAvailable())
+_ORDERED = PolicyComposition(order=order.Weighted(), select=select.LastAvailable())
 _WHOLE = replace(
     _ORDERED,
     preempt=preempt.Flagged(),
-    throttle=throttle.Throttled(limits=True),
+    throttle=throttle.LimitRules(limits=True),
     fill=fill.Protected(),
-    feasible=feasible.Judged(patience=deferral.PATIENCE),
+    feasible=feasible.FeasibilityRules(patience=deferral.PATIENCE),
 )
 
-_TURNS = PolicySet(order=order.ByRecentWork(), share=share.ByRecentWork(), preempt=preempt.Never())
+_TURNS = PolicyComposition(
+    order=order.ByRecentWorkOrder(), share=share.ByRecentWorkShare(), preempt=preempt.Never()
+)
 _DEADLINES = replace(
-    _TURNS, order=order.ByRecentWork(deadlines=True), feasible=feasible.Judged(alone=True)
+    _TURNS,
+    order=order.ByRecentWorkOrder(deadlines=True),
+    feasible=feasible.FeasibilityRules(alone=True),
 )
 
 # -- for pools -------------------------------------------------------------------------------------
@@ -91,22 +97,22 @@ _DEADLINES = replace(
 DEFAULT: Final = "campaign-default"
 _PASSED_MAX: Final = 20
 
-_RECOMMENDED = PolicySet(
+_RECOMMENDED = PolicyComposition(
     order=order.LateFirst(order.Weighted(Weights({"service": _SERVICE}), longest=True)),
-    share=share.ByUsage(together=Together.PARENT, entitled=True),
+    share=share.ByUsage(together=CampaignGrouping.PARENT, entitled=True),
     select=select.Affinity(least_loaded=True),
     preempt=preempt.UrgentByScore(_URGENCY, others=preempt.LowerPriority()),
-    throttle=throttle.Throttled(seats=True, quotas=True, limits=True),
+    throttle=throttle.LimitRules(seats=True, quotas=True, limits=True),
     fill=fill.Protected(depth=1, passes=_PASSED_MAX),
-    feasible=feasible.Judged(alone=True),
+    feasible=feasible.FeasibilityRules(alone=True),
 )
 
-SETS: Final[dict[str, PolicySet]] = {
+SETS: Final[dict[str, PolicyComposition]] = {
     DEFAULT: _RECOMMENDED,
     "pscheduler": _PSCHEDULER,
     "gridserver-usage": _USAGE,
     "gridserver-usage-aggregated": replace(
-        _USAGE, share=share.ByUsage(together=Together.LEVEL, entitled=True)
+        _USAGE, share=share.ByUsage(together=CampaignGrouping.LEVEL, entitled=True)
     ),
     "gridserver-time": _TIME,
     "gridserver-serial-usage": replace(_USAGE, share=share.ByUsage(serial=True)),
@@ -115,28 +121,28 @@ SETS: Final[dict[str, PolicySet]] = {
         _USAGE, preempt=preempt.UrgentByScore(_URGENCY, others=preempt.Never())
     ),
     "gridserver-sla": _SLA,
-    "gridserver-sla-preempt": replace(_SLA, preempt=preempt.TakenBack()),
-    "gridserver-blacklist": replace(_USAGE, feasible=feasible.Judged(failures_max=1)),
+    "gridserver-sla-preempt": replace(_SLA, preempt=preempt.GroupReclaim()),
+    "gridserver-blacklist": replace(_USAGE, feasible=feasible.FeasibilityRules(failures_max=1)),
     "fbsng-dynamic": _QUEUES,
-    "fbsng-quota": replace(_QUEUES, throttle=throttle.Throttled(quotas=True)),
-    "fbsng-partition": replace(_QUEUES, feasible=feasible.Judged(partition=True)),
-    "fbsng-placement": replace(_QUEUES, select=select.Laid()),
+    "fbsng-quota": replace(_QUEUES, throttle=throttle.LimitRules(quotas=True)),
+    "fbsng-partition": replace(_QUEUES, feasible=feasible.FeasibilityRules(partition=True)),
+    "fbsng-placement": replace(_QUEUES, select=select.NodeLayout()),
     "maui-fifo": _WHOLE,
     "maui-priority": replace(_WHOLE, order=order.Weighted(_PRIORITY)),
     "maui-fairshare": replace(_WHOLE, order=order.Weighted(_FAIRSHARE), share=share.ByFairshare()),
-    "maui-throttle": replace(_ORDERED, throttle=throttle.Throttled(limits=True)),
-    "maui-backfill": replace(_ORDERED, order=order.Backfilled(), fill=fill.Protected()),
+    "maui-throttle": replace(_ORDERED, throttle=throttle.LimitRules(limits=True)),
+    "maui-backfill": replace(_ORDERED, order=order.BackfillOrder(), fill=fill.Protected()),
     "maui-nodes": replace(_ORDERED, select=select.ByFunction()),
     "maui-availability": replace(
-        _ORDERED, feasible=feasible.Judged(counted=availability.Counted.COMBINED)
+        _ORDERED, feasible=feasible.FeasibilityRules(counted=availability.CapacityBasis.COMBINED)
     ),
     "maui-preempt": replace(_ORDERED, preempt=preempt.Flagged()),
-    "maui-defer": replace(_ORDERED, feasible=feasible.Judged(patience=deferral.PATIENCE)),
+    "maui-defer": replace(_ORDERED, feasible=feasible.FeasibilityRules(patience=deferral.PATIENCE)),
     "maui-reservations": replace(_ORDERED, fill=fill.Protected(depth=4)),
     "boinc-rrsim": _DEADLINES,
     "boinc-wrr": _TURNS,
-    "boinc-edf": replace(_DEADLINES, feasible=feasible.Judged()),
-    "boinc-fetch": replace(_DEADLINES, select=select.Fetching()),
-    "boinc-backoff": replace(_TURNS, feasible=feasible.Judged(alone=True)),
+    "boinc-edf": replace(_DEADLINES, feasible=feasible.FeasibilityRules()),
+    "boinc-fetch": replace(_DEADLINES, select=select.NeediestNodes()),
+    "boinc-backoff": replace(_TURNS, feasible=feasible.FeasibilityRules(alone=True)),
 }
 """By name; the first is the one recommended for pools."""

@@ -17,14 +17,14 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lead.policy.axes import feasible, fill, order, preempt, select, share, throttle
+from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.feasible import availability, deferral
 from lead.policy.fill import backfill
-from lead.policy.lines import Together
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import Linear, parse
-from lead.policy.sets import SETS, PolicySet
-from lead.policy.share.decayed_windows import Windows
+from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.share.decayed_windows import DecayWindows
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.times import parse_duration
 
@@ -39,7 +39,7 @@ class _Rule:
     parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
-def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicySet:
+def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyComposition:
     """A named set with its overrides; :class:`InvalidDocument` names each field that is wrong."""
     policy = SETS.get(name)
     if policy is None:
@@ -89,8 +89,9 @@ def _rule(
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(name, known, n=3, cutoff=0.5) or known
-    return f"there is no {kind} {name!r}; there is: {', '.join(near)}"
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    which = f"near: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
+    return f"there is no {kind} {name!r}; {which}"
 
 
 # -- parameters ------------------------------------------------------------------------------------
@@ -161,9 +162,9 @@ def _fields(value: Any, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, A
     return {name: read[name](each) for name, each in value.items()}
 
 
-def _windows(value: Any) -> Windows:
+def _windows(value: Any) -> DecayWindows:
     """``{"interval": "P1D", "depth": 7, "decay": 0.8}``."""
-    return Windows(**_fields(value, {"interval": _duration, "depth": _count, "decay": _exact}))
+    return DecayWindows(**_fields(value, {"interval": _duration, "depth": _count, "decay": _exact}))
 
 
 def _urgency(value: Any) -> Urgency:
@@ -172,12 +173,12 @@ def _urgency(value: Any) -> Urgency:
     return Urgency(**{"percent": Fraction(0), **found})
 
 
-def _patience(value: Any) -> deferral.Patience | None:
+def _patience(value: Any) -> deferral.DeferralRule | None:
     """``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, or null for none."""
     if value is None:
         return None
     read = {"pause": _duration, "deferrals": _count, "starts": _count}
-    return deferral.Patience(**_fields(value, read))
+    return deferral.DeferralRule(**_fields(value, read))
 
 
 def _others(value: Any) -> Any:
@@ -208,7 +209,7 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "next-run": _Rule(order.NextRun),
         "by-campaign": _Rule(order.ByCampaign, {"in_turn": _flag}),
         "weighted": _Rule(order.Weighted, _PRIORITY),
-        "recent-work": _Rule(order.ByRecentWork, {"deadlines": _flag, "half_life": _duration}),
+        "recent-work": _Rule(order.ByRecentWorkOrder, {"deadlines": _flag, "half_life": _duration}),
         "late-first": _Rule(
             order.LateFirst,
             {
@@ -218,10 +219,10 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             },
         ),
         "backfilled": _Rule(
-            order.Backfilled,
+            order.BackfillOrder,
             {
-                "choice": partial(_one_of, backfill.Choice),
-                "worth": partial(_one_of, backfill.Worth),
+                "choice": partial(_one_of, backfill.BackfillChoice),
+                "worth": partial(_one_of, backfill.RunWorth),
                 "considered": _count,
                 "depth": _count,
                 "others": lambda value: order.Weighted(_weights(value)),
@@ -235,15 +236,15 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             share.ByUsage,
             {
                 "window": _duration,
-                "together": partial(_one_of, Together),
+                "together": partial(_one_of, CampaignGrouping),
                 "serial": _flag,
                 "entitled": _flag,
                 "near": _duration,
             },
         ),
         "creation": _Rule(share.ByCreation, {"serial": _flag}),
-        "promised": _Rule(share.Promised, {"window": _duration, "near": _duration}),
-        "recent-work": _Rule(share.ByRecentWork, {"half_life": _duration, "near": _duration}),
+        "promised": _Rule(share.ByPromise, {"window": _duration, "near": _duration}),
+        "recent-work": _Rule(share.ByRecentWorkShare, {"half_life": _duration, "near": _duration}),
         "fairshare": _Rule(share.ByFairshare, {"near": _duration}),
     },
     "select": {
@@ -252,8 +253,8 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         "last-available": _Rule(select.LastAvailable),
         "poorest": _Rule(select.Poorest),
         "function": _Rule(select.ByFunction, {"function": _function}),
-        "fetching": _Rule(select.Fetching, {"low": _duration, "more": _duration}),
-        "laid": _Rule(select.Laid, {"way": partial(_one_of, select.Way)}),
+        "fetching": _Rule(select.NeediestNodes, {"low": _duration, "more": _duration}),
+        "laid": _Rule(select.NodeLayout, {"way": partial(_one_of, select.LayoutKind)}),
     },
     "preempt": {
         "never": _Rule(preempt.Never),
@@ -263,11 +264,11 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
             preempt.UrgentByScore,
             {"urgency": _urgency, "threshold": _duration, "others": _others},
         ),
-        "taken-back": _Rule(preempt.TakenBack),
+        "taken-back": _Rule(preempt.GroupReclaim),
     },
     "throttle": {
         "limits": _Rule(
-            throttle.Throttled,
+            throttle.LimitRules,
             {"seats": _flag, "quotas": _flag, "limits": _flag, "windows": _windows},
         ),
     },
@@ -280,13 +281,13 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     },
     "feasible": {
         "judged": _Rule(
-            feasible.Judged,
+            feasible.FeasibilityRules,
             {
                 "failures_max": _count_or_none,
                 "alone": _flag,
                 "patience": _patience,
                 "partition": _flag,
-                "counted": partial(_one_of, availability.Counted),
+                "counted": partial(_one_of, availability.CapacityBasis),
             },
         ),
     },

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lead.policy.view import Candidate, PostedRun, Reservation
+from lead.policy.view import Candidate, PostedRun, ReservationView
 from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span, normalise
 
@@ -20,7 +20,7 @@ Booked = Mapping[SchedulingClass, Timetable]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlacementRequest:
     """A run that needs ``k`` of these nodes for ``duration`` µs."""
 
     task: str
@@ -30,7 +30,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """Where and when a run would be."""
 
     start: int
@@ -55,7 +55,7 @@ def booked(runs: Iterable[PostedRun]) -> dict[SchedulingClass, dict[str, list[Sp
 
 
 def timetable_for(
-    candidate: Candidate, taken: Booked, reservations: Iterable[Reservation]
+    candidate: Candidate, taken: Booked, reservations: Iterable[ReservationView]
 ) -> dict[str, Sequence[Span]]:
     """When its nodes are busy for a candidate: with runs in its way, or kept for others."""
     runs = taken[candidate.scheduling_class]
@@ -106,7 +106,7 @@ def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]
     yield free_from, None
 
 
-def earliest(timetable: Timetable, request: Request, now: int) -> Place | None:
+def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Placement | None:
     """The first time from ``now`` on at which ``k`` nodes are free together for the duration.
 
     Of the nodes that are, those that became free last are taken, and of these the ones that have
@@ -127,10 +127,10 @@ def earliest(timetable: Timetable, request: Request, now: int) -> Place | None:
         if begin <= start and (end is None or start + request.duration <= end)
     ]
     chosen = sorted(open_then)[: request.k]
-    return Place(start, tuple(request.nodes[place] for *_, place in chosen))
+    return Placement(start, tuple(request.nodes[place] for *_, place in chosen))
 
 
-def _enough(gaps: Iterable[tuple[int, int | None, int]], request: Request) -> int:
+def _enough(gaps: Iterable[tuple[int, int | None, int]], request: PlacementRequest) -> int:
     """The first instant at which ``k`` gaps are open for a start."""
     changes = []
     for begin, end, _ in gaps:

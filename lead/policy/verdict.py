@@ -33,23 +33,23 @@ Figure = int | float | str | Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RefusalRule:
     """A reason to say no; ``sentence`` is a format string over the figures of each refusal."""
 
     axis: Axis
     name: str
     sentence: str
 
-    def says_no(self, *, until: int | None = None, **figures: Figure) -> No:
+    def says_no(self, *, until: int | None = None, **figures: Figure) -> PolicyRefusal:
         """A refusal with these figures, which holds at least until an instant, if one is known."""
-        return No(self, tuple(figures.items()), until)
+        return PolicyRefusal(self, tuple(figures.items()), until)
 
 
 @dataclass(frozen=True, slots=True)
-class No:
+class PolicyRefusal:
     """One refusal; ``until`` is the instant (µs) before which asking again is of no use."""
 
-    rule: Rule
+    rule: RefusalRule
     figures: tuple[tuple[str, Figure], ...]
     until: int | None = None
 
@@ -63,7 +63,7 @@ class No:
         """The reason for people."""
         return self.rule.sentence.format(**{key: _written(it) for key, it in self.figures})
 
-    def as_data(self) -> dict[str, Any]:
+    def to_trace(self) -> dict[str, Any]:
         """For a stored trace: plain values only."""
         figures = {key: _plain(it) for key, it in self.figures}
         told = {"axis": self.axis.value, "rule": self.rule.name, "figures": figures}

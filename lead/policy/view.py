@@ -35,7 +35,7 @@ BUCKET: Final = times.HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeView:
     """A host with the service, as far as a policy cares.
 
     ``attributes`` are key=value, ``figures`` those of them that are numbers; ``lanes`` normal runs
@@ -57,7 +57,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LimitView:
     """A limit that is tight when the pool is busy and generous when it is not; None is no limit."""
 
     soft: int | None
@@ -73,7 +73,7 @@ class FairshareKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fairshare:
+class FairshareView:
     """The part (0 to 1) of what is delivered that a campaign should get."""
 
     part: Exact
@@ -81,7 +81,7 @@ class Fairshare:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueView:
     """How a campaign's priority among others moves with each start, and when it holds the others.
 
     ``floor`` and ``ceiling`` bound the priority, which rises by ``gain`` whenever a run is started
@@ -99,7 +99,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class CampaignView:
     """Who it is for.
 
     ``level`` is 0 (suspended) to 9, or :data:`URGENT`. ``seats_max`` bounds the seats held at once,
@@ -114,13 +114,13 @@ class Campaign:
     created_at: int = 0
     seats_max: int | None = None
     target: Exact | None = None
-    fairshare: Fairshare | None = None
+    fairshare: FairshareView | None = None
     preemptor: bool = False
     preemptee: bool = False
     priority: int = 0
-    limits: Mapping[str, Limit] = field(default_factory=dict)
+    limits: Mapping[str, LimitView] = field(default_factory=dict)
     quotas: Mapping[str, int] = field(default_factory=dict)
-    queue: Queue = Queue()
+    queue: QueueView = QueueView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class ReservationView:
     """Time on nodes that is kept for whoever is on its access list.
 
     One criterion met is enough; every reservation that lies on a node must admit the run. A
@@ -244,7 +244,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolView:
     """A named set of nodes that one lead plans."""
 
     name: str
@@ -287,7 +287,7 @@ class KeptSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RememberedState:
     """What the policies remember.
 
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
@@ -319,13 +319,13 @@ class View:
 
     now: int
     horizon: int
-    pool: Pool
-    nodes: Mapping[str, Node]
-    campaigns: Mapping[str, Campaign]
+    pool: PoolView
+    nodes: Mapping[str, NodeView]
+    campaigns: Mapping[str, CampaignView]
     candidates: Sequence[Candidate]
     runs: Sequence[PostedRun] = ()
     ledger: Sequence[Charge] = ()
-    reservations: Sequence[Reservation] = ()
-    state: State = State()
+    reservations: Sequence[ReservationView] = ()
+    state: RememberedState = RememberedState()
     workers: int = 50
     returnable: Sequence[str] = ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lead.simulation.fleet.drawing import panel
 from lead.simulation.report import Report
-from lead.simulation.series import Pair, step_for
+from lead.simulation.series import PairDelivery, step_for
 from lead.simulation.svg import (
     Scale,
     band,
@@ -62,7 +62,7 @@ Maker = Callable[[Report], Panel | None]
 Shown = Callable[[float], str]
 
 
-def drawn(report: Report) -> str:
+def draw_report(report: Report) -> str:
     """The whole drawing."""
     panels = [panel for make in _PANELS if (panel := make(report)) is not None]
     parts = []
@@ -336,7 +336,7 @@ def _shade_name(number: int) -> str:
     return f"at least {least:.0%}" if least else f"below {_SHADES[number - 1][0]:.0%}"
 
 
-def _pair_told(pair: Pair) -> str:
+def _pair_told(pair: PairDelivery) -> str:
     names = pair.one if pair.one == pair.other else f"{pair.one} and {pair.other}"
     return f"{names}: {pair.delivered:,} of {pair.promised:,}, {pair.delivered / pair.promised:.1%}"
 

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from lead.simulation.memory.rows import Run
+from lead.simulation.memory.rows import RunRow
 from lead.simulation.node import Host
 from lead.simulation.scenario import Scenario
 from node.model import times
@@ -29,7 +29,7 @@ _SLOW_MAX = 20 * times.SECOND
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """One thing that goes wrong: when (microseconds from the start), what, for how long, where."""
 
     at: int
@@ -39,7 +39,7 @@ class Fault:
     """Seeds the choice of where it happens among what there is then."""
 
 
-def drawn(scenario: Scenario, rng: random.Random) -> list[Fault]:
+def draw_faults(scenario: Scenario, rng: random.Random) -> list[InjectedFault]:
     """All faults of a world, in order of time."""
     terms = scenario.faults
     kinds = {
@@ -56,7 +56,7 @@ def drawn(scenario: Scenario, rng: random.Random) -> list[Fault]:
     for kind, (rate, (shortest, longest)) in kinds.items():
         for at in instants(rate, scenario.duration, rng):
             lasts = rng.randint(shortest, longest)
-            found.append(Fault(at, kind, lasts, rng.getrandbits(32)))
+            found.append(InjectedFault(at, kind, lasts, rng.getrandbits(32)))
     return sorted(found, key=lambda fault: (fault.at, fault.kind, fault.luck))
 
 
@@ -71,7 +71,7 @@ def instants(per_hour: float, duration: int, rng: random.Random) -> list[int]:
     return found
 
 
-class Fate:
+class FaultInjector:
     """Does what was drawn."""
 
     def __init__(self, world: World) -> None:
@@ -88,7 +88,7 @@ class Fate:
             if most:
                 host.clock.drift(rng.randint(-most, most))
 
-    async def strike(self, fault: Fault) -> None:
+    async def inject(self, fault: InjectedFault) -> None:
         """It happens now."""
         rng = random.Random(fault.luck)
         host = rng.choice(self._world.hosts)
@@ -113,10 +113,10 @@ class Fate:
             undo()
         self._undo.clear()
         for host in self._world.hosts:
-            host.process.snuff()
+            host.process.cancel_crash()
             host.clock.correct()
 
-    def _count(self, fault: Fault) -> None:
+    def _count(self, fault: InjectedFault) -> None:
         self._world.history.faults[fault.kind] += 1
 
     def _until(self, lasts: int, undo: Callable[[], None]) -> None:
@@ -131,7 +131,7 @@ class Fate:
 
         self._world.loop.call_in(lasts, now)
 
-    def _crash(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    def _crash(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         if host.service is None:
             return
 
@@ -141,9 +141,9 @@ class Fate:
                 host.crash()
                 self._until(fault.lasts, lambda: self._world.boot(host))
 
-        host.process.light_fuse(rng.randrange(_FUSE_MAX), die)
+        host.process.crash_after_steps(rng.randrange(_FUSE_MAX), die)
 
-    def _cut(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    def _cut(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         """One link, all links of one host, or the world in two halves."""
         names = [h.name for h in self._world.hosts]
         others = [name for name in names if name != host.name]
@@ -162,21 +162,21 @@ class Fate:
         self._world.network.cut.update(cut)
         self._until(fault.lasts, lambda: self._world.network.cut.subtract(cut))
 
-    def _slow(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    def _slow(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         slow = self._world.network.slow
         by = rng.randint(times.SECOND, _SLOW_MAX)
         self._count(fault)
         slow[host.name] = slow.get(host.name, 0) + by
         self._until(fault.lasts, lambda: slow.update({host.name: slow[host.name] - by}))
 
-    def _step(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    def _step(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         most = self._world.scenario.faults.clock_step_max
         by = rng.randint(-most, most)
         self._count(fault)
         host.clock.step(by)
         self._until(fault.lasts, lambda: host.clock.step(-by))
 
-    async def _forget(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    async def _forget(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         """A participant loses a run that it had promised to make, as after restoring a backup."""
         database = host.database
         await database.begin()
@@ -189,7 +189,7 @@ class Fate:
         finally:
             database.end()
 
-    async def _user(self, host: Host, fault: Fault, rng: random.Random) -> None:
+    async def _user(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         run = self._some_run(host, rng, led_here=fault.kind != "withdrawal")
         if run is None:
             return
@@ -197,13 +197,15 @@ class Fate:
         of_run = fault.kind == "cancelled run"
         error = await host.try_as_user(
             lambda service: (
-                service.ending.cancel_run(chosen) if of_run else service.ending.cancel_task(chosen)
+                service.termination.cancel_run(chosen)
+                if of_run
+                else service.termination.cancel_task(chosen)
             )
         )
         if error is None:
             self._count(fault)
 
-    def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> Run | None:
+    def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> RunRow | None:
         """One of the runs booked here that are still to come."""
         tables, now = host.database.tables, host.clock.now()
         found = [

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from lead.simulation.memory.rows import Run
+from lead.simulation.memory.rows import RunRow
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?\b")
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecutedPart:
     """One part of a run being measured, with the time booked for it."""
 
     run: UUID
@@ -66,7 +66,7 @@ class History:
         default_factory=lambda: defaultdict(Counter)
     )
     """By node: how long each scheduling class was measured there in each period."""
-    _now: dict[str, dict[UUID, Executed]] = field(default_factory=lambda: defaultdict(dict))
+    _now: dict[str, dict[UUID, ExecutedPart]] = field(default_factory=lambda: defaultdict(dict))
 
     def violated(self, what: str) -> None:
         """A promise was broken; said once, however often it is seen."""
@@ -75,7 +75,7 @@ class History:
 
     def begins(self, node: str, run: DueRun, scheduling_class: SchedulingClass) -> None:
         """A node begins to measure."""
-        begun = Executed(run.id, scheduling_class, run.starts_at, run.ends_at)
+        begun = ExecutedPart(run.id, scheduling_class, run.starts_at, run.ends_at)
         for other in self._now[node].values():
             overlaps = other.starts_at < begun.ends_at and begun.starts_at < other.ends_at
             if overlaps and other.scheduling_class in blockers(scheduling_class):
@@ -88,7 +88,9 @@ class History:
         if begun is not None:
             self._occupy(self.occupied[node], begun, measured)
 
-    def _occupy(self, occupied: Counter[tuple[int, str]], begun: Executed, measured: int) -> None:
+    def _occupy(
+        self, occupied: Counter[tuple[int, str]], begun: ExecutedPart, measured: int
+    ) -> None:
         start = begun.starts_at - self.begins_at
         end = start + measured
         while start < end:
@@ -101,7 +103,7 @@ class History:
         """What a node was measuring is gone."""
         self._now[node].clear()
 
-    def over(self, run: Run, campaign: str, seats: int) -> None:
+    def over(self, run: RunRow, campaign: str, seats: int) -> None:
         """A row of a lead's run table in which nothing more happens; it takes so many seats."""
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
@@ -121,7 +123,7 @@ class History:
             slots[run.slot] = (run.attempt, run.state, run.reason or "")
 
 
-def alike(reason: str) -> str:
+def normalised_reason(reason: str) -> str:
     """A reason without what differs from run to run, so that like ones can be counted."""
     for pattern, instead in ((_INSTANT, "…"), (_UUID, "…"), (_NODE, "N"), (_NUMBER, "…")):
         reason = pattern.sub(instead, reason)

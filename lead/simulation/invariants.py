@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from lead.simulation import seats
 from lead.simulation.clock import pause
-from lead.simulation.memory.rows import Run, Task, unpack
+from lead.simulation.memory.rows import RunRow, TaskRow, unpack
 from lead.simulation.node import Host
-from node.ending import TOO_LATE
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
@@ -23,6 +22,7 @@ from node.model.runstate import LIVE, OVER, RunState
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import Schedule
+from node.tasks.termination import TOO_LATE
 
 if TYPE_CHECKING:
     from lead.simulation.world import World
@@ -52,7 +52,11 @@ _SLOTS_MAX = 100_000
 def watch(world: World) -> None:
     """What holds at every instant."""
     for host in world.hosts:
-        for sentence in (*_overlaps(host), *_old_holds(host, world.loop.now), *seats.crowded(host)):
+        for sentence in (
+            *_overlaps(host),
+            *_old_holds(host, world.loop.now),
+            *seats.find_overfull_terms(host),
+        ):
             world.history.violated(sentence)
 
 
@@ -62,7 +66,7 @@ async def check(world: World) -> None:
         harvest(world, host)
         tasks = host.database.tables.tasks.rows.values()
         of_runs = (*_overlaps(host), *_stuck(host), *_missing(world, host, tasks))
-        for sentence in (*of_runs, *seats.told(world, host)):
+        for sentence in (*of_runs, *seats.find_seat_faults(world, host)):
             world.history.violated(sentence)
     found = dict.fromkeys(_unsettled(world))
     if found:
@@ -150,7 +154,7 @@ def _stuck(host: Host) -> Iterator[str]:
             yield f"{host.name}: run {run.id} is over since long and still {run.state}"
 
 
-def _missing(world: World, host: Host, tasks: Iterable[Task]) -> Iterator[str]:
+def _missing(world: World, host: Host, tasks: Iterable[TaskRow]) -> Iterator[str]:
     """Slots of which the lead knows nothing at all."""
     tables = host.database.tables
     for task in tasks:
@@ -173,12 +177,12 @@ def _missing(world: World, host: Host, tasks: Iterable[Task]) -> Iterator[str]:
                 yield f"{host.name}: slot {instant} of task {task.id} is missing without a reason"
 
 
-def _is_over(recurrence: Recurrence, task: Task, slot: int, host: Host) -> bool:
+def _is_over(recurrence: Recurrence, task: TaskRow, slot: int, host: Host) -> bool:
     window = task.duration + slip_of(recurrence, task.duration, slot)
     return slot + window + host.world.nodes.tend < host.clock.now()
 
 
-def _recurrence(task: Task) -> Recurrence:
+def _recurrence(task: TaskRow) -> Recurrence:
     schedule = Schedule.model_validate(unpack(task.schedule))
     return recurrence_of(schedule, task.created_at)
 
@@ -207,7 +211,7 @@ def _differences(world: World, lead: Host) -> Iterator[str]:
                 yield f"{other.name} has run {run} booked, and {lead.name}, which leads it, has not"
 
 
-def _to_come(host: Host, run: Run, soon: int) -> bool:
+def _to_come(host: Host, run: RunRow, soon: int) -> bool:
     booked = run.state in {RunState.BOOKED, RunState.SET_ASIDE}
     return booked and run.starts_at > soon and host.database.tables.committed(run.exchange_id)
 

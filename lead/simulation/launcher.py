@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lead.simulation.history import History
-from node.clock import Bell
-from node.execution.launcher import WRAP_UP, Launcher, Outcome
+from node.clock import LatchedEvent
+from node.execution.launcher import TERM_BEFORE_END, Launcher, LaunchOutcome
 from node.model.classes import SchedulingClass
 from node.model.times import MILLISECOND
 from node.store.runs import DueRun
@@ -21,15 +21,15 @@ class SimulatedLauncher(Launcher):
         self._node = node
         self._history = history
 
-    async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
+    async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         if not await self._until(run.starts_at, cancelled):
             return self._stopped(None)
         scheduling_class = SchedulingClass(run.spec["class"])
         started_at = self._clock.now()
         self._history.begins(self._node, run, scheduling_class)
-        to_the_end = await self._until(run.ends_at - WRAP_UP, cancelled)
+        to_the_end = await self._until(run.ends_at - TERM_BEFORE_END, cancelled)
         slept = max(0, self._clock.now() - started_at)
         self._history.ends(self._node, run, slept)
         if not to_the_end:
             return self._stopped(started_at)
-        return Outcome({"slept_ms": slept / MILLISECOND}, None, started_at)
+        return LaunchOutcome({"slept_ms": slept / MILLISECOND}, None, started_at)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 AnyCoroutine = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
-STANDSTILL = 200_000
+STANDSTILL_STEPS = 200_000
 """So many steps without time passing are no program but an endless loop."""
 _PRUNE_FROM = 32
 
@@ -64,17 +64,17 @@ class Process:
             self._tasks = [kept for kept in self._tasks if not kept.done()]
             self._prune_at = max(_PRUNE_FROM, 2 * len(self._tasks))
 
-    def light_fuse(self, steps: int, on_death: Callable[[], None]) -> None:
+    def crash_after_steps(self, steps: int, on_death: Callable[[], None]) -> None:
         """Die after so many more steps: before the one with this number, counted from 0."""
         self.fuse = steps
         self._on_death = on_death
 
     @property
-    def doomed(self) -> bool:
+    def will_crash(self) -> bool:
         """Whether it will die soon."""
         return self.fuse is not None
 
-    def snuff(self) -> None:
+    def cancel_crash(self) -> None:
         """Put the fuse out."""
         self.fuse = None
 
@@ -257,7 +257,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             except Exception as error:  # noqa: BLE001 - what fails is kept, as by any event loop
                 self.call_exception_handler({"message": "a callback failed", "exception": error})
             self._since += 1
-            if self._since > STANDSTILL:
+            if self._since > STANDSTILL_STEPS:
                 self._since = 0
                 who = getattr(step.callback, "__self__", step.callback)
                 where = f"at {self.time():.6f} s: {who!r}"

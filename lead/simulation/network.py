@@ -26,34 +26,34 @@ from node.client.peers import Peer, Peers
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
 from node.model.wire.fields import Document
+from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
-from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
+    BatchReplies,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
     ExchangeHold,
-    Freed,
+    FreedTime,
     IntervalsMessage,
     Introduction,
     IntroductionAnswer,
     PartMessage,
     ProposalRequest,
-    Replies,
     Ruling,
     RunEnd,
     TaskEnd,
 )
 from node.model.wire.problems import error_of, problem_of
-from node.service import Node
+from node.service import NodeService
 
 T = TypeVar("T")
 
 log = structlog.get_logger()
 
 
-class Service(Node, ABC):
+class SimulatedService(NodeService, ABC):
     """A node that others reach over the simulated network."""
 
     @abstractmethod
@@ -67,12 +67,12 @@ class Station(Protocol):
     name: str
     identity: str
     card: NodeCard
-    service: Service | None
+    service: SimulatedService | None
     process: Process
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """What messages meet. Durations in microseconds, the others are shares of all messages."""
 
     delay_min: int
@@ -89,14 +89,14 @@ class _Question(Generic[T]):
     sender: Station
     receiver: Station
     what: str
-    serve: Callable[[Service], Awaitable[T]]
+    serve: Callable[[SimulatedService], Awaitable[T]]
     answer: asyncio.Future[T | ParleyError]
 
 
 class Network:
     """Carries requests and answers."""
 
-    def __init__(self, loop: VirtualLoop, weather: Weather, rng: random.Random) -> None:
+    def __init__(self, loop: VirtualLoop, weather: NetworkConditions, rng: random.Random) -> None:
         """All hosts reach each other until something is cut."""
         self.sent: Counter[str] = Counter()
         self.lost = 0
@@ -118,7 +118,7 @@ class Network:
         sender: Station,
         receiver: Station,
         what: str,
-        serve: Callable[[Service], Awaitable[T]],
+        serve: Callable[[SimulatedService], Awaitable[T]],
     ) -> T:
         """Send a request and wait for what comes back.
 
@@ -177,7 +177,7 @@ class Network:
             return
         question.receiver.process.start(self._serve(question, service), question.what)
 
-    async def _serve(self, question: _Question[T], service: Service) -> None:
+    async def _serve(self, question: _Question[T], service: SimulatedService) -> None:
         outcome: T | ParleyError
         try:
             outcome = await question.serve(service)
@@ -201,12 +201,12 @@ def _answer(waiting: asyncio.Future[T], outcome: T) -> None:
         waiting.set_result(outcome)
 
 
-def _answered(service: Service, item: Document, sender: str) -> Awaitable[Document]:
+def _answered(service: SimulatedService, item: Document, sender: str) -> Awaitable[Document]:
     """What a node does with one of the questions in a message."""
     time_line = service.time_line
     match item:
         case ProposalRequest():
-            return service.interest.propose(sender, item)
+            return service.freed_time.propose(sender, item)
         case ExchangeHold():
             service.hold_served()
             return time_line.hold(item.exchange, sender, item.hold)
@@ -241,17 +241,19 @@ class SimulatedPeers(Peers):
         """What the node at this URL says of itself."""
         station = next(s for s in self._stations.values() if s.card.url == url.rstrip("/"))
 
-        async def card(service: Service) -> NodeCard:
+        async def card(service: SimulatedService) -> NodeCard:
             return service.card
 
         return await self._network.ask(self._here, station, "card", card)
 
     def to(self, identity: str, name: str, url: str | None) -> Peer:
         """One other node."""
-        return Wire(self, identity, name, url, self._network, self._here, self._stations[identity])
+        return SimulatedPeer(
+            self, identity, name, url, self._network, self._here, self._stations[identity]
+        )
 
 
-class Wire(Peer):
+class SimulatedPeer(Peer):
     """One other node, over the simulated network: every call in the name of the sender."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a peer is, and both ends
@@ -270,38 +272,38 @@ class Wire(Peer):
         self._sender = sender
         self._receiver = receiver
 
-    async def _over(self, what: str, serve: Callable[[Service], Awaitable[T]]) -> T:
+    async def _over(self, what: str, serve: Callable[[SimulatedService], Awaitable[T]]) -> T:
         return await self._network.ask(self._sender, self._receiver, what, serve)
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
         lead = self._sender.identity
-        return await self._over("introduce", lambda s: s.consent.consider(lead, introduction))
+        return await self._over("introduce", lambda s: s.acceptance.consider(lead, introduction))
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """As over HTTP."""
         lead = self._sender.identity
-        return await self._over("consider", lambda s: s.consent.judge(lead, introduction))
+        return await self._over("consider", lambda s: s.acceptance.judge(lead, introduction))
 
-    async def outlook(self, request: OutlookRequest) -> Outlook:
+    async def outlook(self, request: ImpactRequest) -> Impact:
         """As over HTTP."""
-        return await self._over("outlook", lambda s: s.prospect.outlook(request))
+        return await self._over("outlook", lambda s: s.impacts.outlook(request))
 
-    async def freed(self, message: Freed) -> None:
+    async def freed(self, message: FreedTime) -> None:
         """As over HTTP."""
         sender = self._sender.identity
-        await self._over("freed", lambda s: s.interest.freed(sender, message))
+        await self._over("freed", lambda s: s.freed_time.freed(sender, message))
 
     async def ask_together(
         self,
         path: str,
-        answered: type[Replies[Any]],  # noqa: ARG002 - nothing has to be parsed
+        answered: type[BatchReplies[Any]],  # noqa: ARG002 - nothing has to be parsed
         items: Sequence[Any],
     ) -> list[Any]:
         """As over HTTP: several questions in one message, an answer or an error to each."""
         sender = self._sender.identity
 
-        async def each(service: Service) -> list[Any]:
+        async def each(service: SimulatedService) -> list[Any]:
             asked = (_answered(service, item, sender) for item in items)
             answers = await asyncio.gather(*asked, return_exceptions=True)
             return [_told(answer) for answer in answers]
@@ -315,12 +317,12 @@ class Wire(Peer):
     async def end_run(self, end: RunEnd) -> None:
         """As over HTTP."""
         sender = self._sender.identity
-        await self._over("end-run", lambda s: s.ending.heard(sender, end))
+        await self._over("end-run", lambda s: s.termination.heard(sender, end))
 
     async def end_task(self, end: TaskEnd) -> None:
         """As over HTTP."""
         sender = self._sender.identity
-        await self._over("end-task", lambda s: s.ending.heard_task(sender, end))
+        await self._over("end-task", lambda s: s.termination.heard_task(sender, end))
 
     async def send_part(self, part: PartMessage) -> None:
         """As over HTTP."""

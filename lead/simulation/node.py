@@ -18,22 +18,20 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from lead.episodes import SeatPowers
-from lead.negotiation import Terms
-from lead.planning.agenda import Limits
-from lead.service import Lead, Powers
+from lead.assembly import lead_of, lead_part
+from lead.service import Lead
 from lead.simulation.clock import SimulatedClock
 from lead.simulation.history import History
 from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.memory.database import MemoryDatabase, Point
-from lead.simulation.network import Network, Service, SimulatedPeers
-from lead.simulation.scenario import Nodes, Scenario, Value
+from lead.simulation.network import Network, SimulatedPeers, SimulatedService
+from lead.simulation.scenario import Scenario, ScenarioNodes, Value
+from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.wire.nodes import NodeCard
-from node.own import OwnNode
-from node.service import Means
+from node.service import NodeDependencies
 from node.settings import Settings
 from node.store import campaigns, nodes, runs
 from node.trust.keys import NodeKey
@@ -57,18 +55,18 @@ class SimulatedSettings(Settings):
         return (init_settings,)
 
 
-class SimulatedNode(Service):
+class SimulatedNode(SimulatedService):
     """A node's service whose house-keeping follows due times."""
 
-    def __init__(self, host: Host, means: Means, database: MemoryDatabase) -> None:
+    def __init__(self, host: Host, means: NodeDependencies, database: MemoryDatabase) -> None:
         """Nothing runs before :meth:`start`."""
         super().__init__(host.settings, host.clock, database, host.key, means)
-        self.capabilities._which = _everything_installed  # noqa: SLF001 - as if all were installed
+        self.capabilities.assume_all()
         self._host = host
         self._world = host.world
         self._tables = database.tables
         self._hold_made = asyncio.Event()
-        self.own = _Own(self)
+        self.local_participant = _Own(self)
         self._listeners.remove(self.hub.heard)  # nobody follows events, and the last ones are many
 
     def hold_served(self) -> None:
@@ -115,13 +113,13 @@ class SimulatedNode(Service):
             pass
 
 
-class _Own(OwnNode):
+class _Own(LocalParticipant):
     """The node as a participant of its own tasks."""
 
     def __init__(self, node: SimulatedNode) -> None:
         card = node.card
         super().__init__(
-            card.identity, card.name, node.time_line, node.interest, node.consent, node.prospect
+            card.identity, card.name, node.time_line, node.freed_time, node.acceptance, node.impacts
         )
         self._node = node
 
@@ -155,7 +153,7 @@ class Host:
         self.settings = _settings(name, scenario, attributes)
         self.rng = random.Random(f"{scenario.seed} {name}")
         self.process = Process(name)
-        self.service: Service | None = None
+        self.service: SimulatedService | None = None
         self.database = MemoryDatabase(point)
         self.starts = 0
         self.up_since = 0
@@ -195,54 +193,29 @@ class Host:
 
     async def _start(self) -> None:
         poll_s = self.world.nodes.poll / times.SECOND
-        means = Means(
+        means = NodeDependencies(
             peers=self._peers,
+            lead=lead_part(),
             launcher=partial(SimulatedLauncher, node=self.name, history=self._history),
             rng=self.rng,
             new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
             poll_s=poll_s,
         )
         node = SimulatedNode(self, means, self.database)
-        lead = self._lead(node, poll_s)
-        if self.broken is not None:
-            self.broken(node, lead)
-        node.also_tell(lead.heard)
-        await node.start()
-        self.service = node
-        self.up_since = self._loop.now
-        await lead.start()
-
-    def _lead(self, node: SimulatedNode, poll_s: float) -> Lead:
-        settings = self.settings
-        return Lead(
-            self.database,
-            self.clock,
-            Limits(settings.horizon, settings.start_margin, settings.batch),
-            Terms(settings.hold_life, settings.clock_limit),
-            Powers(
-                participant_of=node.participant,
-                others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
-                choose_tool=node.capabilities.agree,
-                refuse_task=node.ending.refuse_task,
-                lose_run=node.ending.lose_run,
-                drop_run=node.ending.drop_run,
-                seats=SeatPowers(
-                    known=node.directory.known,
-                    wanted_of=node.seating.wanted,
-                    needs_of=node.seating.needs,
-                    resources=node.capabilities.resources,
-                    participant_of=node.participant,
-                    seat_task=node.admission.seat_task,
-                    take_back=node.ending.take_back,
-                ),
-            ),
+        lead = lead_of(
+            node,
             owner=f"{self.name} {self.starts}",
-            workers=settings.workers,
-            lease=settings.lease,
             rng=self.rng,
             poll_s=poll_s,
             compare_every_s=(self.world.nodes.compare or times.LONGEST) / times.SECOND,
         )
+        if self.broken is not None:
+            self.broken(node, lead)
+        node.add_notification_listener(lead.heard)
+        await node.start()
+        self.service = node
+        self.up_since = self._loop.now
+        await lead.start()
 
     def crash(self) -> None:
         """As by kill -9: what is in the tables stays, everything else is gone."""
@@ -251,7 +224,9 @@ class Host:
         self.process.kill()
         self._history.crashed(self.name)
 
-    async def try_as_user(self, action: Callable[[Service], Awaitable[Any]]) -> ParleyError | None:
+    async def try_as_user(
+        self, action: Callable[[SimulatedService], Awaitable[Any]]
+    ) -> ParleyError | None:
         """Let a user of this host do something; what the user is told if it is not possible."""
         service = self.service
         if service is None:
@@ -280,10 +255,6 @@ def key_of(name: str) -> NodeKey:
     return NodeKey(Ed25519PrivateKey.from_private_bytes(secret))
 
 
-def _everything_installed(program: str) -> str:
-    return f"/usr/bin/{program}"
-
-
 def _attributes(name: str, scenario: Scenario) -> dict[str, Value]:
     place = int(name.removeprefix("n")) - 1
     said = scenario.attributes
@@ -296,7 +267,7 @@ def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> Si
 
 
 @lru_cache(maxsize=1)
-def _terms(terms: Nodes, time_limit: int) -> SimulatedSettings:
+def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
     """Settings of all hosts; to make them takes longer than to make all else of a small world."""
     return SimulatedSettings(
         horizon=terms.horizon,

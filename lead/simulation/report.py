@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lead.simulation import invariants
-from lead.simulation.fleet.report import Trial
-from lead.simulation.history import alike
+from lead.simulation.fleet.report import FleetTrial
+from lead.simulation.history import normalised_reason
 from lead.simulation.series import (
     NodeShare,
-    Occupancy,
-    OverTime,
-    Pairs,
-    Waiting,
+    OccupancySeries,
+    PairDeliveries,
+    PeriodSeries,
+    WaitingTimes,
     by_node,
     occupancy,
     over_time,
     pairs,
     waiting,
 )
-from lead.simulation.shares import shares
+from lead.simulation.shares import promised_and_delivered
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Reason(Document):
     slots: int
 
 
-class Fullest(Document):
+class BusiestNode(Document):
     """One of the busiest nodes; a second in which two runs were measured counts twice."""
 
     node: str
@@ -65,13 +65,13 @@ class Report(Document):
     not_delivered: tuple[Reason, ...]
     displaced: int
     displaced_and_delivered: int
-    occupancy: tuple[Occupancy, ...]
-    fullest: tuple[Fullest, ...]
-    waiting: Waiting | None
-    pairs: Pairs | None
-    over_time: OverTime
+    occupancy: tuple[OccupancySeries, ...]
+    fullest: tuple[BusiestNode, ...]
+    waiting: WaitingTimes | None
+    pairs: PairDeliveries | None
+    over_time: PeriodSeries
     by_node: tuple[NodeShare, ...]
-    shares: Trial | None = None
+    shares: FleetTrial | None = None
     messages: dict[str, int]
     messages_lost: int
     messages_per_run: float
@@ -92,9 +92,9 @@ def report_of(world: World) -> Report:
             if isinstance(became, int):
                 delivered += 1
             else:
-                reasons[became[1], alike(became[2])] += 1
+                reasons[became[1], normalised_reason(became[2])] += 1
     sent = world.network.sent
-    shared = shares(world.scenario, history.measured)
+    shared = promised_and_delivered(world.scenario, history.measured)
     nodes = by_node(history, [host.name for host in world.hosts], world.scenario.duration)
     return Report(
         title=world.scenario.title,
@@ -137,15 +137,15 @@ def _reasons(counted: Counter[tuple[str, str]]) -> tuple[Reason, ...]:
     return tuple(shown)
 
 
-def _occupancy(nodes: Sequence[NodeShare]) -> tuple[Occupancy, ...]:
+def _occupancy(nodes: Sequence[NodeShare]) -> tuple[OccupancySeries, ...]:
     kinds = sorted({kind for node in nodes for kind in node.shares})
     return tuple(occupancy(kind, [node.shares.get(kind, 0.0) for node in nodes]) for kind in kinds)
 
 
-def _fullest(nodes: Sequence[NodeShare]) -> tuple[Fullest, ...]:
+def _fullest(nodes: Sequence[NodeShare]) -> tuple[BusiestNode, ...]:
     shares = [(sum(n.shares.values()), number, n.node) for number, n in enumerate(nodes)]
     shares.sort(key=lambda entry: (-entry[0], entry[1]))
-    return tuple(Fullest(node=name, share=round(s, 4)) for s, _, name in shares[:_FULLEST])
+    return tuple(BusiestNode(node=name, share=round(s, 4)) for s, _, name in shares[:_FULLEST])
 
 
 def _parties(world: World) -> Iterator[tuple[UUID, list[int]]]:

@@ -39,7 +39,7 @@ Few = Annotated[int, Field(ge=1, le=2000)]
 Value = str | int | float | bool
 
 
-class Between(StrEnum):
+class PairingRule(StrEnum):
     """Which nodes measure with which."""
 
     MESH = "mesh"
@@ -50,7 +50,7 @@ class Between(StrEnum):
     ALONE = "alone"
 
 
-class Nodes(Document):
+class ScenarioNodes(Document):
     """The hosts, and what their owners have set."""
 
     count: Few = 5
@@ -76,14 +76,14 @@ class Nodes(Document):
     )
 
 
-class Tasks(Document):
+class ScenarioTasks(Document):
     """Tasks of one kind, between nodes chosen by a rule; ``random`` and ``alone`` take a count.
 
     With ``participants`` they are that many pool tasks of the pool's lead instead.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "tasks"
-    between: Between = Between.MESH
+    between: PairingRule = PairingRule.MESH
     participants: SeatRequest | None = None
     campaign: str | None = None
     count: int = Field(10, ge=1, le=100_000, description="How many, for random, alone and pools.")
@@ -124,7 +124,7 @@ class Arrivals(Document):
     priority: int = Field(0, ge=-PRIORITY_MAX, le=PRIORITY_MAX)
 
 
-class Net(Document):
+class ScenarioNetwork(Document):
     """The network between the nodes."""
 
     delay: tuple[Duration, Duration] = (5 * times.MILLISECOND, 60 * times.MILLISECOND)
@@ -163,7 +163,7 @@ class Faults(Document):
         return self
 
 
-class Promised(Document):
+class PromiseExpectation(Document):
     """Campaigns that are to be given of a pool what its policies promise them."""
 
     pool: str
@@ -182,17 +182,17 @@ class Scenario(Document):
     settle: Duration = Field(
         times.HOUR, description="How long after that, without faults, before all is checked."
     )
-    nodes: Nodes = Nodes()
+    nodes: ScenarioNodes = ScenarioNodes()
     attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
         default_factory=dict, description="By name the values that the nodes have in turn."
     )
     campaigns: tuple[CampaignDocument, ...] = ()
     pools: tuple[PoolDocument, ...] = Field((), description="Each is planned by its lead, or n1.")
-    tasks: tuple[Tasks, ...] = ()
+    tasks: tuple[ScenarioTasks, ...] = ()
     arrivals: tuple[Arrivals, ...] = ()
-    network: Net = Net()
+    network: ScenarioNetwork = ScenarioNetwork()
     faults: Faults = Faults()
-    shares: Promised | None = None
+    shares: PromiseExpectation | None = None
 
     @property
     def duration(self) -> int:

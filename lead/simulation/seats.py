@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lead.simulation.memory.rows import Seat, Task, Term, unpack
+from lead.simulation.memory.rows import SeatRow, TaskRow, TermRow, unpack
 from lead.simulation.node import Host
 from node.model import times
 from node.model.recurrence import nominal_starts
@@ -22,10 +22,10 @@ _PATIENCE = 10 * times.MINUTE
 """Pauses between two looks for nodes get that long."""
 
 
-def crowded(host: Host) -> Iterator[str]:
+def find_overfull_terms(host: Host) -> Iterator[str]:
     """Nodes with two seats of a term, and terms with too many seats; at every instant."""
     tables = host.database.tables
-    held: dict[Term, list[Seat]] = defaultdict(list)
+    held: dict[TermRow, list[SeatRow]] = defaultdict(list)
     for seat in tables.seats.rows.values():
         if seat.lost_at is None:
             held[tables.terms.rows[seat.pool_task, seat.term]].append(seat)
@@ -37,7 +37,7 @@ def crowded(host: Host) -> Iterator[str]:
             yield f"{host.name}: {_named(term)} has more seats than {term.seats}"
 
 
-def told(world: World, host: Host) -> Iterator[str]:
+def find_seat_faults(world: World, host: Host) -> Iterator[str]:
     """What is wrong with the seats when the dust has settled."""
     tables = host.database.tables
     for asked in tables.pool_tasks.rows.values():
@@ -50,7 +50,7 @@ def told(world: World, host: Host) -> Iterator[str]:
             yield from _without_term(world, host, task, terms)
 
 
-def _measured_too_often(host: Host, task: Task, terms: list[Term]) -> Iterator[str]:
+def _measured_too_often(host: Host, task: TaskRow, terms: list[TermRow]) -> Iterator[str]:
     """Slots with more results than seats, or with two of one node."""
     tables = host.database.tables
     by_slot: dict[int, Counter[str]] = defaultdict(Counter)
@@ -66,7 +66,7 @@ def _measured_too_often(host: Host, task: Task, terms: list[Term]) -> Iterator[s
             yield f"{host.name}: slot {instant} of pool task {task.id} was measured too often"
 
 
-def _empty(host: Host, task: Task, terms: list[Term]) -> Iterator[str]:
+def _empty(host: Host, task: TaskRow, terms: list[TermRow]) -> Iterator[str]:
     """Terms that are over, with a seat that is empty for no reason or still looked for."""
     tables, now = host.database.tables, host.clock.now()
     for term in terms:
@@ -86,7 +86,7 @@ def _empty(host: Host, task: Task, terms: list[Term]) -> Iterator[str]:
             yield f"{host.name}: a seat of {_named(term)} is empty for no reason"
 
 
-def _without_term(world: World, host: Host, task: Task, terms: list[Term]) -> Iterator[str]:
+def _without_term(world: World, host: Host, task: TaskRow, terms: list[TermRow]) -> Iterator[str]:
     """Slots that are over and lie in no term."""
     recurrence = recurrence_of(Schedule.model_validate(unpack(task.schedule)), task.created_at)
     first = first_slot(recurrence, task.created_at)
@@ -99,5 +99,5 @@ def _without_term(world: World, host: Host, task: Task, terms: list[Term]) -> It
             yield f"{host.name}: slot {times.format_instant(slot)} of {task.id} is in no term"
 
 
-def _named(term: Term) -> str:
+def _named(term: TermRow) -> str:
     return f"term {times.format_instant(term.starts_at)} of pool task {term.pool_task}"

@@ -37,7 +37,7 @@ _STEPS = tuple(
 Slots = Mapping[UUID, Mapping[int, object]]
 
 
-class Occupancy(Document):
+class OccupancySeries(Document):
     """The share of the time that nodes spent measuring, for one scheduling class."""
 
     scheduling_class: str
@@ -53,10 +53,10 @@ class Period(Document):
     promised: int
     delivered: int
     not_delivered: dict[str, int]
-    occupancy: tuple[Occupancy, ...]
+    occupancy: tuple[OccupancySeries, ...]
 
 
-class OverTime(Document):
+class PeriodSeries(Document):
     """Period by period, from the beginning of the simulated days."""
 
     length: Duration
@@ -70,7 +70,7 @@ class NodeShare(Document):
     shares: dict[str, float]
 
 
-class Waiting(Document):
+class WaitingTimes(Document):
     """How long after their nominal starts the delivered runs began.
 
     ``runs`` has how many waited up to one ``step``, up to two, and so on. ``nearly_all``: all but
@@ -84,7 +84,7 @@ class Waiting(Document):
     longest: Duration
 
 
-class Pair(Document):
+class PairDelivery(Document):
     """Two nodes, or two groups of nodes, and the runs in which both were to take part."""
 
     one: str
@@ -93,14 +93,14 @@ class Pair(Document):
     delivered: int
 
 
-class Pairs(Document):
+class PairDeliveries(Document):
     """Delivery by pair; where there are many nodes, by groups of neighbours in their order."""
 
     count: int
     complete: int
     groups: tuple[str, ...]
-    cells: tuple[Pair, ...]
-    worst: tuple[Pair, ...]
+    cells: tuple[PairDelivery, ...]
+    worst: tuple[PairDelivery, ...]
 
 
 def step_for(length: int, parts: int = _PERIODS_MAX) -> int:
@@ -108,7 +108,7 @@ def step_for(length: int, parts: int = _PERIODS_MAX) -> int:
     return next((step for step in _STEPS if length <= step * parts), _STEPS[-1])
 
 
-def over_time(history: History, nodes: Sequence[str], duration: int) -> OverTime:
+def over_time(history: History, nodes: Sequence[str], duration: int) -> PeriodSeries:
     """The slots by their nominal starts, the occupancy by when it was."""
     length = history.period
     promised: Counter[int] = Counter()
@@ -137,12 +137,12 @@ def over_time(history: History, nodes: Sequence[str], duration: int) -> OverTime
         )
         for number in range(count)
     ]
-    return OverTime(length=length, periods=tuple(periods))
+    return PeriodSeries(length=length, periods=tuple(periods))
 
 
-def occupancy(scheduling_class: str, shares: Sequence[float]) -> Occupancy:
+def occupancy(scheduling_class: str, shares: Sequence[float]) -> OccupancySeries:
     """Of one class, given the share of each node."""
-    return Occupancy(
+    return OccupancySeries(
         scheduling_class=scheduling_class,
         least=round(min(shares), 4),
         median=round(median(shares), 4),
@@ -162,7 +162,7 @@ def by_node(history: History, nodes: Sequence[str], duration: int) -> tuple[Node
     return tuple(found)
 
 
-def waiting(waits: Mapping[int, int]) -> Waiting | None:
+def waiting(waits: Mapping[int, int]) -> WaitingTimes | None:
     """Given how many runs waited so many seconds; None if none was delivered."""
     ordered = sorted(waits.items())
     total = sum(waits.values())
@@ -173,7 +173,7 @@ def waiting(waits: Mapping[int, int]) -> Waiting | None:
     runs: Counter[int] = Counter()
     for seconds, count in ordered:
         runs[max(0, seconds) * times.SECOND // step] += count
-    return Waiting(
+    return WaitingTimes(
         step=step,
         runs=tuple(runs[number] for number in range(longest // step + 1)),
         median=_waited(ordered, total - total // 2),
@@ -190,7 +190,7 @@ def _waited(ordered: Sequence[tuple[int, int]], rank: int) -> int:
 
 def pairs(
     nodes: Sequence[str], parties: Iterable[tuple[UUID, Sequence[int]]], slots: Slots
-) -> Pairs | None:
+) -> PairDeliveries | None:
     """Given the participants of each task, as places in ``nodes``; None if all measure alone."""
     counted: dict[tuple[int, int], list[int]] = {}
     for task, places in parties:
@@ -209,7 +209,7 @@ def pairs(
         nodes[first] if size == 1 else f"{nodes[first]}…{nodes[min(first + size, len(nodes)) - 1]}"
         for first in range(0, len(nodes), size)
     ]
-    return Pairs(
+    return PairDeliveries(
         count=len(asked),
         complete=sum(both[0] == both[1] for both in asked.values()),
         groups=tuple(groups),
@@ -220,7 +220,7 @@ def pairs(
 
 def _cells(
     asked: Mapping[tuple[int, int], Sequence[int]], groups: Sequence[str], size: int
-) -> tuple[Pair, ...]:
+) -> tuple[PairDelivery, ...]:
     cells: dict[tuple[int, int], list[int]] = {}
     for (one, other), (promised, delivered) in asked.items():
         both = cells.setdefault((one // size, other // size), [0, 0])
@@ -229,6 +229,6 @@ def _cells(
     return tuple(_pair(groups, cell, both) for cell, both in sorted(cells.items()))
 
 
-def _pair(names: Sequence[str], places: tuple[int, int], both: Sequence[int]) -> Pair:
+def _pair(names: Sequence[str], places: tuple[int, int], both: Sequence[int]) -> PairDelivery:
     one, other = places
-    return Pair(one=names[one], other=names[other], promised=both[0], delivered=both[1])
+    return PairDelivery(one=names[one], other=names[other], promised=both[0], delivered=both[1])

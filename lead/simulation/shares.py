@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
-from lead.planning.overview import campaign_of
-from lead.policy.view import BUCKET, Campaign
+from lead.planning.pool_view import campaign_of
+from lead.policy.view import BUCKET, CampaignView
 from lead.simulation.fleet.promises import SHARES
-from lead.simulation.fleet.report import Check, Trial
-from lead.simulation.scenario import Promised, Scenario
-from node.campaigns import settings_of
+from lead.simulation.fleet.report import FleetCheck, FleetTrial
+from lead.simulation.scenario import PromiseExpectation, Scenario
 from node.model.wire.campaigns import DEFAULT
+from node.sharing.campaigns import settings_of
 
 
-def shares(scenario: Scenario, measured: Mapping[str, int]) -> Trial | None:
+def promised_and_delivered(scenario: Scenario, measured: Mapping[str, int]) -> FleetTrial | None:
     """What each campaign was promised and what it got; None if the scenario looks at no shares.
 
     ``measured`` has by campaign the seat time (µs) of the runs that were delivered. The promise is
@@ -42,17 +42,17 @@ def shares(scenario: Scenario, measured: Mapping[str, int]) -> Trial | None:
         f"Each campaign gets of pool {looked_at.pool} what it was promised, within "
         f"{looked_at.within:.0%} of it, whatever else the leads and nodes have to do."
     )
-    return Trial(name="shares", promise=told, checks=tuple(checks))
+    return FleetTrial(name="shares", promise=told, checks=tuple(checks))
 
 
-def _campaigns(scenario: Scenario) -> list[Campaign]:
+def _campaigns(scenario: Scenario) -> list[CampaignView]:
     return [
         campaign_of(vars(settings_of(document)), number)
         for number, document in enumerate(scenario.campaigns)
     ]
 
 
-def _demand(scenario: Scenario, looked_at: Promised) -> Counter[str]:
+def _demand(scenario: Scenario, looked_at: PromiseExpectation) -> Counter[str]:
     """By campaign, the seat time (µs) that is wanted of the pool in the time that counts."""
     hours = (scenario.duration - looked_at.after) // BUCKET
     found: Counter[str] = Counter()
@@ -64,9 +64,11 @@ def _demand(scenario: Scenario, looked_at: Promised) -> Counter[str]:
     return found
 
 
-def _check(policy: str, name: str, share: Fraction, found: Fraction, looked_at: Promised) -> Check:
+def _check(
+    policy: str, name: str, share: Fraction, found: Fraction, looked_at: PromiseExpectation
+) -> FleetCheck:
     part = float(100 * share)
-    return Check(
+    return FleetCheck(
         trial="shares",
         policy=policy,
         who=name,

@@ -16,15 +16,15 @@ from typing import Any
 from lead.service import Lead
 from lead.simulation import invariants
 from lead.simulation.clock import START, pause
-from lead.simulation.faults import Fate, drawn, instants
+from lead.simulation.faults import FaultInjector, draw_faults, instants
 from lead.simulation.findings import findings
 from lead.simulation.history import History
 from lead.simulation.loop import PROCESS, VirtualLoop, run
 from lead.simulation.memory.database import Point
-from lead.simulation.network import Network, Service, Weather
+from lead.simulation.network import Network, NetworkConditions, SimulatedService
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
-from lead.simulation.scenario import Arrivals, Between, Scenario, Tasks
+from lead.simulation.scenario import Arrivals, PairingRule, Scenario, ScenarioTasks
 from lead.simulation.series import step_for
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -51,7 +51,7 @@ Progress = Callable[[float, "World"], None]
 
 
 @dataclass(frozen=True)
-class Wish:
+class TaskArrival:
     """A task that a user will ask for: when (from the beginning), where, and what."""
 
     at: int
@@ -85,7 +85,7 @@ class World:
         terms = scenario.network
         self.network = Network(
             loop,
-            Weather(*terms.delay, terms.loss, terms.duplicates, terms.time_limit),
+            NetworkConditions(*terms.delay, terms.loss, terms.duplicates, terms.time_limit),
             rng,
         )
         luck = random.Random(f"{scenario.seed} pauses")
@@ -97,7 +97,7 @@ class World:
         for host in self.hosts:
             host.broken = broken
             host.harvest = partial(invariants.harvest, self, host)
-        self.fate = Fate(self)
+        self.fate = FaultInjector(self)
         self._progress = progress
         self._doing: dict[asyncio.Task[None], None] = {}
 
@@ -129,7 +129,7 @@ class World:
     async def _make(self, pool: PoolDocument) -> None:
         """A pool, at its lead, with all campaigns."""
 
-        async def make(service: Service) -> None:
+        async def make(service: SimulatedService) -> None:
             for campaign in self.scenario.campaigns:
                 await service.campaigns.create(campaign)
             await service.pools.create(pool)
@@ -161,13 +161,13 @@ class World:
     def _fill_the_calendar(self) -> None:
         """Write down what users will want and what will go wrong."""
         scenario = self.scenario
-        for wish in wishes(scenario):
+        for wish in task_arrivals(scenario):
             self.wished += 1
             self._runs_wished += _runs_of(wish.document.schedule, scenario.duration)
             self._at(wish.at, partial(self._grant, wish))
         rng = random.Random(f"{scenario.seed} faults")
-        for fault in drawn(scenario, rng):
-            self._at(fault.at, partial(self.fate.strike, fault))
+        for fault in draw_faults(scenario, rng):
+            self._at(fault.at, partial(self.fate.inject, fault))
 
     def _at(self, instant: int, action: Callable[[], Awaitable[None]]) -> None:
         self.loop.call_in(instant, self._do, action)
@@ -182,11 +182,11 @@ class World:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.history.violated(f"the simulation itself failed: {error!r}")
 
-    async def _grant(self, wish: Wish) -> None:
+    async def _grant(self, wish: TaskArrival) -> None:
         """A user creates a task, again and again with the same key until there is an answer."""
         host = self.hosts[wish.lead]
 
-        async def create(service: Service) -> None:
+        async def create(service: SimulatedService) -> None:
             await service.admission.create(wish.document, wish.key)
 
         while self.loop.now < _STARTED + self.scenario.duration:
@@ -212,17 +212,17 @@ def _pauses(luck: random.Random) -> Point:
 
     def point(_moment: str) -> Awaitable[None] | None:
         process = PROCESS.get()
-        if (process is not None and process.doomed) or luck.random() < _OTHERS_COME:
+        if (process is not None and process.will_crash) or luck.random() < _OTHERS_COME:
             return pause()
         return None
 
     return point
 
 
-def wishes(scenario: Scenario) -> list[Wish]:
+def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
     """All tasks that will be asked for, drawn from the seed."""
     rng = random.Random(f"{scenario.seed} users")
-    found: list[Wish] = []
+    found: list[TaskArrival] = []
     for place, group in enumerate(scenario.tasks):
         if group.participants is None:
             teams = _teams(group, scenario.nodes.count, rng)
@@ -232,12 +232,12 @@ def wishes(scenario: Scenario) -> list[Wish]:
         for number, (lead, members) in enumerate(teams):
             at = group.created_over * number // len(teams)
             document = _document(group, members, scenario, rng)
-            found.append(Wish(at, lead, f"{group.name} {place} {number}", document))
+            found.append(TaskArrival(at, lead, f"{group.name} {place} {number}", document))
     for number, arrivals in enumerate(scenario.arrivals):
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
             key = f"arrival {number} {index}"
-            found.append(Wish(at, members[0], key, _once(arrivals, members)))
+            found.append(TaskArrival(at, members[0], key, _once(arrivals, members)))
     return found
 
 
@@ -251,30 +251,30 @@ def _lead_of(pool: PoolDocument) -> int:
     return 0 if pool.lead is None else int(pool.lead.removeprefix("n")) - 1
 
 
-def _teams(group: Tasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
+def _teams(group: ScenarioTasks, count: int, rng: random.Random) -> list[tuple[int, list[int]]]:
     """Lead and participants of each task of a group, as places among the hosts."""
     everybody = range(count)
     match group.between:
-        case Between.MESH:
+        case PairingRule.MESH:
             pairs = [list(pair) for pair in combinations(everybody, 2)]
             rng.shuffle(pairs)
             return [(pair[sum(pair) % 2], pair) for pair in pairs]
-        case Between.STAR:
+        case PairingRule.STAR:
             return [(other, [other, 0]) for other in everybody[1:]]
-        case Between.PAIRS:
+        case PairingRule.PAIRS:
             return [(first, [first, first + 1]) for first in everybody[:-1:2]]
-        case Between.RANDOM:
+        case PairingRule.RANDOM:
             drawn = [rng.sample(everybody, group.size) for _ in range(group.count)]
             return [(members[0], members) for members in drawn]
-        case Between.ELSEWHERE:
+        case PairingRule.ELSEWHERE:
             drawn = [rng.sample(everybody, min(3, count)) for _ in range(group.count)]
             return [(members[0], members[1:]) for members in drawn]
-        case Between.ALONE:
+        case PairingRule.ALONE:
             return [(one, [one]) for one in (rng.choice(everybody) for _ in range(group.count))]
 
 
 def _document(
-    group: Tasks, members: list[int], scenario: Scenario, rng: random.Random
+    group: ScenarioTasks, members: list[int], scenario: Scenario, rng: random.Random
 ) -> TaskDocument:
     start = START + _STARTED + group.start
     if group.spread:

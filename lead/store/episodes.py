@@ -10,20 +10,20 @@ from typing import Any
 from uuid import UUID
 
 from lead.model import (
-    Asking,
-    Booked,
-    GivenSeat,
-    GoingOn,
+    BookedRun,
+    HeldSeat,
     Key,
     LostSeat,
+    NextTerm,
     OpenTerm,
+    PolicyMemory,
     PoolTask,
-    Remembered,
-    Sitting,
-    ToCome,
+    PoolTaskCriteria,
+    SeatGrant,
+    UnplannedSeatTask,
 )
 from node.model import times
-from node.model.seating import Term
+from node.model.terms import Term
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "episodes")
@@ -62,7 +62,7 @@ async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int
     )
 
 
-async def go_on(connection: Connection, task: UUID, was: int, on: GoingOn) -> bool:
+async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> bool:
     """Where the terms of a task go on; False if that was changed meanwhile."""
     kept = await connection.fetchval(
         _SQL["go_on"], task, was, on.next_slot, on.due_at, on.rounds_left
@@ -127,7 +127,7 @@ async def revision_of(connection: Connection, task: UUID) -> int | None:
     return found
 
 
-async def take(connection: Connection, key: Key, given: Sequence[GivenSeat], now: int) -> set[int]:
+async def take(connection: Connection, key: Key, given: Sequence[SeatGrant], now: int) -> set[int]:
     """Give these seats; the numbers of those that were still to be had."""
     task, term = key
     yielding = {each.task: each.yielding for each in given}
@@ -200,9 +200,9 @@ async def times_lost(connection: Connection, task: UUID) -> int:
     return int(await connection.fetchval(_SQL["times_lost"], task))
 
 
-async def asking(connection: Connection) -> list[Asking]:
+async def asking(connection: Connection) -> list[PoolTaskCriteria]:
     """Every active pool task."""
-    return [Asking(*row) for row in await connection.fetch(_SQL["asking"])]
+    return [PoolTaskCriteria(*row) for row in await connection.fetch(_SQL["asking"])]
 
 
 async def try_all(connection: Connection, now: int) -> None:
@@ -215,9 +215,9 @@ async def put_off(connection: Connection, tasks: Sequence[UUID], now: int, try_a
     await connection.execute(_SQL["put_off"], list(tasks), now, try_at)
 
 
-async def sitting(connection: Connection, now: int) -> list[Sitting]:
+async def sitting(connection: Connection, now: int) -> list[HeldSeat]:
     """Every seat that is held in a term that is not over."""
-    return [Sitting(*row) for row in await connection.fetch(_SQL["sitting"], now)]
+    return [HeldSeat(*row) for row in await connection.fetch(_SQL["sitting"], now)]
 
 
 async def seats_ahead(
@@ -228,14 +228,14 @@ async def seats_ahead(
     return [row[0] for row in rows]
 
 
-async def policy_state(connection: Connection, pool: str) -> Remembered:
+async def policy_state(connection: Connection, pool: str) -> PolicyMemory:
     """What the policies of a pool remember; nothing at first."""
     row = await connection.fetchrow(_SQL["policy_state"], pool)
-    return Remembered({}, 0) if row is None else Remembered(row[0], row[1])
+    return PolicyMemory({}, 0) if row is None else PolicyMemory(row[0], row[1])
 
 
 async def keep_policy_state(
-    connection: Connection, pool: str, remembered: Remembered, now: int
+    connection: Connection, pool: str, remembered: PolicyMemory, now: int
 ) -> int | None:
     """Remember this from now on; the new revision, or None if another episode came first."""
     found: int | None = await connection.fetchval(
@@ -254,15 +254,15 @@ async def used_by_hour(
 
 async def booked(
     connection: Connection, since: int, until: int, nodes: Sequence[str], limit: int
-) -> list[Booked]:
+) -> list[BookedRun]:
     """The runs led here that lie in this time on these nodes, by start."""
     rows = await connection.fetch(_SQL["booked"], since, until, list(nodes), limit)
-    return [Booked(**dict(row)) for row in rows]
+    return [BookedRun(**dict(row)) for row in rows]
 
 
-async def to_come(connection: Connection, nodes: Sequence[str]) -> list[ToCome]:
+async def to_come(connection: Connection, nodes: Sequence[str]) -> list[UnplannedSeatTask]:
     """The tasks with seats on these nodes of which nothing is planned yet."""
-    return [ToCome(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
+    return [UnplannedSeatTask(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
 
 
 async def tests_of(

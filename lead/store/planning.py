@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from lead.model import Claim, Decision, Following, UnplacedSlot, WaitingSlot
+from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
@@ -85,7 +85,7 @@ async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UU
 
 
 @dataclass(frozen=True)
-class Opening:
+class ExchangeOpening:
     """The names of an exchange and its runs, before anybody is asked to hold them."""
 
     exchange: UUID
@@ -94,7 +94,7 @@ class Opening:
 
 
 async def open_negotiations(
-    connection: Connection, openings: Sequence[Opening], now: int, expires_at: int
+    connection: Connection, openings: Sequence[ExchangeOpening], now: int, expires_at: int
 ) -> set[UUID]:
     """Write the names before the first message goes out; those whose lease was not lost."""
     rows = await connection.fetch(
@@ -221,7 +221,7 @@ async def keep_unplaced(
 
 
 async def keep_decisions(
-    connection: Connection, decisions: Sequence[tuple[UUID, Decision]], now: int
+    connection: Connection, decisions: Sequence[tuple[UUID, PlanningDecision]], now: int
 ) -> None:
     """Store planning attempts, one for each of these tasks."""
     await connection.execute(
@@ -240,7 +240,7 @@ async def keep_decisions(
 
 
 async def finish_claims(
-    connection: Connection, finished: Sequence[tuple[Claim, Following]]
+    connection: Connection, finished: Sequence[tuple[Claim, AgendaUpdate]]
 ) -> set[UUID]:
     """Give tasks back with what is to be planned next; those of them that were still ours.
 
@@ -318,7 +318,7 @@ async def set_participants(
 
 
 @dataclass(frozen=True)
-class Page:
+class TaskPage:
     """At most so many tasks, those after this one."""
 
     after: UUID
@@ -331,7 +331,7 @@ async def digests(
     since: int,
     until: int,
     decided_before: int,
-    page: Page,
+    page: TaskPage,
 ) -> list[tuple[UUID, str, list[UUID]]]:
     """Active tasks led here with this participant: id, state, and the ids of the runs to come."""
     rows = await connection.fetch(

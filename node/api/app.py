@@ -21,7 +21,7 @@ from node.api import (
 )
 from node.api.middleware import PEER_BODY_MAX, guarded, problems
 from node.api.routing import NODE
-from node.service import Node
+from node.service import NodeService
 
 ROUTES = (
     *tasks.ROUTES,
@@ -40,7 +40,7 @@ ROUTES = (
 )
 
 
-def application(node: Node, page: list[web.RouteDef]) -> web.Application:
+def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Everything this node serves; ``page`` are the routes of the page for people."""
     app = web.Application(middlewares=[problems], client_max_size=PEER_BODY_MAX)
     app[NODE] = node

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import CURSOR, ID, LIMIT, NODE, TEXT, Access, Query, Route
-from node.archivers import archivers, missing
 from node.model.errors import NotFound
 from node.model.wire.archives import (
     Archive,
@@ -20,6 +19,7 @@ from node.model.wire.archives import (
     RetryRequest,
 )
 from node.plugins.contracts import Archiver
+from node.results.archivers import archivers, missing_requirement
 from node.store import archives
 
 _MOST = 2**31 - 1
@@ -31,15 +31,15 @@ def _kind(archiver: Archiver) -> ArchiverKind:
         name=archiver.name,
         title=archiver.title,
         ordered=archiver.ordered,
-        missing=missing(archiver),
+        missing=missing_requirement(archiver),
         spec=archiver.spec_model.model_json_schema(by_alias=True),
     )
 
 
 async def kinds(request: web.Request) -> web.StreamResponse:
     """GET: the archivers that there are, with the JSON Schema of their specs."""
-    reading.only(request)
-    return replies.many([_kind(archiver) for _, archiver in sorted(archivers().items())])
+    requests.only(request)
+    return responses.many([_kind(archiver) for _, archiver in sorted(archivers().items())])
 
 
 async def kind(request: web.Request) -> web.StreamResponse:
@@ -48,82 +48,82 @@ async def kind(request: web.Request) -> web.StreamResponse:
     if name not in archivers():
         msg = f"there is no archiver {name!r}; there are: {', '.join(sorted(archivers()))}"
         raise NotFound(msg)
-    return replies.one(_kind(archivers()[name]))
+    return responses.one(_kind(archivers()[name]))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the archive; the very same again changes nothing."""
-    document = reading.document(request, ArchiveDocument)
+    document = requests.document(request, ArchiveDocument)
     made = await request.app[NODE].archives.add(document)
-    return replies.one(made, 201, {"Location": f"/v1/archives/{made.name}"})
+    return responses.one(made, 201, {"Location": f"/v1/archives/{made.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of the node's own archives, by name."""
-    reading.only(request, "limit", "cursor")
+    requests.only(request, "limit", "cursor")
     own = await request.app[NODE].archives.own()
-    return replies.many(*reading.page_of_names(request, own))
+    return responses.many(*requests.page_of_names(request, own))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one of the node's own archives."""
-    reading.only(request)
-    name = reading.name(request, "archive")
-    return replies.one(await request.app[NODE].archives.one(name))
+    requests.only(request)
+    name = requests.name(request, "archive")
+    return responses.one(await request.app[NODE].archives.one(name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the archive with the changes; what waits goes where it is then."""
-    patch = reading.document(request, ArchivePatch)
-    name = reading.name(request, "archive")
-    return replies.one(await request.app[NODE].archives.edit(name, patch))
+    patch = requests.document(request, ArchivePatch)
+    name = requests.name(request, "archive")
+    return responses.one(await request.app[NODE].archives.edit(name, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: nothing goes there any more."""
-    await request.app[NODE].archives.remove(reading.name(request, "archive"))
+    await request.app[NODE].archives.remove(requests.name(request, "archive"))
     return web.Response(status=204)
 
 
 async def test(request: web.Request) -> web.StreamResponse:
     """POST: whether results can be delivered there; none is."""
-    name = reading.name(request, "archive")
-    return replies.one(await request.app[NODE].archives.test(name))
+    name = requests.name(request, "archive")
+    return responses.one(await request.app[NODE].archives.test(name))
 
 
 async def deliveries(request: web.Request) -> web.StreamResponse:
     """GET: a page of deliveries, newest first."""
     names = ("run", "task", "archive", "destination", "state", "limit", "cursor")
-    reading.only(request, *names)
-    at = reading.cursor(request)
-    wanted = archives.Filter(
+    requests.only(request, *names)
+    at = requests.cursor(request)
+    wanted = archives.DeliveryFilter(
         before=at[0] if at else None,
-        run=reading.uuid(request, "run"),
-        task=reading.uuid(request, "task"),
-        archive=reading.word(request, "archive"),
-        destination=reading.number(request, "destination", _MOST),
-        states=reading.choices(request, "state", _STATES),
-        limit=reading.limit(request),
+        run=requests.uuid(request, "run"),
+        task=requests.uuid(request, "task"),
+        archive=requests.word(request, "archive"),
+        destination=requests.number(request, "destination", _MOST),
+        states=requests.choices(request, "state", _STATES),
+        limit=requests.limit(request),
     )
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.deliveries(connection, wanted)
     full = len(rows) == wanted.limit
-    following = reading.cursor_after(rows[-1]["number"], rows[-1]["run"]) if full else None
-    return replies.many([Archiving.model_validate(dict(row)) for row in rows], following)
+    following = requests.cursor_after(rows[-1]["number"], rows[-1]["run"]) if full else None
+    return responses.many([Archiving.model_validate(dict(row)) for row in rows], following)
 
 
 async def retry(request: web.Request) -> web.StreamResponse:
     """POST: parked deliveries and those that wait for their time are tried at once."""
-    asked = reading.document(request, RetryRequest)
-    return replies.one(await request.app[NODE].archives.retry(asked))
+    asked = requests.document(request, RetryRequest)
+    return responses.one(await request.app[NODE].archives.retry(asked))
 
 
 async def backlog(request: web.Request) -> web.StreamResponse:
     """GET: what waits for each destination."""
-    reading.only(request)
+    requests.only(request)
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.backlog(connection)
-    return replies.many([Backlog.model_validate(dict(row)) for row in rows])
+    return responses.many([Backlog.model_validate(dict(row)) for row in rows])
 
 
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": _MOST}

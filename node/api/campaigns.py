@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Access, Query, Route
-from node.campaigns import no_such
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
-from node.service import Node
+from node.service import NodeService
+from node.sharing.campaigns import no_such
 from node.store.campaigns import HourFilter
 
 
-async def _all(node: Node) -> list[Campaign]:
+async def _all(node: NodeService) -> list[Campaign]:
     """By name, each with its account and what is to be told of it."""
     told = (await node.pools.warnings()).campaigns
     return [
         campaign.model_copy(update={"warnings": told.get(campaign.name, ())})
-        for campaign in await node.accounts.all()
+        for campaign in await node.usage.all()
     ]
 
 
-async def _fetch(node: Node, name: str) -> Campaign:
+async def _fetch(node: NodeService, name: str) -> Campaign:
     every = {campaign.name: campaign for campaign in await _all(node)}
     if name not in every:
         raise NotFound(no_such(name, every))
@@ -32,37 +32,37 @@ async def _fetch(node: Node, name: str) -> Campaign:
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the campaign; the very same again gives the one made before."""
     node = request.app[NODE]
-    document = reading.document(request, CampaignDocument)
+    document = requests.document(request, CampaignDocument)
     await node.campaigns.create(document)
     location = {"Location": f"/v1/campaigns/{document.name}"}
-    return replies.one(await _fetch(node, document.name), 201, location)
+    return responses.one(await _fetch(node, document.name), 201, location)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of campaigns, by name."""
-    reading.only(request, "limit", "cursor")
+    requests.only(request, "limit", "cursor")
     every = await _all(request.app[NODE])
-    return replies.many(*reading.page_of_names(request, every))
+    return responses.many(*requests.page_of_names(request, every))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
-    reading.only(request)
-    node, name = request.app[NODE], reading.name(request, "campaign")
+    requests.only(request)
+    node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.find(name)
-    return replies.one(await _fetch(node, name))
+    return responses.one(await _fetch(node, name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the campaign with the changes."""
-    node, name = request.app[NODE], reading.name(request, "campaign")
-    await node.campaigns.edit(name, reading.document(request, CampaignPatch))
-    return replies.one(await _fetch(node, name))
+    node, name = request.app[NODE], requests.name(request, "campaign")
+    await node.campaigns.edit(name, requests.document(request, CampaignPatch))
+    return responses.one(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: away with a campaign that nothing hangs on."""
-    await request.app[NODE].campaigns.remove(reading.name(request, "campaign"))
+    await request.app[NODE].campaigns.remove(requests.name(request, "campaign"))
     return web.Response(status=204)
 
 
@@ -73,29 +73,29 @@ async def usage(request: web.Request) -> web.StreamResponse:
 
 async def usage_of(request: web.Request) -> web.StreamResponse:
     """GET: what one campaign was charged, hour by hour."""
-    name = reading.name(request, "campaign")
+    name = requests.name(request, "campaign")
     await request.app[NODE].campaigns.find(name)
     return await _hours(request, name)
 
 
 async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
-    reading.only(request, "since", "until", "limit", "cursor")
-    accounts = request.app[NODE].accounts
+    requests.only(request, "since", "until", "limit", "cursor")
+    accounts = request.app[NODE].usage
     since, until = accounts.day_around()
-    given = reading.instant(request, "since"), reading.instant(request, "until")
-    after = reading.named_cursor(request)
+    given = requests.instant(request, "since"), requests.instant(request, "until")
+    after = requests.named_cursor(request)
     wanted = HourFilter(
         since=since if given[0] is None else given[0],
         until=until if given[1] is None else given[1],
         campaign=name,
         after_hour=after[0] if after else None,
         after_campaign=after[1] if after else None,
-        limit=reading.limit(request),
+        limit=requests.limit(request),
     )
     hours = await accounts.hours(wanted)
     full = len(hours) == wanted.limit
     following = f"{hours[-1].starts_at}_{hours[-1].campaign}" if full else None
-    return replies.many(hours, following)
+    return responses.many(hours, following)
 
 
 _HOURS = (

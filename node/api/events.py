@@ -7,7 +7,7 @@ import asyncio
 import orjson
 from aiohttp import web
 
-from node.api import reading
+from node.api import requests
 from node.api.routing import NODE, TEXT, Query, Route
 
 _BEAT_S = 15.0
@@ -17,7 +17,7 @@ _DIGITS = 18  # more than any event's number has
 async def stream(request: web.Request) -> web.StreamResponse:
     """GET: events as they happen; with ``Last-Event-ID`` those missed come first."""
     hub = request.app[NODE].hub
-    reading.only(request)
+    requests.only(request)
     last = request.headers.get("Last-Event-ID", "")
     response = web.StreamResponse(
         headers={

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
+from node.api.long_polling import until
 from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route, waits
 from node.api.runs import fetch
-from node.api.waiting import until
 from node.model.runstate import OVER
 from node.model.wire.runs import MetricView, RunInterval
-from node.service import Node
+from node.service import NodeService
 from node.store import intervals
 from node.store.database import Record
 
@@ -20,13 +20,13 @@ NUMBER_MAX = 2**31 - 1
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of a run's intervals; with ``wait`` as soon as there are any, or it is over."""
     node = request.app[NODE]
-    reading.only(request, *(query.name for query in FILTERS))
-    run = reading.identifier(request)
-    at = reading.cursor(request)
-    beyond = reading.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
-    since = reading.instant(request, "since")
-    limit = reading.limit(request)
-    descending = reading.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
+    requests.only(request, *(query.name for query in FILTERS))
+    run = requests.identifier(request)
+    at = requests.cursor(request)
+    beyond = requests.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
+    since = requests.instant(request, "since")
+    limit = requests.limit(request)
+    descending = requests.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
 
     test = (await fetch(node, run)).test
 
@@ -43,12 +43,12 @@ async def list_(request: web.Request) -> web.StreamResponse:
             )
         return rows, bool(rows) or over
 
-    rows = await until(node, some, reading.seconds(request))
-    following = reading.cursor_after(rows[-1]["number"], run) if len(rows) == limit else None
-    return replies.many([_view(node, test, row) for row in rows], following)
+    rows = await until(node, some, requests.seconds(request))
+    following = requests.cursor_after(rows[-1]["number"], run) if len(rows) == limit else None
+    return responses.many([_view(node, test, row) for row in rows], following)
 
 
-def _view(node: Node, test: str, row: Record) -> RunInterval:
+def _view(node: NodeService, test: str, row: Record) -> RunInterval:
     result = row["result"]
     found = () if result is None else node.capabilities.metrics(test, result, interval=True)
     return RunInterval(**row, metrics=tuple(MetricView(**vars(metric)) for metric in found))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
@@ -21,25 +21,25 @@ from node.model.wire.meshes import (
     MeshTask,
 )
 from node.model.wire.tasks import Schedule
-from node.service import Node
+from node.service import NodeService
 from node.store import meshes
-from node.store.meshes import Counted, Outcome
+from node.store.meshes import MeshTaskCounts, SlotOutcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of meshes, by name; of which all tasks were cancelled only if asked for."""
-    reading.only(request, "removed", "limit", "cursor")
-    removed = reading.choices(request, "removed", frozenset({"true", "false"})) == ["true"]
+    requests.only(request, "removed", "limit", "cursor")
+    removed = requests.choices(request, "removed", frozenset({"true", "false"})) == ["true"]
     async with request.app[NODE].database.connection() as connection:
         every = [
             _document(found)
             for found in await meshes.listed(connection)
             if removed or set(found.tasks) != {"cancelled"}
         ]
-    return replies.many(*reading.page_of_names(request, every))
+    return responses.many(*requests.page_of_names(request, every))
 
 
-def _document(found: Counted) -> Mesh:
+def _document(found: MeshTaskCounts) -> Mesh:
     return Mesh(
         name=found.mesh,
         tasks=found.tasks,
@@ -51,19 +51,19 @@ def _document(found: Counted) -> Mesh:
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one mesh, and what it has delivered; of no time at all nothing is counted."""
-    node, name = request.app[NODE], reading.name(request, "mesh")
-    reading.only(request, "from", "to")
+    node, name = request.app[NODE], requests.name(request, "mesh")
+    requests.only(request, "from", "to")
     since, until = _span(request, node)
     mesh = await _one(node, name)
-    found: list[Outcome] = []
+    found: list[SlotOutcome] = []
     if since < until:
         async with node.database.connection() as connection:
             found = await meshes.outcomes(connection, name, since, until)
     answer = MeshDelivery(**mesh.model_dump(), since=since, until=until, delivery=_delivery(found))
-    return replies.one(answer)
+    return responses.one(answer)
 
 
-async def _one(node: Node, name: str) -> Mesh:
+async def _one(node: NodeService, name: str) -> Mesh:
     async with node.database.connection() as connection:
         found = await meshes.listed(connection, name)
     if not found:
@@ -75,15 +75,15 @@ def _none(name: str) -> str:
     return f"there is no mesh {name} led by this node; see: parley mesh list"
 
 
-def _span(request: web.Request, node: Node) -> tuple[int, int]:
+def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
     """The last 24 hours unless said; nothing to come is due."""
     now = node.clock.now()
-    since, until = reading.instant(request, "from"), reading.instant(request, "to")
+    since, until = requests.instant(request, "from"), requests.instant(request, "to")
     until = now if until is None else min(until, now)
     return max(until - times.DAY, times.EARLIEST) if since is None else since, until
 
 
-def _delivery(found: Iterable[Outcome]) -> Delivery:
+def _delivery(found: Iterable[SlotOutcome]) -> Delivery:
     slots = dict.fromkeys(("delivered", "missing", "open"), 0)
     causes: list[Cause] = []
     for each in found:
@@ -101,21 +101,21 @@ def _delivery(found: Iterable[Outcome]) -> Delivery:
 
 async def pairs(request: web.Request) -> web.StreamResponse:
     """GET: what each pair has delivered; those without a task that had nothing due are left out."""
-    node, name = request.app[NODE], reading.name(request, "mesh")
-    reading.only(request, "from", "to", "limit", "cursor")
+    node, name = request.app[NODE], requests.name(request, "mesh")
+    requests.only(request, "from", "to", "limit", "cursor")
     since, until = _span(request, node)
-    after, size = _key_cursor(request), reading.limit(request)
+    after, size = _key_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         if not await meshes.exists(connection, name):
             raise NotFound(_none(name))
         keys = await meshes.keys(connection, name, after, size)
-        found: dict[str, list[Outcome]] = {}
+        found: dict[str, list[SlotOutcome]] = {}
         if keys:
             span = keys[0].key, keys[-1].key
             found = await meshes.outcomes_of(connection, name, since, until, *span)
     every = [MeshPair(**vars(each), **dict(_delivery(found.get(each.key, ())))) for each in keys]
     shown = [pair for pair in every if pair.state in _STANDING or pair.due or pair.open]
-    return replies.many(shown, keys[-1].key if len(keys) == size else None)
+    return responses.many(shown, keys[-1].key if len(keys) == size else None)
 
 
 _STANDING = frozenset({"active", "paused"})
@@ -123,9 +123,9 @@ _STANDING = frozenset({"active", "paused"})
 
 async def tasks(request: web.Request) -> web.StreamResponse:
     """GET: what there is, to be compared with a mesh file; no such mesh is an empty one."""
-    node, name = request.app[NODE], reading.name(request, "mesh")
-    reading.only(request, "limit", "cursor")
-    after, size = _task_cursor(request), reading.limit(request)
+    node, name = request.app[NODE], requests.name(request, "mesh")
+    requests.only(request, "limit", "cursor")
+    after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         rows = await meshes.tasks(connection, name, after, size)
     found: Sequence[MeshTask] = [
@@ -139,7 +139,7 @@ async def tasks(request: web.Request) -> web.StreamResponse:
     following = None
     if len(found) == size:
         following = f"{found[-1].created_at}_{found[-1].id}_{found[-1].key}"
-    return replies.many(found, following)
+    return responses.many(found, following)
 
 
 def _key_cursor(request: web.Request) -> str | None:

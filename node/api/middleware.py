@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from node.api import replies
+from node.api import responses
 from node.api.routing import BODY, NODE, SENDER, Access, Route
 from node.model.errors import (
     MalformedRequest,
@@ -33,17 +33,17 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ParleyError as error:
-        return replies.problem(error, request.path)
+        return responses.problem(error, request.path)
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        return replies.problem(_of_http(error), request.path)
+        return responses.problem(_of_http(error), request.path)
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
         fault = ParleyError(OWN_FAULT)
-        return replies.problem(fault, request.path)
+        return responses.problem(fault, request.path)
 
 
 def _of_http(error: web.HTTPException) -> ParleyError:

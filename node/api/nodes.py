@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import NODE, TEXT, Access, Query, Route
-from node.capabilities import program_version
+from node.capability.catalog import program_version
 from node.clock import synchronisation
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound
@@ -21,7 +21,7 @@ from node.model.wire.nodes import (
 )
 from node.model.wire.nodes import Node as NodeDocument
 from node.plugins.contracts import StreamingTest, Test
-from node.service import Node
+from node.service import NodeService
 from node.store.nodes import KnownNode
 
 
@@ -33,24 +33,24 @@ def _document(known: KnownNode) -> NodeDocument:
 
 async def self_(request: web.Request) -> web.StreamResponse:
     """GET: this node's card, open to all: whoever wants to pin its key reads it here."""
-    return replies.one(request.app[NODE].card)
+    return responses.one(request.app[NODE].card)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: every known node, this one first; with ``match`` those that meet a predicate."""
     node = request.app[NODE]
-    reading.only(request, "match")
-    predicate = predicates.parse(reading.json(request, "match", {}), "?match")
+    requests.only(request, "match")
+    predicate = predicates.parse(requests.json(request, "match", {}), "?match")
     await node.directory.refresh()
     every = node.directory.all
     found = [known for known in every if predicate.met_by(known.facts)]
-    return replies.many([_document(known) for known in found])
+    return responses.many([_document(known) for known in found])
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: attributes of this node are set, or (null) taken back."""
     node, name = request.app[NODE], request.match_info["name"]
-    patch = reading.document(request, NodePatch)
+    patch = requests.document(request, NodePatch)
     if name not in {"self", node.card.name}:
         if node.directory.find(name) is None:
             msg = f"no node named {name} is known here"
@@ -59,19 +59,19 @@ async def edit(request: web.Request) -> web.StreamResponse:
         raise NotAllowed(msg)
     await node.own_card.set(patch.attributes)
     await node.directory.refresh()
-    return replies.one(_document(node.directory.self))
+    return responses.one(_document(node.directory.self))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: fetch a node's card and pin its key."""
     node = request.app[NODE]
-    known = await node.peering.add(reading.document(request, NodeAddition))
-    return replies.one(_document(known), 201, {"Location": "/v1/nodes"})
+    known = await node.registration.add(requests.document(request, NodeAddition))
+    return responses.one(_document(known), 201, {"Location": "/v1/nodes"})
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a node; its requests are refused from now on."""
-    await request.app[NODE].peering.remove(request.match_info["name"])
+    await request.app[NODE].registration.remove(request.match_info["name"])
     return web.Response(status=204)
 
 
@@ -79,7 +79,7 @@ async def clock(request: web.Request) -> web.StreamResponse:
     """GET: this node's clock, and what the kernel says of it."""
     state = synchronisation()
     bound = None if state.error_bound is None else state.error_bound / MILLISECOND
-    return replies.one(
+    return responses.one(
         ClockState(
             now=request.app[NODE].clock.now(),
             synchronised=state.synchronised,
@@ -88,7 +88,7 @@ async def clock(request: web.Request) -> web.StreamResponse:
     )
 
 
-def _test(node: Node, test: Test) -> TestDescription:
+def _test(node: NodeService, test: Test) -> TestDescription:
     interval = None
     if isinstance(test, StreamingTest):
         interval = test.interval_model.model_json_schema(by_alias=True)
@@ -105,7 +105,9 @@ def _test(node: Node, test: Test) -> TestDescription:
 async def tests(request: web.Request) -> web.StreamResponse:
     """GET: the tests that can be asked for, with the JSON Schema of their specs."""
     node = request.app[NODE]
-    return replies.many([_test(node, test) for _, test in sorted(node.capabilities.tests.items())])
+    return responses.many(
+        [_test(node, test) for _, test in sorted(node.capabilities.tests.items())]
+    )
 
 
 async def test_(request: web.Request) -> web.StreamResponse:
@@ -115,7 +117,7 @@ async def test_(request: web.Request) -> web.StreamResponse:
     if name not in node.capabilities.tests:
         msg = f"there is no test {name!r}; there are: {', '.join(sorted(node.capabilities.tests))}"
         raise NotFound(msg)
-    return replies.one(_test(node, node.capabilities.tests[name]))
+    return responses.one(_test(node, node.capabilities.tests[name]))
 
 
 async def tools(request: web.Request) -> web.StreamResponse:
@@ -131,7 +133,7 @@ async def tools(request: web.Request) -> web.StreamResponse:
         )
         for name, tool in sorted(node.capabilities.tools.items())
     ]
-    return replies.many(described)
+    return responses.many(described)
 
 
 MATCH = Query(

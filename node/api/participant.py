@@ -9,20 +9,21 @@ import orjson
 import structlog
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, SENDER, Access, Handler, Route
-from node.booking import TimeLine
 from node.model.errors import NotAllowed, ParleyError
 from node.model.wire.fields import Document
-from node.model.wire.outlooks import Outlook, OutlookRequest
+from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
+    Batch,
+    BatchReplies,
     CommitAnswer,
     DecisionAnswer,
     Differences,
     DigestRequest,
     ExchangeHold,
-    Freed,
+    FreedTime,
     HoldAnswer,
     IntervalsMessage,
     Introduction,
@@ -30,57 +31,56 @@ from node.model.wire.participants import (
     PartMessage,
     Proposal,
     ProposalRequest,
-    Replies,
     Ruling,
     RunEnd,
     TaskEnd,
-    Together,
 )
 from node.model.wire.problems import problem_of
-from node.model.wire.work import Errand, Reply, Work, WorkRequest
+from node.model.wire.work import ForwardedQuestion, Reply, WorkRequest, WorkResponse
+from node.timetable.booking import TimeLine
 
 log = structlog.get_logger()
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
     """PUT: a task is made known; this host accepts it or says why not."""
-    introduction = reading.document(request, Introduction)
-    if introduction.task != reading.identifier(request):
+    introduction = requests.document(request, Introduction)
+    if introduction.task != requests.identifier(request):
         msg = "path and body name different tasks"
         raise NotAllowed(msg)
-    consent = request.app[NODE].consent
-    return replies.one(await consent.consider(request[SENDER], introduction))
+    consent = request.app[NODE].acceptance
+    return responses.one(await consent.consider(request[SENDER], introduction))
 
 
 async def consider(request: web.Request) -> web.StreamResponse:
     """POST: whether this host would accept a task; nothing is kept."""
-    introduction = reading.document(request, Introduction)
-    return replies.one(await request.app[NODE].consent.judge(request[SENDER], introduction))
+    introduction = requests.document(request, Introduction)
+    return responses.one(await request.app[NODE].acceptance.judge(request[SENDER], introduction))
 
 
 async def outlook(request: web.Request) -> web.StreamResponse:
     """POST: what runs would displace here, and how full the node would be; nothing is booked."""
-    asked = reading.document(request, OutlookRequest)
-    return replies.one(await request.app[NODE].prospect.outlook(asked))
+    asked = requests.document(request, ImpactRequest)
+    return responses.one(await request.app[NODE].impacts.outlook(asked))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
     """POST: free ranges in the windows of each question."""
-    asked = reading.quick(request, Together[ProposalRequest])
-    interest, sender = request.app[NODE].interest, request[SENDER]
+    asked = requests.quick(request, Batch[ProposalRequest])
+    interest, sender = request.app[NODE].freed_time, request[SENDER]
     return await _each(interest.propose(sender, item) for item in asked.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
     """POST: book for now, exchange by exchange."""
-    asked = reading.quick(request, Together[ExchangeHold])
+    asked = requests.quick(request, Batch[ExchangeHold])
     time_line, sender = request.app[NODE].time_line, request[SENDER]
     return await _each(time_line.hold(item.exchange, sender, item.hold) for item in asked.items)
 
 
 async def rule(request: web.Request) -> web.StreamResponse:
     """POST: the lead has decided: keep these runs of an exchange, or drop it."""
-    asked = reading.document(request, Together[Ruling])
+    asked = requests.document(request, Batch[Ruling])
     time_line, sender = request.app[NODE].time_line, request[SENDER]
     return await _each(_ruled(time_line, item, sender) for item in asked.items)
 
@@ -117,54 +117,54 @@ def _explained(error: Exception) -> ParleyError:
 
 async def decision(request: web.Request) -> web.StreamResponse:
     """GET: as lead, what became of an exchange."""
-    return replies.one(await request.app[NODE].time_line.decision(reading.identifier(request)))
+    return responses.one(await request.app[NODE].time_line.decision(requests.identifier(request)))
 
 
 async def run_end(request: web.Request) -> web.StreamResponse:
     """POST: a run is over."""
-    await request.app[NODE].ending.heard(request[SENDER], reading.document(request, RunEnd))
+    await request.app[NODE].termination.heard(request[SENDER], requests.document(request, RunEnd))
     return web.Response(status=204)
 
 
 async def task_end(request: web.Request) -> web.StreamResponse:
     """POST: a task is over."""
-    end = reading.document(request, TaskEnd)
-    await request.app[NODE].ending.heard_task(request[SENDER], end)
+    end = requests.document(request, TaskEnd)
+    await request.app[NODE].termination.heard_task(request[SENDER], end)
     return web.Response(status=204)
 
 
 async def freed(request: web.Request) -> web.StreamResponse:
     """POST: as lead, time that was refused has become free."""
-    message = reading.document(request, Freed)
-    await request.app[NODE].interest.freed(request[SENDER], message)
+    message = requests.document(request, FreedTime)
+    await request.app[NODE].freed_time.freed(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def part(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's part of a run."""
-    message = reading.document(request, PartMessage)
+    message = requests.document(request, PartMessage)
     await request.app[NODE].collector.receive(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def intervals(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's share of some intervals of a run that goes on."""
-    message = reading.document(request, IntervalsMessage)
+    message = requests.document(request, IntervalsMessage)
     await request.app[NODE].collector.receive_intervals(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
     """POST: what this node has of the sender's tasks, where it differs."""
-    asked = reading.document(request, DigestRequest)
-    return replies.one(await request.app[NODE].time_line.compare(request[SENDER], asked))
+    asked = requests.document(request, DigestRequest)
+    return responses.one(await request.app[NODE].time_line.compare(request[SENDER], asked))
 
 
 async def work(request: web.Request) -> web.StreamResponse:
     """POST: what waits here for a node that nobody reaches; it answers what it had before."""
-    asked = reading.document(request, WorkRequest)
+    asked = requests.document(request, WorkRequest)
     node, sender = request.app[NODE], request[SENDER]
-    await node.lookout.came(sender, asked.card)
+    await node.peer_monitor.came(sender, asked.card)
     given = await node.mailboxes.of(sender).take(asked)
     body = b'{"questions":[' + b",".join(given) + b"]}"
     return web.Response(body=body, content_type="application/json")
@@ -176,8 +176,8 @@ async def errand(request: web.Request) -> web.StreamResponse:
     if request[SENDER] != node.card.identity:
         msg = "a node runs errands for its own lead only"
         raise NotAllowed(msg)
-    asked = reading.document(request, Errand)
-    return replies.one(await node.mailboxes.of(asked.node).ask(asked.name, asked.question))
+    asked = requests.document(request, ForwardedQuestion)
+    return responses.one(await node.mailboxes.of(asked.node).ask(asked.name, asked.question))
 
 
 def _route(
@@ -204,24 +204,24 @@ def _route(
 ROUTES = (
     _route("PUT", "tasks/{id}", introduce, "Make a task known", Introduction, IntroductionAnswer),
     _route("POST", "considerations", consider, "Consider a task", Introduction, IntroductionAnswer),
-    _route("POST", "outlooks", outlook, "What runs would mean", OutlookRequest, Outlook),
+    _route("POST", "outlooks", outlook, "What runs would mean", ImpactRequest, Impact),
     _route(
         "POST",
         "proposals",
         propose,
         "Ask for free ranges",
-        Together[ProposalRequest],
-        Replies[Proposal],
+        Batch[ProposalRequest],
+        BatchReplies[Proposal],
     ),
-    _route("POST", "holds", hold, "Hold runs", Together[ExchangeHold], Replies[HoldAnswer]),
-    _route("POST", "rulings", rule, "Commit or release", Together[Ruling], Replies[CommitAnswer]),
+    _route("POST", "holds", hold, "Hold runs", Batch[ExchangeHold], BatchReplies[HoldAnswer]),
+    _route("POST", "rulings", rule, "Commit or release", Batch[Ruling], BatchReplies[CommitAnswer]),
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("POST", "runs/ends", run_end, "A run is over", RunEnd),
     _route("POST", "tasks/ends", task_end, "A task is over", TaskEnd),
-    _route("POST", "tasks/freed", freed, "Refused time became free", Freed),
+    _route("POST", "tasks/freed", freed, "Refused time became free", FreedTime),
     _route("POST", "intervals", intervals, "Some intervals of a part", IntervalsMessage),
     _route("POST", "parts", part, "A participant's part", PartMessage),
     _route("POST", "digests", compare, "Compare runs to come", DigestRequest, Differences),
-    _route("POST", "work", work, "Fetch what is asked of the sender", WorkRequest, Work),
-    _route("POST", "errands", errand, "Ask a node that fetches its work", Errand, Reply),
+    _route("POST", "work", work, "Fetch what is asked of the sender", WorkRequest, WorkResponse),
+    _route("POST", "errands", errand, "Ask a node that fetches its work", ForwardedQuestion, Reply),
 )

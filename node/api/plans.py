@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import NODE, Access, Route
 from node.model.wire.plans import Plan, PlanRequest
 
 
 async def plan(request: web.Request) -> web.StreamResponse:
     """POST: the answer is 200 also where the task would be refused; nothing is booked or kept."""
-    node, asked = request.app[NODE], reading.document(request, PlanRequest)
+    node, asked = request.app[NODE], requests.document(request, PlanRequest)
     await node.archives.checked_all(asked.archives)
-    return replies.one(await node.plans(asked))
+    return responses.one(await node.preview(asked))
 
 
 ROUTES = (

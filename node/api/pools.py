@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import CURSOR, LIMIT, NODE, Access, Route
 from node.model import policysets
 from node.model.wire.pools import Outside, PolicySet, Pool, PoolDocument, PoolPatch
-from node.pools import Warnings, document_of
-from node.service import Node
+from node.service import NodeService
+from node.sharing.pools import Warnings, document_of
 from node.store.pools import StoredPool
 
 
-def _document(node: Node, pool: StoredPool, warnings: Warnings) -> Pool:
+def _document(node: NodeService, pool: StoredPool, warnings: Warnings) -> Pool:
     members = node.pools.membership(pool.match)
     others = tuple(Outside(node=name, reason=why) for name, why in members.others.items())
     return Pool(
@@ -28,52 +28,52 @@ def _document(node: Node, pool: StoredPool, warnings: Warnings) -> Pool:
     )
 
 
-async def _shown(node: Node, name: str) -> Pool:
+async def _shown(node: NodeService, name: str) -> Pool:
     return _document(node, await node.pools.one(name), await node.pools.warnings())
 
 
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the pool; the very same again gives the one made before."""
     node = request.app[NODE]
-    document = reading.document(request, PoolDocument)
+    document = requests.document(request, PoolDocument)
     await node.pools.create(document)
     made = await _shown(node, document.name)
-    return replies.one(made, 201, {"Location": f"/v1/pools/{document.name}"})
+    return responses.one(made, 201, {"Location": f"/v1/pools/{document.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of pools, by name."""
     node = request.app[NODE]
-    reading.only(request, "limit", "cursor")
+    requests.only(request, "limit", "cursor")
     warnings = await node.pools.warnings()
     every = [_document(node, pool, warnings) for pool in await node.pools.all()]
-    return replies.many(*reading.page_of_names(request, every))
+    return responses.many(*requests.page_of_names(request, every))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one pool."""
     node = request.app[NODE]
-    reading.only(request)
-    return replies.one(await _shown(node, reading.name(request, "pool")))
+    requests.only(request)
+    return responses.one(await _shown(node, requests.name(request, "pool")))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the pool with the changes, from now on."""
-    node, name = request.app[NODE], reading.name(request, "pool")
-    await node.pools.edit(name, reading.document(request, PoolPatch))
-    return replies.one(await _shown(node, name))
+    node, name = request.app[NODE], requests.name(request, "pool")
+    await node.pools.edit(name, requests.document(request, PoolPatch))
+    return responses.one(await _shown(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a pool; its nodes stay."""
-    await request.app[NODE].pools.remove(reading.name(request, "pool"))
+    await request.app[NODE].pools.remove(requests.name(request, "pool"))
     return web.Response(status=204)
 
 
 async def sets(request: web.Request) -> web.StreamResponse:
     """GET: the named sets of policies, the recommended one first."""
-    reading.only(request)
-    return replies.many(
+    requests.only(request)
+    return responses.many(
         [
             PolicySet(name=name, good_for=kind.good_for, recommended=name == policysets.DEFAULT)
             for name, kind in policysets.SETS.items()

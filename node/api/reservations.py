@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
 from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Access, Route
 from node.api.tasks import KEY, idempotency_key
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
-from node.store.reservations import Filter
+from node.store.reservations import ReservationFilter
 
 
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the reservation; a repeated Idempotency-Key gives the one made before."""
-    document = reading.document(request, ReservationDocument)
+    document = requests.document(request, ReservationDocument)
     made = await request.app[NODE].reservations.create(document, idempotency_key(request))
-    return replies.one(made, 201, {"Location": f"/v1/reservations/{made.id}"})
+    return responses.one(made, 201, {"Location": f"/v1/reservations/{made.id}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of reservations, newest first."""
-    reading.only(request, "prefix", "limit", "cursor")
-    at = reading.cursor(request)
-    wanted = Filter(
-        prefix=reading.word(request, "prefix"),
+    requests.only(request, "prefix", "limit", "cursor")
+    at = requests.cursor(request)
+    wanted = ReservationFilter(
+        prefix=requests.word(request, "prefix"),
         before_created=at[0] if at else None,
         before_id=at[1] if at else None,
-        limit=reading.limit(request),
+        limit=requests.limit(request),
     )
     found = await request.app[NODE].reservations.listed(wanted)
     full = len(found) == wanted.limit
-    return replies.many(
-        found, reading.cursor_after(found[-1].created_at, found[-1].id) if full else None
+    return responses.many(
+        found, requests.cursor_after(found[-1].created_at, found[-1].id) if full else None
     )
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one reservation, with the runs that were booked in its time before."""
-    reading.only(request)
-    return replies.one(await request.app[NODE].reservations.one(reading.identifier(request)))
+    requests.only(request)
+    return responses.one(await request.app[NODE].reservations.one(requests.identifier(request)))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the reservation with the changes."""
-    patch = reading.document(request, ReservationPatch)
-    reservation = reading.identifier(request)
-    return replies.one(await request.app[NODE].reservations.edit(reservation, patch))
+    patch = requests.document(request, ReservationPatch)
+    reservation = requests.identifier(request)
+    return responses.one(await request.app[NODE].reservations.edit(reservation, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: its time is free at once."""
-    await request.app[NODE].reservations.remove(reading.identifier(request))
+    await request.app[NODE].reservations.remove(requests.identifier(request))
     return web.Response(status=204)
 
 

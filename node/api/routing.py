@@ -12,7 +12,7 @@ from aiohttp import web
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
-    from node.service import Node
+    from node.service import NodeService
 
 
 class Access(StrEnum):
@@ -24,7 +24,7 @@ class Access(StrEnum):
     PEER = "peer"
 
 
-NODE: web.AppKey[Node] = web.AppKey("node")
+NODE: web.AppKey[NodeService] = web.AppKey("node")
 """The node that an application serves."""
 
 ACCESS: web.RequestKey[Access] = web.RequestKey("access")

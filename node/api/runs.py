@@ -7,7 +7,8 @@ from uuid import UUID
 import orjson
 from aiohttp import web
 
-from node.api import reading, replies
+from node.api import requests, responses
+from node.api.long_polling import until
 from node.api.routing import (
     CURSOR,
     ID,
@@ -21,16 +22,15 @@ from node.api.routing import (
     Route,
     waits,
 )
-from node.api.waiting import until
 from node.model import times
 from node.model.errors import NotFound
-from node.model.reservations import Reserved
+from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
-from node.service import Node
+from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
 
@@ -39,7 +39,7 @@ _DECISIONS_SHOWN = 20
 _SCHEDULE_MAX = 20_000
 
 
-def run_of(node: Node, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
+def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
     """A row of the view ``run_known`` as the API shows it."""
     started = row["started_at"]
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
@@ -72,7 +72,7 @@ def run_of(node: Node, row: Record, parts: tuple[PartView, ...] | None = None) -
     )
 
 
-def _metrics(node: Node, row: Record) -> tuple[MetricView, ...]:
+def _metrics(node: NodeService, row: Record) -> tuple[MetricView, ...]:
     """Of finished runs only: half a measurement in a series would look like a whole one."""
     if row["state"] != RunState.FINISHED or row["result"] is None:
         return ()
@@ -80,7 +80,7 @@ def _metrics(node: Node, row: Record) -> tuple[MetricView, ...]:
     return tuple(MetricView(**vars(metric)) for metric in found)
 
 
-async def fetch(node: Node, run: UUID) -> Run:
+async def fetch(node: NodeService, run: UUID) -> Run:
     """One run with its parts.
 
     :raises NotFound: there is none.
@@ -108,19 +108,19 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
     """A page of runs; with ``wait`` as soon as there are any."""
     node = request.app[NODE]
     names = {query.name for query in FILTERS} | ({"task"} if task is None else set())
-    reading.only(request, *sorted(names))
-    at = reading.cursor(request)
-    wanted = runs.Filter(
-        task=task or reading.uuid(request, "task"),
-        states=reading.choices(request, "state", STATES),
-        test=reading.word(request, "test"),
-        prefix=reading.word(request, "prefix"),
-        since=reading.instant(request, "from"),
-        before=reading.instant(request, "to"),
+    requests.only(request, *sorted(names))
+    at = requests.cursor(request)
+    wanted = runs.RunFilter(
+        task=task or requests.uuid(request, "task"),
+        states=requests.choices(request, "state", STATES),
+        test=requests.word(request, "test"),
+        prefix=requests.word(request, "prefix"),
+        since=requests.instant(request, "from"),
+        before=requests.instant(request, "to"),
         after_start=at[0] if at else None,
         after_run=at[1] if at else None,
-        ascending=reading.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"],
-        limit=reading.limit(request),
+        ascending=requests.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"],
+        limit=requests.limit(request),
     )
 
     async def some() -> tuple[list[Record], bool]:
@@ -128,10 +128,10 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
             rows = await runs.listed(connection, wanted)
         return rows, bool(rows)
 
-    rows = await until(node, some, reading.seconds(request))
+    rows = await until(node, some, requests.seconds(request))
     full = len(rows) == wanted.limit
-    following = reading.cursor_after(rows[-1]["starts_at"], rows[-1]["run_id"]) if full else None
-    return replies.many([run_of(node, row) for row in rows], following)
+    following = requests.cursor_after(rows[-1]["starts_at"], rows[-1]["run_id"]) if full else None
+    return responses.many([run_of(node, row) for row in rows], following)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -142,33 +142,35 @@ async def list_(request: web.Request) -> web.StreamResponse:
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one run; with ``wait`` as soon as it is over."""
     node = request.app[NODE]
-    reading.only(request, "wait")
-    run = reading.identifier(request)
+    requests.only(request, "wait")
+    run = requests.identifier(request)
 
     async def over() -> tuple[Run, bool]:
         found = await fetch(node, run)
         return found, found.state in OVER
 
-    return replies.one(await until(node, over, reading.seconds(request)))
+    return responses.one(await until(node, over, requests.seconds(request)))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
     """DELETE: the run is taken back everywhere; a running one is stopped."""
     node = request.app[NODE]
-    run = reading.identifier(request)
-    await node.ending.cancel_run(run)
-    return replies.one(await fetch(node, run))
+    run = requests.identifier(request)
+    await node.termination.cancel_run(run)
+    return responses.one(await fetch(node, run))
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why this run is where it is, or did not happen."""
     node = request.app[NODE]
-    run = await fetch(node, reading.identifier(request))
+    run = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
         made = await decisions(connection, run.task, run.slot, _DECISIONS_SHOWN)
-        went = await archives.deliveries(connection, archives.Filter(run=run.id, whole=True))
+        went = await archives.deliveries(
+            connection, archives.DeliveryFilter(run=run.id, whole=True)
+        )
     archivings = tuple(Archiving.model_validate(dict(row)) for row in went)
-    return replies.one(
+    return responses.one(
         Explanation(
             task=run.task,
             run=run.id,
@@ -213,11 +215,11 @@ def _outcome(run: Run) -> str:
 async def schedule(request: web.Request) -> web.StreamResponse:
     """GET: this node's time line, in start order, and what of its time is reserved."""
     node = request.app[NODE]
-    reading.only(request, "from", "to")
+    requests.only(request, "from", "to")
     now = node.clock.now()
-    since = reading.instant(request, "from") or now - times.HOUR
-    until_ = reading.instant(request, "to") or now + 6 * times.HOUR
-    wanted = runs.Filter(since=since, before=until_, ascending=True, limit=_SCHEDULE_MAX)
+    since = requests.instant(request, "from") or now - times.HOUR
+    until_ = requests.instant(request, "to") or now + 6 * times.HOUR
+    wanted = runs.RunFilter(since=since, before=until_, ascending=True, limit=_SCHEDULE_MAX)
     async with node.database.connection() as connection:
         rows = await runs.listed(connection, wanted)
         reserved = await reservations.between(connection, since, max(since, until_))
@@ -249,7 +251,7 @@ def _entry(row: Record) -> ScheduleEntry:
     )
 
 
-def _reserved(each: Reserved) -> ReservedSpan:
+def _reserved(each: ReservationSpan) -> ReservedSpan:
     return ReservedSpan(
         reservation=each.reservation,
         kind=Purpose(each.kind),

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from aiohttp import web
 
-from node.api import reading, replies, runs
+from node.api import requests, responses, runs
+from node.api.long_polling import until
 from node.api.routing import (
     CURSOR,
     ID,
@@ -20,7 +21,6 @@ from node.api.routing import (
     Route,
     waits,
 )
-from node.api.waiting import until
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.wire.runs import Explanation, Run
@@ -34,8 +34,8 @@ from node.model.wire.tasks import (
     TestChoice,
 )
 from node.plugins import choice
-from node.plugins.choice import Answered
-from node.service import Node
+from node.plugins.choice import ToolOffer
+from node.service import NodeService
 from node.store import seats, tasks
 from node.store.database import Record
 from node.store.tasks import StoredTask
@@ -79,14 +79,14 @@ def task_of(row: Record) -> Task:
     )
 
 
-async def fetch(node: Node, task: UUID) -> Task:
+async def fetch(node: NodeService, task: UUID) -> Task:
     """One task.
 
     :raises NotFound: there is none.
     """
     now = node.clock.now()
     async with node.database.connection() as connection:
-        rows = await tasks.listed(connection, tasks.Filter(task=task), now)
+        rows = await tasks.listed(connection, tasks.TaskFilter(task=task), now)
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
@@ -97,7 +97,7 @@ async def fetch(node: Node, task: UUID) -> Task:
     return found.model_copy(update=told)
 
 
-def _tool_reason(node: Node, task: Task) -> str | None:
+def _tool_reason(node: NodeService, task: Task) -> str | None:
     """Why it has its tool; nothing where that was decided elsewhere, or seat by seat."""
     if task.tool is None or not task.led_here or not task.participants:
         return None
@@ -105,17 +105,17 @@ def _tool_reason(node: Node, task: Task) -> str | None:
         spec = node.capabilities.spec(node.capabilities.test(task.test.type), task.test.spec)
     except InvalidDocument:  # kept by a version of this program that knew more
         return None
-    answered = [Answered(p.name, p.accepted, p.tools, p.lacks) for p in task.participants]
-    return choice.why(task.test.type, task.tool, task.tools, spec, answered)
+    answered = [ToolOffer(p.name, p.accepted, p.tools, p.lacks) for p in task.participants]
+    return choice.explain_choice(task.test.type, task.tool, task.tools, spec, answered)
 
 
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the task; a repeated Idempotency-Key gives the task made before."""
     node = request.app[NODE]
-    document = reading.document(request, TaskDocument)
+    document = requests.document(request, TaskDocument)
     task, _ = await node.admission.create(document, idempotency_key(request))
     answer = await fetch(node, task)
-    return replies.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+    return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 
 def idempotency_key(request: web.Request) -> str | None:
@@ -130,30 +130,30 @@ def idempotency_key(request: web.Request) -> str | None:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
-    reading.only(request, "state", "test", "prefix", "seats", "parent", "limit", "cursor")
-    at = reading.cursor(request)
-    wanted = tasks.Filter(
-        states=reading.choices(request, "state", STATES),
-        test=reading.word(request, "test"),
-        prefix=reading.word(request, "prefix"),
+    requests.only(request, "state", "test", "prefix", "seats", "parent", "limit", "cursor")
+    at = requests.cursor(request)
+    wanted = tasks.TaskFilter(
+        states=requests.choices(request, "state", STATES),
+        test=requests.word(request, "test"),
+        prefix=requests.word(request, "prefix"),
         before_created=at[0] if at else None,
         before_task=at[1] if at else None,
-        seats=reading.choices(request, "seats", frozenset({"true", "false"})) == ["true"],
-        parent=reading.uuid(request, "parent"),
-        limit=reading.limit(request),
+        seats=requests.choices(request, "seats", frozenset({"true", "false"})) == ["true"],
+        parent=requests.uuid(request, "parent"),
+        limit=requests.limit(request),
     )
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())
     full = len(rows) == wanted.limit
-    following = reading.cursor_after(rows[-1]["created_at"], rows[-1]["id"]) if full else None
-    return replies.many([task_of(row) for row in rows], following)
+    following = requests.cursor_after(rows[-1]["created_at"], rows[-1]["id"]) if full else None
+    return responses.many([task_of(row) for row in rows], following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one task; with ``wait`` as soon as it has been planned."""
     node = request.app[NODE]
-    reading.only(request, "wait")
-    task = reading.identifier(request)
+    requests.only(request, "wait")
+    task = requests.identifier(request)
 
     async def planned() -> tuple[Task, bool]:
         found = await fetch(node, task)
@@ -164,42 +164,42 @@ async def show(request: web.Request) -> web.StreamResponse:
         settled = found.planned and not found.runs.get("held") and not (seated and not found.runs)
         return found, settled or later or found.state != "active" or not found.led_here
 
-    return replies.one(await until(node, planned, reading.seconds(request)))
+    return responses.one(await until(node, planned, requests.seconds(request)))
 
 
 async def pause(request: web.Request) -> web.StreamResponse:
     """POST: its runs to come are freed everywhere and no others planned; again is harmless."""
     node = request.app[NODE]
-    task = reading.identifier(request)
-    await node.changing.pause(task)
-    return replies.one(await fetch(node, task))
+    task = requests.identifier(request)
+    await node.editing.pause(task)
+    return responses.one(await fetch(node, task))
 
 
 async def resume(request: web.Request) -> web.StreamResponse:
     """POST: it is planned again from now on; again is harmless."""
     node = request.app[NODE]
-    task = reading.identifier(request)
-    await node.changing.resume(task)
-    return replies.one(await fetch(node, task))
+    task = requests.identifier(request)
+    await node.editing.resume(task)
+    return responses.one(await fetch(node, task))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the task with the changes; with ``dry_run`` as it would be, and nothing is changed."""
     node = request.app[NODE]
-    reading.only(request, "dry_run")
-    dry_run = reading.choices(request, "dry_run", frozenset({"true", "false"})) == ["true"]
-    task = reading.identifier(request)
-    patch = reading.document(request, TaskPatch)
-    would_be = await node.changing.edit(task, patch, dry_run=dry_run)
+    requests.only(request, "dry_run")
+    dry_run = requests.choices(request, "dry_run", frozenset({"true", "false"})) == ["true"]
+    task = requests.identifier(request)
+    patch = requests.document(request, TaskPatch)
+    would_be = await node.editing.edit(task, patch, dry_run=dry_run)
     found = await fetch(node, task)
     if would_be is None:
-        return replies.one(found)
+        return responses.one(found)
     if "archives" in patch.model_fields_set:
         archived = await node.archives.edited(task, patch.archives or ())
         found = found.model_copy(
             update={"archives": found.archives if archived is None else archived.after}
         )
-    return replies.one(_as_if(found, would_be))
+    return responses.one(_as_if(found, would_be))
 
 
 def _as_if(found: Task, would_be: StoredTask) -> Task:
@@ -223,20 +223,20 @@ def _as_if(found: Task, would_be: StoredTask) -> Task:
 async def cancel(request: web.Request) -> web.StreamResponse:
     """DELETE: the task and its runs end, on every participant; again is harmless."""
     node = request.app[NODE]
-    task = reading.identifier(request)
-    await node.ending.cancel_task(task)
-    return replies.one(await fetch(node, task))
+    task = requests.identifier(request)
+    await node.termination.cancel_task(task)
+    return responses.one(await fetch(node, task))
 
 
 async def seats_of(request: web.Request) -> web.StreamResponse:
     """GET: the seats of a pool task in the terms that are not over, in order."""
     node = request.app[NODE]
-    reading.only(request, "from")
-    task = await fetch(node, reading.identifier(request))
-    since = reading.instant(request, "from") or node.clock.now()
+    requests.only(request, "from")
+    task = await fetch(node, requests.identifier(request))
+    since = requests.instant(request, "from") or node.clock.now()
     async with node.database.connection() as connection:
         rows = await seats.listed(connection, task.id, since)
-    return replies.many([_seat_of(row, node.clock.now()) for row in rows], None)
+    return responses.many([_seat_of(row, node.clock.now()) for row in rows], None)
 
 
 def _seat_of(row: Record, now: int) -> Seat:
@@ -261,7 +261,7 @@ def _seat_of(row: Record, now: int) -> Seat:
 
 async def runs_of(request: web.Request) -> web.StreamResponse:
     """GET: a page of the task's runs."""
-    task = reading.identifier(request)
+    task = requests.identifier(request)
     await fetch(request.app[NODE], task)
     return await runs.page(request, task)
 
@@ -278,9 +278,9 @@ def _again(task: Task, plan_at: int, outcome: str) -> str:
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why the task's runs are where they are."""
     node = request.app[NODE]
-    task = await fetch(node, reading.identifier(request))
+    task = await fetch(node, requests.identifier(request))
     async with node.database.connection() as connection:
-        decisions = await runs.decisions(connection, task.id, None, reading.limit(request))
+        decisions = await runs.decisions(connection, task.id, None, requests.limit(request))
         waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
         before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
     counted = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
@@ -295,7 +295,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     elif not task.reason and lacks and task.plan_at is not None:
         sentence += f"; {_again(task, task.plan_at, decisions[0].outcome)}"
     sentence = "; ".join([sentence, *map(waiting_in_words, waits)])
-    return replies.one(
+    return responses.one(
         Explanation(
             task=task.id,
             run=None,
@@ -320,7 +320,7 @@ def seats_in_words(seats: SeatCount) -> str:
     return f"{said}; {empty} {'is' if empty == 1 else 'are'} empty: {why}"
 
 
-def waiting_in_words(waits: seats.Waits) -> str:
+def waiting_in_words(waits: seats.SeatWait) -> str:
     """What runs of seats wait for, as it is said at the pool task."""
     count, nodes = waits.runs, len(waits.nodes)
     some = f" and {nodes - _NAMED} more" if nodes > _NAMED else ""
@@ -330,7 +330,7 @@ def waiting_in_words(waits: seats.Waits) -> str:
     return f"{whose}: {runs_wait} from {since} on, because {waits.reason}"
 
 
-def _not_planned(node: Node, task: Task) -> str:
+def _not_planned(node: NodeService, task: Task) -> str:
     if not task.led_here:
         return f"it is planned by its lead, {task.lead}, which has the trace"
     if task.plan_at is None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.jsontext import json_object
-from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
 from node.cli.references import find_run, find_task, short
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 
 if TYPE_CHECKING:
-    from node.client.answers import Page
+    from node.client.responses import Page
     from node.model.wire.archives import Archive, Archiving
 
 
@@ -36,7 +36,7 @@ def _last_error(one: Record) -> str:
     return printable(f"{local(one['last_error_at'])} {one['last_error']}")
 
 
-ARCHIVE = Kind(
+ARCHIVE = RecordLayout(
     columns=(
         Column("archive", lambda one: one["name"], whole=True),
         Column("archiver", lambda one: one["archiver"], whole=True),
@@ -49,7 +49,7 @@ ARCHIVE = Kind(
     "parley archive add NAME http --spec url=https://collector.example/in",
     key="name",
 )
-ARCHIVER = Kind(
+ARCHIVER = RecordLayout(
     columns=(
         Column("archiver", lambda one: one["name"], whole=True),
         Column("does", lambda one: one["missing"] or one["title"]),
@@ -60,7 +60,7 @@ ARCHIVER = Kind(
     empty="No archivers.",
     key="name",
 )
-DELIVERY = Kind(
+DELIVERY = RecordLayout(
     columns=(
         Column("number", lambda one: str(one["number"]), whole=True),
         Column("run", lambda one: short(one["run"]), whole=True),
@@ -88,7 +88,7 @@ DELIVERY = Kind(
     empty="No deliveries.",
     key="number",
 )
-BACKLOG = Kind(
+BACKLOG = RecordLayout(
     columns=(
         Column("destination", lambda one: str(one["destination"]), whole=True),
         Column("where", lambda one: printable(f"{one['archiver']} {one['label']}")),
@@ -164,7 +164,7 @@ async def list_archives(session: Session, limit: int) -> None:
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), ARCHIVE)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @archive_group.command("show")
@@ -256,7 +256,7 @@ async def deliveries(session: Session, /, limit: int, **given: Any) -> None:
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), DELIVERY)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @archive_group.command("retry")

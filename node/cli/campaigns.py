@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from node.cli.documents import from_file
-from node.cli.listing import collect, limit_option, shortened, warned
-from node.cli.output import Column, Kind, Record, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation, print_warnings
+from node.cli.output import Column, Record, RecordLayout, pairs, printable, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, local
 
 if TYPE_CHECKING:
     from node.cli.times import Moment
-    from node.client.answers import Page
+    from node.client.responses import Page
     from node.model.wire.campaigns import Campaign, UsageHour
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
@@ -65,7 +65,7 @@ def _waits(campaign: Record) -> str:
     return f"{said}: {waiting['reason']}" if said else ""
 
 
-CAMPAIGN = Kind(
+CAMPAIGN = RecordLayout(
     columns=(
         Column("campaign", lambda campaign: campaign["name"], whole=True),
         Column("under", lambda campaign: campaign["parent"] or ""),
@@ -87,7 +87,7 @@ CAMPAIGN = Kind(
     key="name",
 )  # fmt: skip
 
-HOUR = Kind(
+HOUR = RecordLayout(
     columns=(
         Column("hour", lambda hour: local(hour["starts_at"]), whole=True),
         Column("campaign", lambda hour: hour["campaign"], whole=True),
@@ -260,8 +260,8 @@ async def list_campaigns(session: Session, limit: int) -> None:
     found, more = await collect(page, limit)
     records = records_of(found)
     session.output.many(records, CAMPAIGN)
-    warned(session, records)
-    shortened(session, more=more)
+    print_warnings(session, records)
+    print_truncation(session, more=more)
 
 
 @campaign_group.command("show")
@@ -346,7 +346,7 @@ async def usage(
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), HOUR)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 def campaign_view(campaign: Record) -> str:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import report, say
+from node.cli.failures import print_error_lines, report
 from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, verdict
 from node.cli.invocation import Invocation
-from node.cli.output import Output, aligned, printable
+from node.cli.output import OutputWriter, aligned, printable
 from node.cli.progress import Progress
 from node.cli.references import route, short
-from node.cli.serving import Lab, lab_of, with_lab
+from node.cli.serving import LabHandle, lab_of, with_lab
 from node.cli.session import Session
 from node.cli.times import clock_time
 from node.model.errors import ParleyError
@@ -38,7 +38,7 @@ _CHECK_S = 120
 
 
 @dataclass(frozen=True)
-class Wish:
+class DemoMeasurement:
     """A measurement of the demonstration: between which nodes, and how often."""
 
     test: str
@@ -49,14 +49,14 @@ class Wish:
 
 
 WISHES = (
-    Wish("rtt", 0, 1, "PT20S", {"count": 5}),
-    Wish("latency", 1, 2, "PT30S", {"count": 50, "interval": "PT0.02S"}),
-    Wish("throughput", 2, 0, "PT1M", {"duration": "PT3S", "omit": "PT0S"}),
+    DemoMeasurement("rtt", 0, 1, "PT20S", {"count": 5}),
+    DemoMeasurement("latency", 1, 2, "PT30S", {"count": 50, "interval": "PT0.02S"}),
+    DemoMeasurement("throughput", 2, 0, "PT1M", {"duration": "PT3S", "omit": "PT0S"}),
 )
 
 
 @dataclass(frozen=True)
-class Measured:
+class DemoResult:
     """A run that is over, and the nodes it was between; a target that takes no part included."""
 
     run: Run
@@ -88,32 +88,32 @@ def demo(context: click.Context, *, check: bool) -> None:
 
 
 async def show(
-    lab: Lab, client: UserClient, clock: Clock, progress: Progress, *, check: bool
+    lab: LabHandle, client: UserClient, clock: Clock, progress: Progress, *, check: bool
 ) -> int:
     """The demonstration on a lab that is up; the exit code."""
-    session = Session(client, clock, Output("table"), progress)
+    session = Session(client, clock, OutputWriter("table"), progress)
     limit = asyncio.timeout(_CHECK_S if check else None)
     try:
         async with limit:
             asked = await _create(session, lab)
             measured = [
-                Measured(await follow_task(session, task), between) for task, between in asked
+                DemoResult(await follow_task(session, task), between) for task, between in asked
             ]
     except TimeoutError:
         if not limit.expired():
             raise
-        say(f"✗ the first runs were not over within {_CHECK_S} s")
+        print_error_lines(f"✗ the first runs were not over within {_CHECK_S} s")
         return NO_RESULT
     session.output.text(results_table(measured))
     session.output.text(f"\nThe page of {lab.nodes[0].name}: {lab.nodes[0].url}/")
     if check:
         return _checked(lab, [each.run for each in measured])
-    say("\nNew results as they come, until Ctrl-C:")
+    print_error_lines("\nNew results as they come, until Ctrl-C:")
     await asyncio.gather(*(_go_on(session, task, between) for task, between in asked))
     return 0
 
 
-async def _create(session: Session, lab: Lab) -> list[tuple[Task, str]]:
+async def _create(session: Session, lab: LabHandle) -> list[tuple[Task, str]]:
     """The tasks, each with the nodes it is between."""
     tools = (await session.client.tools()).items
     described = {"name": CAMPAIGN, "description": "the demonstration's tasks"}
@@ -135,7 +135,7 @@ async def _create(session: Session, lab: Lab) -> list[tuple[Task, str]]:
     return asked
 
 
-def document_of(wish: Wish, source: str, dest: str) -> dict[str, Any]:
+def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]:
     """The task document of a wish."""
     return {
         "test": {"type": wish.test, "spec": {"source": source, "dest": dest, **wish.spec}},
@@ -144,12 +144,12 @@ def document_of(wish: Wish, source: str, dest: str) -> dict[str, Any]:
     }
 
 
-def results_table(measured: Sequence[Measured]) -> str:
+def results_table(measured: Sequence[DemoResult]) -> str:
     """The results of the first round."""
     return aligned([("test", "between", "start", "result"), *map(_row, measured)])
 
 
-def _row(measured: Measured) -> tuple[str, ...]:
+def _row(measured: DemoResult) -> tuple[str, ...]:
     run = measured.run
     told = run.summary or run.reason or run.state
     if verdict(run) != 0:
@@ -158,13 +158,13 @@ def _row(measured: Measured) -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
-def _checked(lab: Lab, runs: Sequence[Run]) -> int:
+def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
     """Say what the check found; the exit code."""
     failed = [run for run in runs if verdict(run) != 0]
     for run in failed:
-        say(f"✗ {run.test} {run.state}: {run.reason or 'no reason given'}")
+        print_error_lines(f"✗ {run.test} {run.state}: {run.reason or 'no reason given'}")
     if not runs:
-        say("✗ nothing could be measured")
+        print_error_lines("✗ nothing could be measured")
     finished = len(runs) - len(failed)
     sys.stdout.write(
         f"demo: {len(lab.nodes)} nodes, {finished} runs finished, {len(failed)} failed\n"
@@ -178,4 +178,4 @@ async def _go_on(session: Session, task: Task, between: str) -> None:
     silent = Session(session.client, session.clock, session.output, Progress(quiet=True))
     while (run := await session.client.until_run(task.id, OPEN)) is not None:
         over = await follow_run(silent, run)
-        session.output.text("  ".join(_row(Measured(over, between))))
+        session.output.text("  ".join(_row(DemoResult(over, between))))

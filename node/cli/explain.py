@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.output import Column, Kind, Record, harmless, printable
+from node.cli.output import Column, Record, RecordLayout, printable, sanitise_line
 from node.cli.references import find_either, find_task, short
 from node.cli.session import Session, asks_node
-from node.cli.times import clock_time, local, spoken
+from node.cli.times import clock_time, duration_in_words, local
 
 if TYPE_CHECKING:
     from node.model.wire.runs import Explanation
 
-EXPLANATION = Kind(
+EXPLANATION = RecordLayout(
     columns=(Column("sentence", lambda explanation: explanation["sentence"]),),
     fields=("task", "run", "state", "sentence"),
     empty="",
@@ -98,7 +98,7 @@ def decision_lines(decision: Record) -> list[str]:
     refusals = trace.get("refusals")
     if isinstance(refusals, Mapping):
         lines += [f"  refused  {name}: {printable(why)}" for name, why in refusals.items()]
-    return [harmless(line) for line in lines]
+    return [sanitise_line(line) for line in lines]
 
 
 def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
@@ -157,7 +157,11 @@ def _choice(choice: object) -> str:
     """``[nominal start, start, whether it displaces]`` for a person."""
     match choice:
         case [int(nominal), int(start), bool(displacing)]:
-            late = f", {spoken(start - nominal)} after its nominal start" if start > nominal else ""
+            late = (
+                f", {duration_in_words(start - nominal)} after its nominal start"
+                if start > nominal
+                else ""
+            )
             told = ", displacing lower priorities" if displacing else ""
             return f"{local(start)}{late}{told}"
         case _:

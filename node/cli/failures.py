@@ -27,7 +27,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from node.cli.output import harmless
+from node.cli.output import sanitise_line
 from node.model.errors import (
     InvalidDocument,
     NotAuthenticated,
@@ -62,9 +62,9 @@ def report(error: ParleyError, invocation: Invocation) -> int:
         from node.model.wire.problems import problem_of  # loads pydantic
 
         document = problem_of(error).model_dump(mode="json")
-        say(json.dumps({**document, "exit_code": error.exit_code}))
+        print_error_lines(json.dumps({**document, "exit_code": error.exit_code}))
     else:
-        say(sentence(error))
+        print_error_lines(sentence(error))
     return error.exit_code
 
 
@@ -72,9 +72,9 @@ def report_timeout(detail: str, advice: str, invocation: Invocation) -> int:
     """Tell that ``--timeout`` was over; the exit code."""
     if invocation.machine:
         title = "Timed out waiting"
-        say(json.dumps({"title": title, "detail": detail, "exit_code": TIMED_OUT}))
+        print_error_lines(json.dumps({"title": title, "detail": detail, "exit_code": TIMED_OUT}))
     else:
-        say(f"✗ {detail}{advice}")
+        print_error_lines(f"✗ {detail}{advice}")
     return TIMED_OUT
 
 
@@ -102,7 +102,7 @@ def _refusals(detail: str) -> list[str]:
     return found
 
 
-def say(text: str) -> None:
+def print_error_lines(text: str) -> None:
     """Lines on standard error."""
-    sys.stderr.write("".join(f"{harmless(line)}\n" for line in text.splitlines()))
+    sys.stderr.write("".join(f"{sanitise_line(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from node.cli.invocation import Invocation
-from node.cli.output import Column, Kind, Record, aligned
+from node.cli.output import Column, Record, RecordLayout, aligned
 from node.cli.progress import Progress
-from node.cli.simulated import Simulated
+from node.cli.simulation_result import SimulationResult
 
-REPORT = Kind(
+REPORT = RecordLayout(
     columns=(Column("broken", lambda report: str(len(report["violations"]))),),
     fields=("seed", "runs", "nodes", "sets", "violations"),
     empty="",
@@ -19,10 +19,10 @@ REPORT = Kind(
 )
 
 
-def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simulated:
+def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
     """Play what a document describes."""
     from lead.simulation.fleet.document import FleetScenario
-    from lead.simulation.fleet.drawing import drawn
+    from lead.simulation.fleet.drawing import draw_fleet_report
     from lead.simulation.fleet.play import play
     from lead.simulation.scenario import checked
 
@@ -39,7 +39,9 @@ def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simu
         progress.clear()
     words = [name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
     words += [word for each in scenario.sets for word in ("--set", each)]
-    return Simulated(told.model_dump(mode="json"), REPORT, report_view, partial(drawn, told), words)
+    return SimulationResult(
+        told.model_dump(mode="json"), REPORT, report_view, partial(draw_fleet_report, told), words
+    )
 
 
 def report_view(done: Record) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from node.cli.intervals import STREAMED, tell_new
 from node.cli.references import short
-from node.cli.times import clock_time, local, spoken
+from node.cli.times import clock_time, duration_in_words, local
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 
@@ -49,13 +49,17 @@ def situation(run: Run, now: int) -> str:
         return f"{run.test}: no time yet, {run.reason or 'still being tried'}"
     if run.state == "running":
         left = run.ends_at - now
-        return f"{run.test} running on {on}" + (f", {spoken(left)} left" if left > 0 else "")
+        return f"{run.test} running on {on}" + (
+            f", {duration_in_words(left)} left" if left > 0 else ""
+        )
     if run.state == "merging":
         return f"{run.test}: waiting for the parts of the other participants"
     if run.state in OPEN:
         when = f"planned for {clock_time(run.starts_at)} on {on}"
         left = run.starts_at - now
-        return f"{run.test} {when}, " + (f"starts in {spoken(left)}" if left > 0 else "starting")
+        return f"{run.test} {when}, " + (
+            f"starts in {duration_in_words(left)}" if left > 0 else "starting"
+        )
     return f"{run.test} {run.state}" + (f": {run.reason}" if run.reason else "")
 
 

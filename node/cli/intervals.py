@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.cli.listing import collect
-from node.cli.output import Column, Kind, printable, records_of
+from node.cli.output import Column, RecordLayout, printable, records_of
 from node.cli.times import local
 from node.model.errors import NotFound
 
@@ -20,7 +20,7 @@ LAST = 20
 STREAMED = "background-multi"
 """The class of all tests that give a result again and again while a run lasts."""
 
-INTERVAL = Kind(
+INTERVAL = RecordLayout(
     columns=(
         Column("interval", lambda interval: str(interval["number"]), whole=True),
         Column("start", lambda interval: local(interval["starts_at"]), whole=True),

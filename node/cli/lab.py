@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.demo import demo
-from node.cli.failures import report, say
+from node.cli.failures import print_error_lines, report
 from node.cli.invocation import Invocation
 from node.cli.output import aligned
 from node.cli.progress import Progress
-from node.cli.serving import Lab, lab_of, with_lab
+from node.cli.serving import LabHandle, lab_of, with_lab
 from node.model.errors import NotAllowed, ParleyError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Loss(click.ParamType[float]):
 
 
 @dataclass(frozen=True)
-class Wan:
+class WanOptions:
     """The emulated network between the nodes, as asked for."""
 
     delay_ms: float
@@ -107,7 +107,7 @@ def up(
         context.exit(report(error, context.ensure_object(Invocation)))
 
 
-def wan_of(*, namespaces: bool, **network: float | None) -> Wan | None:
+def wan_of(*, namespaces: bool, **network: float | None) -> WanOptions | None:
     """The network that was asked for; ``None`` for plain loopback.
 
     :raises NotAllowed: namespaces need root.
@@ -122,31 +122,31 @@ def wan_of(*, namespaces: bool, **network: float | None) -> Wan | None:
     if os.geteuid() != 0:
         msg = "--namespaces needs root; run it with sudo, or leave --namespaces out"
         raise NotAllowed(msg)
-    return Wan(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
+    return WanOptions(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
 
 
-def _settings(wan: Wan) -> WanSettings:
+def _settings(wan: WanOptions) -> WanSettings:
     from node.lab.wan import WanSettings
 
     return WanSettings(delay_ms=wan.delay_ms, loss=wan.loss, rate_mbit=wan.rate_mbit)
 
 
-async def _serve(lab: Lab, *, as_json: bool) -> int:
+async def _serve(lab: LabHandle, *, as_json: bool) -> int:
     click.echo(ready_line(lab) if as_json else ready_text(lab))
     if not as_json:
-        say("Serving until Ctrl-C.")
+        print_error_lines("Serving until Ctrl-C.")
     await asyncio.Event().wait()
     return 0
 
 
-def ready_line(lab: Lab) -> str:
+def ready_line(lab: LabHandle) -> str:
     """All that a program needs to speak to the nodes, on one line."""
     names = ("name", "url", "token", "dsn", "address", "state")
     nodes = [{name: getattr(node, name) for name in names} for node in lab.nodes]
     return json.dumps({"nodes": nodes})
 
 
-def ready_text(lab: Lab) -> str:
+def ready_text(lab: LabHandle) -> str:
     """The nodes and how to use them, for a person."""
     first = lab.nodes[0]
     rows = [("node", "API and page", "measurement address", "its token")]

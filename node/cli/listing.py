@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from node.cli.insisting import insist
+from node.cli.retrying import retry_while_silent
 
 if TYPE_CHECKING:
     from node.cli.output import Record
@@ -44,7 +44,7 @@ async def collect(
             return found[:limit], cursor is not None or len(found) > limit
 
 
-async def gathered(
+async def collect_all(
     session: Session,
     page: Callable[[str | None], Awaitable[Page[Item]]],
     doing: str,
@@ -54,7 +54,7 @@ async def gathered(
     found: list[Item] = []
     cursor: str | None = None
     while True:
-        part = await insist(session.progress, session.clock, partial(page, cursor))
+        part = await retry_while_silent(session.progress, session.clock, partial(page, cursor))
         told = len(found) // _TOLD
         found.extend(part.items)
         if len(found) // _TOLD > told:
@@ -66,14 +66,14 @@ async def gathered(
             return found
 
 
-def warned(session: Session, records: Iterable[Record]) -> None:
+def print_warnings(session: Session, records: Iterable[Record]) -> None:
     """Say what is to be told of these."""
     for record in records:
         for warning in record["warnings"]:
             session.progress.note(f"! {record['name']}: {warning}")
 
 
-def shortened(session: Session, *, more: bool) -> None:
+def print_truncation(session: Session, *, more: bool) -> None:
     """Say that the list goes on."""
     if more:
         session.progress.note("There are more; --limit shows them.")

@@ -13,7 +13,7 @@ _KNOWN_MAX = 1000
 _HOUSE_KEEPING = "apscheduler"
 
 
-class Routed(logging.Handler):
+class LogRouter(logging.Handler):
     """Passes records on; the same words again within a minute are only counted.
 
     What the timer of house-keeping says under load (a job is late, or still runs when it is due
@@ -49,4 +49,4 @@ class Routed(logging.Handler):
 
 def route() -> None:
     """From now on, everything that libraries log goes this way."""
-    logging.basicConfig(handlers=[Routed()], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[LogRouter()], level=logging.WARNING, force=True)

@@ -155,7 +155,7 @@ _CONTEXT: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_conte
 
 @click.command(cls=LazyGroup, context_settings=dict(_CONTEXT), epilog=_EPILOG)
 @global_options
-@click.version_option(package_name="parley", message="parley %(version)s")
+@click.version_option(package_name="parley-scheduler", message="parley %(version)s")
 def parley() -> None:
     """Agree with other nodes on a time to measure, measure, and show the result."""
 

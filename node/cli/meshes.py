@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import say
-from node.cli.insisting import insist
-from node.cli.listing import collect, gathered, limit_option, shortened
-from node.cli.meshfile import AT_ONCE, Study, consult, study
+from node.cli.failures import print_error_lines
+from node.cli.listing import collect, collect_all, limit_option, print_truncation
+from node.cli.meshapply import MeshWorker
+from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
-from node.cli.meshstatus import PAIR, not_applied_view, status_view, summed
-from node.cli.meshwork import Work
-from node.cli.output import Column, Kind, Record, printable, records_of
+from node.cli.meshstatus import PAIR, not_applied_view, status_view, total_delivery
+from node.cli.output import Column, Record, RecordLayout, printable, records_of
+from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
 from node.mesh.terms import idempotency_key
 from node.model.errors import Conflict, InvalidDocument, NotFound
 
 if TYPE_CHECKING:
-    from node.client.answers import Page
-    from node.mesh.comparison import Creation, Edit, Ending
+    from node.client.responses import Page
+    from node.mesh.comparison import Cancellation, Creation, Edit
     from node.model.wire.meshes import Mesh, MeshTask
 
 _EDITED = ("test", "schedule", "tools", "priority", "campaign", "reference")
@@ -34,7 +34,7 @@ def _tasks(counts: Record) -> str:
     return f"removed ({said})" if set(counts) == {"cancelled"} else said
 
 
-MESH = Kind(
+MESH = RecordLayout(
     columns=(
         Column("mesh", lambda mesh: mesh["name"], whole=True),
         Column("tasks", lambda mesh: _tasks(mesh["tasks"])),
@@ -47,7 +47,7 @@ MESH = Kind(
     key="name",
 )
 
-DONE = Kind(
+DONE = RecordLayout(
     columns=(),
     fields=("mesh", "created", "edited", "ended", "unchanged", "left"),
     empty="",
@@ -57,7 +57,7 @@ DONE = Kind(
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(1, 64),
-    default=AT_ONCE,
+    default=CONCURRENCY,
     show_default=True,
     help="So many requests at a time.",
 )
@@ -83,13 +83,13 @@ async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
     Doing it again does what is left to do, also after it was interrupted. Whatever else a node
     measures stays as it is: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
     """  # noqa: D301 - click's mark for lines to keep
-    counsel = await consult(session, await study(session, file), ())
+    counsel = await forecast_mesh(session, await analyse_mesh(session, file), ())
     found = counsel.study
     if dry_run or found.stopped:
         session.output.one(record_of(counsel), PLAN, plan_view)
         return InvalidDocument.exit_code if found.stopped else 0
     session.progress.note("\n".join(found.sentences()))
-    work = Work(session.progress, session.clock, jobs)
+    work = MeshWorker(session.progress, session.clock, jobs)
     await _do(session, found, work)
     compared = found.comparison
     done = _record(found.name, work, compared.unchanged)
@@ -97,11 +97,11 @@ async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
     return work.exit_code
 
 
-async def _do(session: Session, found: Study, work: Work) -> None:
+async def _do(session: Session, found: MeshAnalysis, work: MeshWorker) -> None:
     """What is in the way ends first; what is new comes last."""
     client, compared = session.client, found.comparison
 
-    async def end(ending: Ending) -> None:
+    async def end(ending: Cancellation) -> None:
         await client.cancel_task(ending.task.id)
 
     async def edit(edit: Edit) -> None:
@@ -130,7 +130,7 @@ async def _is_as_edited(session: Session, edit: Edit) -> bool:
     return all(getattr(edited, name) == getattr(found, name) for name in _EDITED)
 
 
-def _record(name: str, work: Work, unchanged: int) -> dict[str, Any]:
+def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:
     done = {verb: work.done[verb] for verb in ("created", "edited", "ended")}
     failures = work.failures()
     return {"mesh": name, **done, "unchanged": unchanged, "left": work.left, "failed": failures}
@@ -163,7 +163,7 @@ async def list_meshes(session: Session, removed: bool, limit: int) -> None:
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), MESH)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @mesh_group.command("status")
@@ -186,9 +186,9 @@ async def status(session: Session, mesh: str, since: int) -> int:
     What was taken back before its time (edited, paused, cancelled) was not due. The exit code
     is 1 if a file differs from what there is, or nothing of it was applied yet.
     """  # noqa: D301 - click's mark for lines to keep
-    found = await study(session, mesh) if _is_file(mesh) else None
+    found = await analyse_mesh(session, mesh) if _is_file(mesh) else None
     if found is not None and found.stopped:
-        say("\n".join(found.sentences()))
+        print_error_lines("\n".join(found.sentences()))
         return InvalidDocument.exit_code
     name = mesh if found is None else found.name
     client, now = session.client, session.clock.now()
@@ -196,15 +196,15 @@ async def status(session: Session, mesh: str, since: int) -> int:
         return _nothing_yet(session, found)
     ask = partial(client.mesh, name, now, now)
     first = found is None
-    head = await (ask() if first else insist(session.progress, session.clock, ask))
+    head = await (ask() if first else retry_while_silent(session.progress, session.clock, ask))
     from_, until = now - since, head.until
     counting = f"counting what mesh {name} has delivered"
     page = partial(client.mesh_pairs, name, from_, until)
-    pairs = await gathered(session, page, counting, " pairs")
+    pairs = await collect_all(session, page, counting, " pairs")
     drift = None
     if found is not None:
         drift = {"sentence": sentence(found), **difference(found)}
-    whole = head.model_copy(update={"since": from_, "delivery": summed(pairs)})
+    whole = head.model_copy(update={"since": from_, "delivery": total_delivery(pairs)})
     record = {**whole.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many(record["pairs"], PAIR)
@@ -213,7 +213,7 @@ async def status(session: Session, mesh: str, since: int) -> int:
     return 0 if found is None or found.comparison.nothing else 1
 
 
-def _nothing_yet(session: Session, found: Study) -> int:
+def _nothing_yet(session: Session, found: MeshAnalysis) -> int:
     """What a file would make, where nothing of it was applied; the exit code, as for any drift."""
     record = {"name": found.name, "drift": {"sentence": sentence(found), **difference(found)}}
     if session.output.format in {"csv", "ids", "jsonl"}:
@@ -234,14 +234,14 @@ def _is_file(word: str) -> bool:
 @asks_node
 async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
     """Cancel all tasks of a mesh; what they have measured stays."""
-    found = await gathered(
+    found = await collect_all(
         session, partial(session.client.mesh_tasks, name), f"reading the tasks of mesh {name}"
     )
     if not found:
         msg = f"there is no mesh {name} led by this node; see: parley mesh list"
         raise NotFound(msg)
     standing = [task for task in found if task.state in {"active", "paused"}]
-    work = Work(session.progress, session.clock, jobs)
+    work = MeshWorker(session.progress, session.clock, jobs)
     if dry_run:
         session.progress.note(f"would cancel {len(standing)} tasks")
     else:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.meshfile import Counsel, Study, consult, study
-from node.cli.output import Kind, Record, aligned, printable
+from node.cli.meshfile import MeshAnalysis, MeshForecast, analyse_mesh, forecast_mesh
+from node.cli.output import Record, RecordLayout, aligned, printable
 from node.cli.session import Session, asks_node
 from node.cli.times import local
-from node.mesh.sampling import covering
+from node.mesh.sampling import covering_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from node.mesh.answers import Answer
+    from node.mesh.answers import TaskForecast
 
-PLAN = Kind(columns=(), fields=("mesh", "tasks", "asked", "sentence"), empty="", key="mesh")
+PLAN = RecordLayout(columns=(), fields=("mesh", "tasks", "asked", "sentence"), empty="", key="mesh")
 
 _FEW = 20
 _LISTED = 10
@@ -37,18 +37,18 @@ async def mesh(session: Session, file: str) -> int:
     once. Each is asked alone, as if the other new ones were not there. The exit code is 2 where
     the file is wrong, 3 where nodes refuse, 5 where they are out of reach, 4 where time is short.
     """  # noqa: D301 - click's mark for lines to keep
-    found = await study(session, file)
-    counsel = await consult(session, found, _keys(found))
+    found = await analyse_mesh(session, file)
+    counsel = await forecast_mesh(session, found, _keys(found))
     session.output.one(record_of(counsel), PLAN, plan_view)
     return counsel.study.exit_code
 
 
-def _keys(found: Study) -> list[str]:
+def _keys(found: MeshAnalysis) -> list[str]:
     new = {creation.key: creation.pair for creation in found.comparison.create}
-    return list(new) if len(new) <= _FEW else covering(new)
+    return list(new) if len(new) <= _FEW else covering_keys(new)
 
 
-def record_of(counsel: Counsel) -> dict[str, Any]:
+def record_of(counsel: MeshForecast) -> dict[str, Any]:
     """All that is known of a mesh file, as JSON."""
     found = counsel.study
     document, compared = found.document, found.comparison
@@ -73,7 +73,7 @@ def record_of(counsel: Counsel) -> dict[str, Any]:
     }
 
 
-def difference(found: Study) -> dict[str, Any]:
+def difference(found: MeshAnalysis) -> dict[str, Any]:
     """What differs between a file and what there is, task by task."""
     compared = found.comparison
     return {
@@ -89,7 +89,7 @@ def difference(found: Study) -> dict[str, Any]:
     }
 
 
-def sentence(found: Study) -> str:
+def sentence(found: MeshAnalysis) -> str:
     """What would be done, in one sentence."""
     if found.stopped:
         return "the file has to be mended first"
@@ -110,7 +110,7 @@ def _tasks(count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'}"
 
 
-def _plan(answer: Answer) -> dict[str, Any]:
+def _plan(answer: TaskForecast) -> dict[str, Any]:
     plan = answer.plan.model_dump(mode="json")
     starts = plan["starts"]
     return {

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from node.cli.output import Column, Kind, Record, aligned, printable
+from node.cli.output import Column, Record, RecordLayout, aligned, printable
 from node.cli.times import local
 from node.model.wire.meshes import CAUSES_MAX, Cause, Delivery, MeshPair
 
@@ -31,7 +31,7 @@ def _why(pair: Record) -> str:
     return f"{first['count']} {first['state']}: {first['example']}"
 
 
-PAIR = Kind(
+PAIR = RecordLayout(
     columns=(
         Column("measure", lambda pair: pair["key"].split("/")[0], whole=True),
         Column("source", lambda pair: pair["source"], whole=True),
@@ -47,7 +47,7 @@ PAIR = Kind(
 )
 
 
-def summed(pairs: Iterable[MeshPair]) -> Delivery:
+def total_delivery(pairs: Iterable[MeshPair]) -> Delivery:
     """What all pairs have delivered; of each cause the example of the pair that has most of it.
 
     Each pair tells its most frequent causes only, as the whole does.

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
-from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    aligned,
+    flat,
+    pairs,
+    printable,
+    records_of,
+)
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.model.errors import NotFound
@@ -31,7 +40,7 @@ def _attributes(node: Record) -> str:
     return " ".join(f"{name}={flat(value)}" for name, value in said if ":" not in name)
 
 
-NODE = Kind(
+NODE = RecordLayout(
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
         Column("address", lambda node: node["address"]),
@@ -56,7 +65,7 @@ NODE = Kind(
     key="name",
 )  # fmt: skip
 
-TEST = Kind(
+TEST = RecordLayout(
     columns=(
         Column("test", lambda test: test["name"], whole=True),
         Column("title", lambda test: test["title"]),
@@ -67,7 +76,7 @@ TEST = Kind(
     key="name",
 )
 
-TOOL = Kind(
+TOOL = RecordLayout(
     columns=(
         Column("tool", lambda tool: tool["name"], whole=True),
         Column("for", lambda tool: " ".join(tool["tests"])),

@@ -2,7 +2,7 @@
 
 Progress and errors go to standard error (``node.cli.progress``, ``node.cli.failures``), so that
 standard output is always one document, one table, or lines of one kind. Records are the API's own
-JSON objects; what a table shows of them is said by a :class:`Kind`.
+JSON objects; what a table shows of them is said by a :class:`RecordLayout`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Kind:
+class RecordLayout:
     """How one kind of record is shown."""
 
     columns: tuple[Column, ...]
@@ -44,19 +44,19 @@ class Kind:
     key: str = "id"
 
 
-def harmless(line: str) -> str:
+def sanitise_line(line: str) -> str:
     """A line from elsewhere, without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
-def harmless_text(text: str) -> str:
+def sanitise_text(text: str) -> str:
     """Lines from elsewhere, tabs and all, without what else a terminal would obey."""
-    return "".join(letter if letter in "\t\n" else harmless(letter) for letter in text)
+    return "".join(letter if letter in "\t\n" else sanitise_line(letter) for letter in text)
 
 
 def printable(value: object) -> str:
     """A value from elsewhere as harmless text on one line."""
-    return harmless(" ".join(str(value).split()))
+    return sanitise_line(" ".join(str(value).split()))
 
 
 def pick(record: Record, path: str) -> Any:
@@ -83,7 +83,7 @@ def records_of(models: Iterable[BaseModel]) -> list[dict[str, Any]]:
     return [model.model_dump(mode="json") for model in models]
 
 
-class Output:
+class OutputWriter:
     """Standard output in the chosen format."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Output:
         self.format = chosen or ("table" if self.terminal else "json")
         self._fields = tuple(fields)
 
-    def many(self, records: Sequence[Record], kind: Kind) -> None:
+    def many(self, records: Sequence[Record], kind: RecordLayout) -> None:
         """A list."""
         if self.format == "json":
             self._json([self._picked(record) for record in records], indent=2)
@@ -104,7 +104,7 @@ class Output:
         else:
             self._lines(records, kind)
 
-    def one(self, record: Record, kind: Kind, view: Callable[[Record], str]) -> None:
+    def one(self, record: Record, kind: RecordLayout, view: Callable[[Record], str]) -> None:
         """A single record; ``view`` writes what a person sees of it."""
         if self.format == "json":
             self._json(self._picked(record), indent=2)
@@ -119,7 +119,7 @@ class Output:
 
     def verbatim(self, text: str) -> None:
         """Text from elsewhere as it is, but for what a terminal would obey."""
-        self._stream.write(harmless_text(text) if self.terminal else text)
+        self._stream.write(sanitise_text(text) if self.terminal else text)
         self._stream.flush()
 
     def text(self, text: str) -> None:
@@ -136,7 +136,7 @@ class Output:
         ascii_only = (self._stream.encoding or "").lower().replace("-", "") != "utf8"
         self.text(json.dumps(document, indent=indent, ensure_ascii=ascii_only))
 
-    def _lines(self, records: Sequence[Record], kind: Kind) -> None:
+    def _lines(self, records: Sequence[Record], kind: RecordLayout) -> None:
         if self.format == "jsonl":
             for record in records:
                 self._json(self._picked(record), indent=None)
@@ -150,7 +150,7 @@ class Output:
             writer.writerows([flat(pick(record, path)) for path in fields] for record in records)
             self._stream.flush()
 
-    def _table(self, records: Sequence[Record], kind: Kind) -> None:
+    def _table(self, records: Sequence[Record], kind: RecordLayout) -> None:
         columns = kind.columns
         if self._fields:
             columns = tuple(Column(path, _at(path), whole=True) for path in self._fields)

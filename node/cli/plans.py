@@ -14,10 +14,10 @@ import click
 from node.cli.documents import document_options, task_document
 from node.cli.follow import NO_TIME
 from node.cli.meshplan import mesh
-from node.cli.output import Column, Kind, Record, aligned, printable
+from node.cli.output import Column, Record, RecordLayout, aligned, printable
 from node.cli.references import route, short
 from node.cli.session import Session, asks_node
-from node.cli.times import local, spoken
+from node.cli.times import duration_in_words, local
 from node.model import times
 from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
 
@@ -31,7 +31,7 @@ _EXIT_CODES = {
     "unreachable": PeerUnreachable.exit_code,
 }
 
-PLAN = Kind(
+PLAN = RecordLayout(
     columns=(Column("sentence", lambda plan: plan["sentence"]),),
     fields=("outcome", "asked", "placed", "tool", "duration", "displaced_count", "sentence"),
     empty="",
@@ -140,7 +140,9 @@ def _starts(plan: Record) -> list[str]:
     rows = []
     for start in plan["starts"]:
         late = times.parse_instant(start["starts_at"]) - times.parse_instant(start["slot"])
-        told = [f"{spoken(late)} after its nominal start"] if late >= times.SECOND else []
+        told = (
+            [f"{duration_in_words(late)} after its nominal start"] if late >= times.SECOND else []
+        )
         told += ["displacing lower priorities"] if start["displacing"] else []
         told += [printable(name) for name in start["nodes"]]
         rows.append([local(start["starts_at"]), ", ".join(told)])

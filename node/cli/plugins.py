@@ -18,21 +18,21 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from node.archivers import archivers, missing
-from node.archivers import foreign as foreign_archivers
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, Kind, Output, aligned, flat
+from node.cli.output import Column, OutputWriter, RecordLayout, aligned, flat
 from node.clock import SystemClock
-from node.execution.trial import Trial, attempt
+from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
 from node.model.wire.validation import faults_of
 from node.plugins import conformity, registry
-from node.plugins.conformity import Check
+from node.plugins.conformity import ConformityCheck
 from node.plugins.contracts import ArchivingHost, Test, Tool
-from node.plugins.discovery import NAME, Found
+from node.plugins.discovery import NAME, DiscoveredPlugin
+from node.results.archivers import archivers, missing_requirement
+from node.results.archivers import third_party_archivers as foreign_archivers
 
-PLUGIN = Kind(
+PLUGIN = RecordLayout(
     columns=(
         Column("name", lambda plugin: plugin["name"], whole=True),
         Column("kind", lambda plugin: plugin["kind"]),
@@ -96,7 +96,7 @@ def list_plugins(context: click.Context) -> None:
         for each in foreign
     ]
     invocation = context.ensure_object(Invocation)
-    Output(invocation.output, invocation.picked).many(rows, PLUGIN)
+    OutputWriter(invocation.output, invocation.picked).many(rows, PLUGIN)
 
 
 def _but(tool: Tool | None) -> str | None:
@@ -108,11 +108,11 @@ def _but(tool: Tool | None) -> str | None:
 
 def _lacks(name: str, kind: str) -> str | None:
     """The client of an archiver that is not installed; what tools lack says the node, by test."""
-    return missing(archivers()[name]) if kind == "archivers" else None
+    return missing_requirement(archivers()[name]) if kind == "archivers" else None
 
 
-def _foreign() -> tuple[Found, ...]:
-    return (*registry.foreign(), *foreign_archivers())
+def _foreign() -> tuple[DiscoveredPlugin, ...]:
+    return (*registry.third_party_plugins(), *foreign_archivers())
 
 
 @plugin_group.command("test")
@@ -146,7 +146,7 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
     """Whether it can be used, and whether nothing is to mend; all that was found is shown."""
     tests, tools = registry.tests(), registry.tools()
     checks = [
-        Check(f"{name} of {each.distribution} can be used", each.fault)
+        ConformityCheck(f"{name} of {each.distribution} can be used", each.fault)
         for each in _foreign()
         if each.name == name and each.fault is not None
     ]
@@ -166,7 +166,7 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
     return usable, not faults
 
 
-def _show(checks: Sequence[Check]) -> None:
+def _show(checks: Sequence[ConformityCheck]) -> None:
     for check in checks:
         click.echo(f"{'✗' if check.fault else '✓'} {check.sentence}")
         if check.fault:
@@ -216,7 +216,7 @@ def _run(name: str, given: str | None) -> bool:
         raise HostError(f"there is no tool for {name} on this host")
     test = tests[name] if name in tests else tests[tool.tests[0]]
     spec = _spec(test, given)
-    trial = asyncio.run(attempt(test, tool, spec, SystemClock()))
+    trial = asyncio.run(run_trial(test, tool, spec, SystemClock()))
     for line in _told(test, tool, trial):
         click.echo(line)
     result = trial.merged.result

@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
-from node.cli.listing import collect, limit_option, shortened, warned
-from node.cli.output import Column, Kind, Record, aligned, flat, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation, print_warnings
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    aligned,
+    flat,
+    pairs,
+    printable,
+    records_of,
+)
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
 from node.model import times
 from node.model.policysets import AXES
 
 if TYPE_CHECKING:
-    from node.client.answers import Page
+    from node.client.responses import Page
     from node.model.wire.pools import Pool
 
 
@@ -41,7 +50,7 @@ def _overridden(wanted: Record) -> str:
     return ", ".join([*([str(wanted["rule"])] if "rule" in wanted else []), *given])
 
 
-POOL = Kind(
+POOL = RecordLayout(
     columns=(
         Column("pool", lambda pool: pool["name"], whole=True),
         Column("nodes", lambda pool: str(len(pool["nodes"])), whole=True),
@@ -54,7 +63,7 @@ POOL = Kind(
     key="name",
 )
 
-POLICY_SET = Kind(
+POLICY_SET = RecordLayout(
     columns=(
         Column("set", _set_name, whole=True),
         Column("good for", lambda each: each["good_for"]),
@@ -133,8 +142,8 @@ async def list_pools(session: Session, limit: int) -> None:
     found, more = await collect(page, limit)
     records = records_of(found)
     session.output.many(records, POOL)
-    warned(session, records)
-    shortened(session, more=more)
+    print_warnings(session, records)
+    print_truncation(session, more=more)
 
 
 @pool_group.command("show")

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TextIO
 
-from node.cli.output import harmless, printable
+from node.cli.output import printable, sanitise_line
 
 _FALLBACK_COLUMNS = 80
 
@@ -36,7 +36,7 @@ class Progress:
         """Something to keep on the screen."""
         if not self._quiet:
             self.clear()
-            self._write("".join(harmless(line) + "\n" for line in text.splitlines()))
+            self._write("".join(sanitise_line(line) + "\n" for line in text.splitlines()))
 
     def clear(self) -> None:
         """Take the status line away."""

@@ -10,8 +10,8 @@ from uuid import uuid4
 import click
 
 from node.cli.documents import Document, from_file
-from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.output import Column, Record, RecordLayout, pairs, printable, records_of
 from node.cli.references import find_reservation, short
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, MOMENT, local
@@ -63,7 +63,7 @@ def _next(reservation: Record) -> str:
     return local(reservation["next_starts_at"])
 
 
-RESERVATION = Kind(
+RESERVATION = RecordLayout(
     columns=(
         Column("reservation", lambda one: short(one["id"]), whole=True),
         Column("kind", lambda one: one["kind"], whole=True),
@@ -241,7 +241,7 @@ async def list_reservations(session: Session, limit: int) -> None:
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), RESERVATION)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @reservation_group.command("show")

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli import intervals
-from node.cli.failures import say
+from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
-from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, flat, harmless_text, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    flat,
+    pairs,
+    printable,
+    records_of,
+    sanitise_text,
+)
 from node.cli.references import find_either, find_run, find_task, route, short
 from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
@@ -30,7 +39,7 @@ def _outcome(run: Record) -> str:
     return f"{run['verdict']}: {said}" if run["summary"] else f"{said} ({run['verdict']})"
 
 
-RUN = Kind(
+RUN = RecordLayout(
     columns=(
         Column("run", lambda run: short(run["id"]), whole=True),
         Column("state", lambda run: run["state"], whole=True),
@@ -106,7 +115,7 @@ async def list_runs(
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), RUN)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @run_group.command("show")
@@ -185,12 +194,12 @@ async def _result_of(session: Session, run: Run, measured: Run | RunInterval) ->
             if measured is not run
             else f"run {short(run.id)} is {run.state}"
         )
-        say(f"✗ {what} and has no result{because}")
+        print_error_lines(f"✗ {what} and has no result{because}")
         return verdict(run) if measured is run else NO_RESULT
     if session.output.format == "table":
         session.output.text(result_view(await _sorted_result(session, run, measured), indent=""))
         for line in _doubts(run.model_dump(mode="json")):
-            say(line)
+            print_error_lines(line)
     else:
         session.output.raw(measured.result)
     return 0
@@ -297,7 +306,9 @@ def _print_raw(session: Session, run: Run, only: str | None) -> int:
     elif told:
         session.output.text("\n".join(line for part in told for line in _raw_lines(part)))
     else:
-        say(f"✗ run {short(run.id)} is {run.state} and no participant has told anything yet")
+        print_error_lines(
+            f"✗ run {short(run.id)} is {run.state} and no participant has told anything yet"
+        )
     return 0 if told else verdict(run)
 
 
@@ -306,7 +317,7 @@ def _raw_lines(part: Record) -> list[str]:
     output = part["output"] or ""
     return [
         f"{printable(part['name'])}: {printable(command)}",
-        *(f"  {harmless_text(line)}" for line in output.splitlines()),
+        *(f"  {sanitise_text(line)}" for line in output.splitlines()),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.lanes import LEGEND, Bar, Frame, lanes
-from node.cli.output import Column, Kind, records_of
+from node.cli.output import Column, RecordLayout, records_of
 from node.cli.references import route, short
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from node.client.users import TimeSpan
     from node.model.wire.reservations import ReservedSpan
 
-ENTRY = Kind(
+ENTRY = RecordLayout(
     columns=(
         Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
         Column("state", lambda entry: entry["state"], whole=True),

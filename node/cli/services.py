@@ -1,7 +1,6 @@
 """The services: ``parley up`` (node and lead in one process), ``parley-node``, ``parley-lead``.
 
-This is the only place where node and lead meet in code: what the lead needs of its node is handed
-to it here.
+Node and lead are put together by ``lead/assembly.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -25,28 +24,21 @@ from pydantic import ValidationError
 
 from node.api.app import ROUTES, application
 from node.api.openapi import describe
-from node.capabilities import program_version
+from node.capability.catalog import program_version
 from node.cli import logs
 from node.clock import SystemClock
-from node.consent import introduced
 from node.execution.descriptors import allow_many
-from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
-from node.model.wire.pools import PolicyChoice
+from node.model.errors import HostError, ParleyError
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
-from node.service import Node, assemble
+from node.service import NodeService, assemble
 from node.settings import Settings
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
 if TYPE_CHECKING:
-    from lead.episodes import SeatPowers
-    from lead.participants import Proposing
     from node.execution.contexts import Contexts
     from node.model.contexts import Context
-    from node.model.wire.participants import Introduction
-    from node.model.wire.seats import SeatRequest
-    from node.model.wire.tasks import TaskDocument
 
 _WATCHDOG_S = 10.0
 
@@ -150,6 +142,8 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
 
 
 async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> None:
+    from lead.assembly import lead_part
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -162,7 +156,7 @@ async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> Non
         _database(settings) as dsn,
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
-        node = await assemble(settings, clock, dsn, session, serving=with_node)
+        node = await assemble(settings, clock, dsn, session, lead_part(), serving=with_node)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
@@ -214,8 +208,7 @@ def _check_listen(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(node: Node) -> AsyncIterator[None]:
-    with_foresight(node)
+async def _serving(node: NodeService) -> AsyncIterator[None]:
     node.openapi = describe(ROUTES, program_version())
     runner = web.AppRunner(
         application(node, page_routes()),
@@ -236,7 +229,7 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         listen = node.settings.listen
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
-    node.reach_out()
+    node.start_delivery()
     try:
         yield
     finally:
@@ -244,101 +237,17 @@ async def _serving(node: Node) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-def with_foresight(node: Node) -> None:
-    """Let the node say what would happen: the lead's part of it needs no worker, so also alone.
-
-    The policies that a pool may be given are the lead's to judge, too.
-    """
-    from lead.episodes import Bounds
-    from lead.planning.agenda import Limits
-    from lead.plans import Counsel, Foresight
-    from lead.seatplans import SeatCounsel, SeatForesight
-
-    node.pools.judge = _judge_policy
-    settings = node.settings
-    limits = Limits(settings.horizon, settings.start_margin, settings.batch)
-    counsel = Counsel(
-        draft=lambda document: node.admission.draft(document).introduction,
-        adviser_of=node.participant,
-        choose_tool=node.capabilities.agree,
-    )
-
-    async def draft_whole(document: TaskDocument, request: SeatRequest) -> tuple[Introduction, int]:
-        draft = await node.admission.draft_seated(document, request)
-        return draft.introduction, draft.first_slot
-
-    node.plans = SeatForesight(
-        node.database,
-        node.clock,
-        Bounds(limits, settings.clock_limit),
-        seat_powers(node, node.participant),
-        SeatCounsel(draft_whole, introduced),
-        Foresight(node.clock, limits, settings.clock_limit, counsel),
-    ).plan
-
-
-def seat_powers(node: Node, participant_of: Callable[[str], Proposing]) -> SeatPowers:
-    """What giving seats may have a node do."""
-    from lead.episodes import SeatPowers
-
-    return SeatPowers(
-        known=node.directory.known,
-        wanted_of=node.seating.wanted,
-        needs_of=node.seating.needs,
-        resources=node.capabilities.resources,
-        participant_of=participant_of,
-        seat_task=node.admission.seat_task,
-        take_back=node.ending.take_back,
-    )
-
-
-def _judge_policy(policy: PolicyChoice) -> list[FieldFault]:
-    """What is wrong with the policies of a pool, by the fields of its document."""
-    from lead.policy.settings import configured
-
-    try:
-        configured(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
-    except InvalidDocument as error:
-        return [FieldFault(f"/policy{fault.pointer}", fault.detail) for fault in error.faults]
-    return []
-
-
 @contextlib.asynccontextmanager
-async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
-    from lead.model import SeatWeights
-    from lead.negotiation import Terms
-    from lead.planning.agenda import Limits
-    from lead.service import Lead, Powers
+async def _leading(node: NodeService, *, own_process: bool) -> AsyncIterator[None]:
+    from lead.assembly import lead_of
 
-    settings = node.settings
-    lead = Lead(
-        node.database,
-        node.clock,
-        Limits(settings.horizon, settings.start_margin, settings.batch),
-        Terms(settings.hold_life, settings.clock_limit),
-        Powers(
-            participant_of=node.participant,
-            others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
-            choose_tool=node.capabilities.agree,
-            refuse_task=node.ending.refuse_task,
-            lose_run=node.ending.lose_run,
-            drop_run=node.ending.drop_run,
-            seats=seat_powers(node, node.participant),
-        ),
-        owner=f"{socket.gethostname()}:{os.getpid()}",
-        workers=settings.workers,
-        lease=settings.lease,
-        rng=random.Random(),
-        weights=SeatWeights(
-            settings.weight_exclusive, settings.weight_normal, settings.weight_background
-        ),
-    )
+    lead = lead_of(node, owner=f"{socket.gethostname()}:{os.getpid()}", rng=random.Random())
     listening: asyncio.Task[None] | None = None
     if own_process:
         await _await_node(node)
         listening = asyncio.create_task(node.listen(lead.heard))
     else:
-        node.also_tell(lead.heard)
+        node.add_notification_listener(lead.heard)
     await lead.start()
     try:
         yield
@@ -349,18 +258,18 @@ async def _leading(node: Node, *, own_process: bool) -> AsyncIterator[None]:
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _await_node(node: Node) -> None:
+async def _await_node(node: NodeService) -> None:
     """A lead of its own process starts beside its node, whose card it needs."""
     while node.card.identity not in {known.identity for known in node.directory.all}:
         await node.directory.refresh()
         await node.clock.sleep(0.2)
 
 
-def _ready(node: Node, *, with_node: bool) -> None:
+def _ready(node: NodeService, *, with_node: bool) -> None:
     settings = node.settings
     _notify("READY=1")
     if with_node:
-        warn_of(node.contexts, settings.allowed_contexts)
+        warn_of_contexts(node.contexts, settings.allowed_contexts)
     if not with_node or not sys.stderr.isatty():
         log.info("ready", node=node.card.name, identity=node.card.identity, url=settings.public_url)
         return
@@ -375,14 +284,14 @@ def _ready(node: Node, *, with_node: bool) -> None:
     click.echo("Try       parley rtt HOST     (Ctrl-C here stops the node)", err=True)
 
 
-def warn_of(contexts: Contexts, allowed: Iterable[Context]) -> None:
+def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
     """Tell the owner of contexts that are allowed and of no use: a wrong letter, say."""
     for context in allowed:
         if (why := contexts.why_not(context)) is not None:
             log.warning("a context is allowed and cannot be used", context=str(context), why=why)
 
 
-async def _watch(node: Node) -> None:
+async def _watch(node: NodeService) -> None:
     """Tell the service manager that the event loop turns and the database answers."""
     while True:
         with contextlib.suppress(ParleyError):

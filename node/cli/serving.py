@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from node.cli.failures import INTERRUPTED, say
+from node.cli.failures import INTERRUPTED, print_error_lines
 from node.cli.progress import Progress
 from node.model.errors import ParleyError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from node.lab.wan import WanSettings
 
 
-class LabNode(Protocol):
+class LabNodeHandle(Protocol):
     """What is shown of a node of the lab."""
 
     @property
@@ -54,11 +54,11 @@ class LabNode(Protocol):
         ...
 
 
-class Lab(Protocol):
+class LabHandle(Protocol):
     """Several nodes on this host."""
 
     @property
-    def nodes(self) -> Sequence[LabNode]:
+    def nodes(self) -> Sequence[LabNodeHandle]:
         """The nodes, once they are up."""
         ...
 
@@ -75,19 +75,21 @@ class Lab(Protocol):
         ...
 
 
-def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> Lab:
+def lab_of(count: int, progress: Progress, wan: WanSettings | None = None) -> LabHandle:
     """A lab that tells of its start, and of nodes that die."""
     from node.lab.supervisor import Lab as RealLab  # loads the whole service: only when asked to
 
     def died(name: str, why: str) -> None:
         progress.clear()
-        say(f"! {death(name, why, {node.name for node in lab.nodes})}")  # also to who is quiet
+        print_error_lines(
+            f"! {death_reason(name, why, {node.name for node in lab.nodes})}"
+        )  # also to who is quiet
 
     lab = RealLab(count, wan, progress=progress.note, died=died)
     return lab
 
 
-def death(name: str, why: str, nodes: Collection[str]) -> str:
+def death_reason(name: str, why: str, nodes: Collection[str]) -> str:
     """That a part of a lab has ended by itself, and how to go on."""
     if name in nodes:
         return f"node {why}\n  The others go on. To start it again: kill -USR1 {os.getpid()}"
@@ -100,7 +102,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def with_lab(
-    lab: Lab, progress: Progress, work: Callable[[], Coroutine[Any, Any, int]]
+    lab: LabHandle, progress: Progress, work: Callable[[], Coroutine[Any, Any, int]]
 ) -> int:
     """Start the lab and do the work until it is done or a signal comes; the exit code.
 
@@ -139,11 +141,11 @@ async def with_lab(
         progress.clear()
 
 
-async def _revived(lab: Lab) -> None:
+async def _revived(lab: LabHandle) -> None:
     try:
         await lab.restart_ended()
     except ParleyError as error:
-        say(f"✗ {error.detail}")
+        print_error_lines(f"✗ {error.detail}")
 
 
 async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, Done]) -> asyncio.Task[Done]:

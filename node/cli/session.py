@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from node.cli.failures import INTERRUPTED, report, report_timeout, say
+from node.cli.failures import INTERRUPTED, print_error_lines, report, report_timeout
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Output
+from node.cli.output import OutputWriter
 from node.cli.progress import Progress
-from node.cli.times import spoken
+from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import ParleyError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from node.client.users import UserClient
     from node.clock import Clock
 
-Given = ParamSpec("Given")
+CommandParameters = ParamSpec("CommandParameters")
 
 
 @dataclass
@@ -31,15 +31,15 @@ class Session:
 
     client: UserClient
     clock: Clock
-    output: Output
+    output: OutputWriter
     progress: Progress
     followed: str | None = None
     """What is being followed, such as ``run 7c1e90ab``: to be named if the person walks away."""
 
 
 def asks_node(
-    command: Callable[Concatenate[Session, Given], Coroutine[Any, Any, int | None]],
-) -> Callable[Given, None]:
+    command: Callable[Concatenate[Session, CommandParameters], Coroutine[Any, Any, int | None]],
+) -> Callable[CommandParameters, None]:
     """Make a coroutine that takes a :class:`Session` into a click callback with global options.
 
     What it returns is the exit code; ``None`` is 0.
@@ -47,7 +47,7 @@ def asks_node(
 
     @global_options
     @functools.wraps(command)
-    def callback(*args: Given.args, **kwargs: Given.kwargs) -> None:
+    def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
         invocation = context.ensure_object(Invocation)
         invocation.command = context.info_name
@@ -72,7 +72,7 @@ def _converse(
     session = Session(
         client=UserClient(server, token, clock, wary=invocation.borrowed),
         clock=clock,
-        output=Output(invocation.output, invocation.picked),
+        output=OutputWriter(invocation.output, invocation.picked),
         progress=Progress(quiet=invocation.quiet),
     )
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND
@@ -80,14 +80,14 @@ def _converse(
         return asyncio.run(_limited(session, seconds, command)) or 0
     except _TimedOutError:
         session.progress.clear()
-        detail = f"not done within {spoken(invocation.timeout or 0)}"
+        detail = f"not done within {duration_in_words(invocation.timeout or 0)}"
         return report_timeout(detail, _way_on(session), invocation)
     except ParleyError as error:
         session.progress.clear()
         return report(error, invocation)
     except KeyboardInterrupt:
         session.progress.clear()
-        say(_farewell(session))
+        print_error_lines(_farewell(session))
         return INTERRUPTED
 
 

@@ -415,7 +415,7 @@ def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def repeated(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options with ``--continuous`` said as ``--repeat``: as often as a run lasts.
 
     :raises click.UsageError: it is to be repeated in another way, too.
@@ -429,7 +429,7 @@ def repeated(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
-    given = repeated(given)
+    given = continuous_options(given)
     asked = {"test": {"type": test, "spec": spec_of(test, given)}}
     document = counted(with_plan(session, asked, given))
     task = await session.client.create_task(document)

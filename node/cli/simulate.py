@@ -17,9 +17,9 @@ import click
 from node.cli import fleet
 from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, Kind, Output, Record, aligned, pairs
+from node.cli.output import Column, OutputWriter, Record, RecordLayout, aligned, pairs
 from node.cli.progress import Progress
-from node.cli.simulated import Simulated, tell
+from node.cli.simulation_result import SimulationResult, tell
 from node.model import times
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _days(days: float | None) -> str:
     return "" if days is None else f"{days:g}"
 
 
-SCENARIO = Kind(
+SCENARIO = RecordLayout(
     columns=(
         Column("name", lambda scenario: scenario["name"], whole=True),
         Column("nodes", lambda scenario: str(scenario["nodes"])),
@@ -46,7 +46,7 @@ SCENARIO = Kind(
     key="name",
 )
 
-REPORT = Kind(
+REPORT = RecordLayout(
     columns=(Column("delivered", lambda report: str(report["delivered"])),),
     fields=("seed", "days", "nodes", "tasks", "promised", "delivered", "displaced"),
     empty="",
@@ -119,7 +119,7 @@ def _list(invocation: Invocation) -> None:
     ]
     one = checked(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
-    Output(invocation.output, invocation.picked).many(records, SCENARIO)
+    OutputWriter(invocation.output, invocation.picked).many(records, SCENARIO)
 
 
 def _show(name: str) -> None:
@@ -144,8 +144,8 @@ def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: I
     return tell(_simulate(name, given, invocation), svg, invocation)
 
 
-def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Simulated:
-    from lead.simulation.drawing import drawn
+def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
+    from lead.simulation.drawing import draw_report
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
     from node.clock import SystemClock
@@ -158,7 +158,9 @@ def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> Si
     finally:
         progress.clear()
     words = [name, "--seed", str(scenario.seed), "--days", f"{scenario.days:g}"]
-    return Simulated(told.model_dump(mode="json"), REPORT, report_view, partial(drawn, told), words)
+    return SimulationResult(
+        told.model_dump(mode="json"), REPORT, report_view, partial(draw_report, told), words
+    )
 
 
 class _Watch:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.documents import document_options, patch_options, task_document, task_patch
-from node.cli.failures import say
+from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
-from node.cli.listing import collect, limit_option, shortened
-from node.cli.output import Column, Kind, Record, flat, pairs, printable, records_of
+from node.cli.listing import collect, limit_option, print_truncation
+from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
 from node.cli.references import find_task, route, short
 from node.cli.runs import conclude
 from node.cli.seats import request_rows, request_text, seats_view
@@ -66,7 +66,7 @@ def _seats(task: Record) -> str:
     return f"{said} ({seats['reason']})" if seats["reason"] else said
 
 
-TASK = Kind(
+TASK = RecordLayout(
     columns=(
         Column("task", lambda task: short(task["id"]), whole=True),
         Column("state", lambda task: task["state"], whole=True),
@@ -121,7 +121,7 @@ async def create(session: Session, /, wait: bool | None, **given: Any) -> int:
         session.progress.clear()
     session.output.one(task.model_dump(mode="json"), TASK, task_view)
     if task.state == "refused":
-        say(f"✗ {task.reason}")
+        print_error_lines(f"✗ {task.reason}")
         return RefusedByParticipant.exit_code
     if task.planned and task.next_run_at is None:
         await _say_why_waiting(session, task)
@@ -152,7 +152,7 @@ async def list_tasks(
 
     found, more = await collect(page, limit)
     session.output.many(records_of(found), TASK)
-    shortened(session, more=more)
+    print_truncation(session, more=more)
 
 
 @task_group.command("show")

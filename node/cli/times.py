@@ -145,7 +145,7 @@ def clock_time(instant: int) -> str:
     return times.to_datetime(instant).astimezone().strftime("%H:%M:%S")
 
 
-def spoken(duration: int) -> str:
+def duration_in_words(duration: int) -> str:
     """A duration in words short enough for a status line: ``4 s``, ``12 min``, ``3 h 5 min``."""
     seconds = round(abs(duration) / times.SECOND)
     for size, name, smaller_size, smaller in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from node.client.answers import Asking, Page, page, read
+from node.client.responses import NodeApi, Page, page, read
 from node.model.wire.archives import (
     Archive,
     ArchiverKind,
@@ -23,7 +23,7 @@ def _path(name: str) -> str:
     return f"/archives/{quote(name, safe='')}"
 
 
-class Archives(Asking):
+class ArchivesApi(NodeApi):
     """A part of the client of a node's API: archivers, archives and deliveries."""
 
     async def archiver(self, name: str) -> ArchiverKind:

@@ -22,19 +22,19 @@ from node.model import times
 from node.model.errors import PeerUnreachable, TooLarge
 from node.model.shortfall import Shortfall
 from node.model.times import to_the_second
-from node.model.wire.work import QUESTIONS_MAX, Given, Question, Reply, WorkRequest
+from node.model.wire.work import QUESTIONS_MAX, AssignedQuestion, Question, Reply, WorkRequest
 
-WAITING_MAX = 256
+QUESTIONS_WAITING_MAX = 256
 """Most questions that wait for one node."""
 
 BYTES_MAX = 6_000_000
 """Most bytes handed over at once: with its frame it must be less than a node reads."""
 
-PRESENT_FOR = 10 * times.SECOND
+PRESENCE_TIMEOUT = 10 * times.SECOND
 """So long after its last poll a node is expected to be back at once; then it is away."""
 
 
-class Reached(Protocol):
+class MailboxOwner(Protocol):
     """Who is asked."""
 
     @property
@@ -48,7 +48,7 @@ class Reached(Protocol):
         ...
 
 
-Carry = Callable[[Reached, Question], Awaitable[Reply]]
+Carry = Callable[[MailboxOwner, Question], Awaitable[Reply]]
 """Puts a question to a node that has no URL.
 
 :raises PeerUnreachable: it did not fetch it, or did not answer in time.
@@ -84,9 +84,9 @@ class Mailbox:
     def attended(self) -> bool:
         """Whether the node waits for questions, or will be back in a moment."""
         away = self._clock.now() - self.heard_at
-        return not self._closed and (self._polls_open > 0 or away < PRESENT_FOR)
+        return not self._closed and (self._polls_open > 0 or away < PRESENCE_TIMEOUT)
 
-    def absence(self, name: str) -> str:
+    def absence_reason(self, name: str) -> str:
         """Why nobody fetches anything, in a sentence."""
         since = to_the_second(self.heard_at)
         return (
@@ -96,12 +96,13 @@ class Mailbox:
     async def ask(self, name: str, question: Question) -> Reply:
         """Leave a question and wait for the answer."""
         if not self.attended:
-            raise PeerUnreachable(self.absence(name))
-        if len(self._waiting) >= WAITING_MAX:
-            msg = f"{name} cannot be reached: {WAITING_MAX} requests wait to be fetched already"
+            raise PeerUnreachable(self.absence_reason(name))
+        if len(self._waiting) >= QUESTIONS_WAITING_MAX:
+            backlog = f"{QUESTIONS_WAITING_MAX} requests wait to be fetched already"
+            msg = f"{name} cannot be reached: {backlog}"
             raise PeerUnreachable(msg)
         number = self._new_id()
-        sent = Given(id=number, question=question).model_dump_json().encode()
+        sent = AssignedQuestion(id=number, question=question).model_dump_json().encode()
         if len(sent) > BYTES_MAX:
             msg = f"a request to {name} has more than the {BYTES_MAX} bytes that it can fetch"
             raise TooLarge(msg)
@@ -113,13 +114,17 @@ class Mailbox:
                 return await waiting.reply
         except TimeoutError:
             told = f"{name} cannot be reached: it fetched this and gave no answer"
-            told = f"{told} within {self._timeout_s:g} s" if waiting.given else self.absence(name)
+            told = (
+                f"{told} within {self._timeout_s:g} s"
+                if waiting.given
+                else self.absence_reason(name)
+            )
             raise PeerUnreachable(told) from None
         finally:
             del self._waiting[number]
 
     async def take(self, asked: WorkRequest) -> list[bytes]:
-        """What the node answers is handed on; what waits for it is given, each as ``Given``."""
+        """Pass on the answers of the node, and return the questions that wait for it."""
         for answered in asked.answers:
             waiting = self._waiting.get(answered.id)
             if waiting is not None and waiting.given is not None and not waiting.reply.done():
@@ -191,7 +196,7 @@ class Mailboxes:
             self._boxes[identity].heard_at = self._started
         return self._boxes[identity]
 
-    async def carry(self, peer: Reached, question: Question) -> Reply:
+    async def carry(self, peer: MailboxOwner, question: Question) -> Reply:
         """Leave a question for a node and wait for the answer."""
         return await self.of(peer.identity).ask(peer.name, question)
 

@@ -16,9 +16,9 @@ from uuid import UUID
 import aiohttp
 from pydantic import ValidationError
 
+from node.batching import Batcher
 from node.client.causes import cause_of
-from node.client.mailboxes import Carry, Reached
-from node.gathering import Gathering
+from node.client.mailboxes import Carry, MailboxOwner
 from node.model import times
 from node.model.errors import (
     NotAuthenticated,
@@ -29,17 +29,18 @@ from node.model.errors import (
     TooLarge,
 )
 from node.model.wire.fields import Document
+from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.nodes import NodeCard
-from node.model.wire.outlooks import Outlook, OutlookRequest
 from node.model.wire.participants import (
-    TOGETHER_MAX,
+    BATCH_ITEMS_MAX,
+    BatchReplies,
     CommitAnswer,
     CommitRequest,
     DecisionAnswer,
     Differences,
     DigestRequest,
     ExchangeHold,
-    Freed,
+    FreedTime,
     HoldAnswer,
     HoldRequest,
     IntervalsMessage,
@@ -48,13 +49,12 @@ from node.model.wire.participants import (
     PartMessage,
     Proposal,
     ProposalRequest,
-    Replies,
     Ruling,
     RunEnd,
     TaskEnd,
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, error_of
-from node.model.wire.work import Errand, Question, Reply, Work, WorkRequest
+from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
 
 Sign = Callable[[str, str, bytes, str], dict[str, str]]
 """``sign(method, url, body, receiver's identity)`` gives the headers to send."""
@@ -79,14 +79,14 @@ class Peers:
         self._session = session
         self._sign = sign
         self._timeout_s = timeout_s
-        self._mail: dict[str, Mail] = {}
+        self._mail: dict[str, PeerBatches] = {}
         self.carry: Carry = _no_way
 
-    def mail_to(self, peer: Peer) -> Mail:
+    def batches_of(self, peer: Peer) -> PeerBatches:
         """Where what is asked of this node is gathered."""
         mail = self._mail.get(peer.identity)
         if mail is None or mail.url != peer.url:
-            mail = self._mail[peer.identity] = Mail(peer)
+            mail = self._mail[peer.identity] = PeerBatches(peer)
         return mail
 
     async def card(self, url: str) -> NodeCard:
@@ -152,12 +152,14 @@ class Peers:
             return answered
         raise error_of(_parsed(Problem, answered, peer.name))
 
-    async def fetch(self, peer: Peer, request: WorkRequest) -> Work:
+    async def fetch(self, peer: Peer, request: WorkRequest) -> WorkResponse:
         """What waits there for this node; what was fetched before is answered with it."""
         wait_s = request.wait / times.SECOND
-        return _parsed(Work, await self.send(peer, "POST", "work", request, wait_s), peer.name)
+        return _parsed(
+            WorkResponse, await self.send(peer, "POST", "work", request, wait_s), peer.name
+        )
 
-    async def pass_on(self, url: str, question: Question) -> Reply:
+    async def forward_question(self, url: str, question: Question) -> Reply:
         """Put a question that was fetched to the API at this URL, which is this node's own.
 
         :raises PeerUnreachable: it does not answer.
@@ -213,31 +215,31 @@ class Peers:
             raise PeerUnreachable(msg) from error
 
 
-class Mail:
+class PeerBatches:
     """What goes to one other node in batches: many tasks are planned with it at the same time."""
 
     def __init__(self, peer: Peer) -> None:
         """Nothing is sent before it is asked for."""
         self.url = peer.url
-        self.proposals: Gathering[ProposalRequest, Proposal] = Gathering(
-            partial(peer.ask_together, "proposals", Replies[Proposal]),
+        self.proposals: Batcher[ProposalRequest, Proposal] = Batcher(
+            partial(peer.ask_together, "proposals", BatchReplies[Proposal]),
             weight=lambda asked: len(asked.windows),
             weight_max=_WEIGHT_MAX,
-            items_max=TOGETHER_MAX,
+            items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
-        self.holds: Gathering[ExchangeHold, HoldAnswer] = Gathering(
-            partial(peer.ask_together, "holds", Replies[HoldAnswer]),
+        self.holds: Batcher[ExchangeHold, HoldAnswer] = Batcher(
+            partial(peer.ask_together, "holds", BatchReplies[HoldAnswer]),
             weight=lambda asked: len(asked.hold.runs),
             weight_max=_WEIGHT_MAX,
-            items_max=TOGETHER_MAX,
+            items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
-        self.rulings: Gathering[Ruling, CommitAnswer] = Gathering(
-            partial(peer.ask_together, "rulings", Replies[CommitAnswer]),
+        self.rulings: Batcher[Ruling, CommitAnswer] = Batcher(
+            partial(peer.ask_together, "rulings", BatchReplies[CommitAnswer]),
             weight=lambda asked: len(asked.commit.runs) if asked.commit else 1,
             weight_max=_WEIGHT_MAX,
-            items_max=TOGETHER_MAX,
+            items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
 
@@ -267,31 +269,31 @@ class Peer:
         """Ask whether it would accept a task."""
         return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
 
-    async def outlook(self, request: OutlookRequest) -> Outlook:
+    async def outlook(self, request: ImpactRequest) -> Impact:
         """Ask what runs would mean for it."""
-        return await self._ask(Outlook, "POST", "outlooks", request)
+        return await self._ask(Impact, "POST", "outlooks", request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask for free ranges."""
-        return await self._peers.mail_to(self).proposals.ask(request)
+        return await self._peers.batches_of(self).proposals.ask(request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book for now."""
         asked = ExchangeHold(exchange=exchange, hold=request)
-        return await self._peers.mail_to(self).holds.ask(asked)
+        return await self._peers.batches_of(self).holds.ask(asked)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
         """Keep these runs."""
         ruling = Ruling(exchange=exchange, commit=request)
-        return await self._peers.mail_to(self).rulings.ask(ruling)
+        return await self._peers.batches_of(self).rulings.ask(ruling)
 
     async def release(self, exchange: UUID, task: UUID) -> None:
         """Drop all runs of a hold."""
         ruling = Ruling(exchange=exchange, release=task)
-        await self._peers.mail_to(self).rulings.ask(ruling)
+        await self._peers.batches_of(self).rulings.ask(ruling)
 
     async def ask_together(
-        self, path: str, answered: type[Replies[Answer]], items: Sequence[Document]
+        self, path: str, answered: type[BatchReplies[Answer]], items: Sequence[Document]
     ) -> list[Answer | ParleyError]:
         """Several questions in one message: for each its answer, or the error."""
         body = b'{"items":[' + b",".join(i.model_dump_json().encode() for i in items) + b"]}"
@@ -319,7 +321,7 @@ class Peer:
         """Tell that a task is over."""
         await self._peers.send(self, "POST", "tasks/ends", end)
 
-    async def freed(self, message: Freed) -> None:
+    async def freed(self, message: FreedTime) -> None:
         """Tell a lead that time for its tasks has become free."""
         await self._peers.send(self, "POST", "tasks/freed", message)
 
@@ -336,18 +338,18 @@ class Peer:
         return await self._ask(Differences, "POST", "digests", request)
 
 
-def by_own_node(peers: Peers, own: Peer) -> Carry:
+def via_own_node(peers: Peers, own: Peer) -> Carry:
     """For a process beside the one that serves this node's API, which has the mailboxes."""
 
-    async def carry(peer: Reached, question: Question) -> Reply:
-        errand = Errand(node=peer.identity, name=peer.name, question=question)
+    async def carry(peer: MailboxOwner, question: Question) -> Reply:
+        errand = ForwardedQuestion(node=peer.identity, name=peer.name, question=question)
         told = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
         return _parsed(Reply, told, own.name)
 
     return carry
 
 
-async def _no_way(peer: Reached, _: Question) -> Reply:
+async def _no_way(peer: MailboxOwner, _: Question) -> Reply:
     msg = f"{peer.name} cannot be reached: it has no URL"
     raise PeerUnreachable(msg)
 

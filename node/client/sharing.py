@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from node.client.answers import Asking, Page, page, read
+from node.client.responses import NodeApi, Page, page, read
 from node.model.times import format_instant
 from node.model.wire.campaigns import Campaign, UsageHour
 from node.model.wire.nodes import Node
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Sharing(Asking):
+class SharingApi(NodeApi):
     """A part of the client of a node's API: who shares which nodes, and how."""
 
     async def add_campaign(self, document: Mapping[str, Any]) -> Campaign:

@@ -18,11 +18,11 @@ import aiohttp
 from pydantic import ValidationError
 from yarl import URL
 
-from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
-from node.client.answers import not_finite, page, read
-from node.client.archives import Archives
+from node.client.archives import ArchivesApi
 from node.client.causes import cause_of
-from node.client.meshing import Meshing
+from node.client.meshes import MeshesApi
+from node.client.responses import Page as Page  # noqa: PLC0414 - the client's callers name it
+from node.client.responses import not_finite, page, read
 from node.model import times
 from node.model.errors import (
     AnswerLost,
@@ -77,7 +77,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(Meshing, Archives):
+class UserClient(MeshesApi, ArchivesApi):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(

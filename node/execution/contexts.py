@@ -12,7 +12,7 @@ import shutil
 import socket
 from collections.abc import Mapping
 
-from node.execution import netlink, surroundings
+from node.execution import host_sampling, netlink
 from node.execution.process import NAMESPACES
 from node.model.contexts import Context, ContextKind
 from node.model.errors import HostError
@@ -69,7 +69,7 @@ class Contexts:
         if context.kind is ContextKind.ADDRESS:
             return context.name
         with contextlib.suppress(HostError):
-            found = surroundings.inside(
+            found = host_sampling.in_namespace(
                 context.namespace, lambda: netlink.addresses(context.device)
             )
             return str(found[0]) if found else None
@@ -82,7 +82,7 @@ def _namespace_defect(name: str) -> str | None:
     if shutil.which("nsenter") is None:
         return "nsenter is not installed; apt install util-linux"
     try:
-        surroundings.inside(name, lambda: None)
+        host_sampling.in_namespace(name, lambda: None)
     except HostError as fault:
         return f"{fault.detail}; the service needs CAP_SYS_ADMIN for it (see deploy/README.md)"
     return None

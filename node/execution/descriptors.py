@@ -12,17 +12,17 @@ from collections.abc import Iterator
 
 from node.model.errors import HostError
 
-WANTED = 65_536
+DESCRIPTORS_WANTED = 65_536
 """Enough for every run there can be; programs that close all they may have do so in no time."""
 
 
 def allow_many() -> int:
-    """Raise this process's soft limit as far as it may, to :data:`WANTED`; returns the new one.
+    """Raise this process's soft limit towards :data:`DESCRIPTORS_WANTED`, and return the new limit.
 
     The programs it starts have it as well.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -30,7 +30,7 @@ def allow_many() -> int:
 
 
 @contextlib.contextmanager
-def described(wanted: str) -> Iterator[None]:
+def explain_exhaustion(wanted: str) -> Iterator[None]:
     """Around a system call that needs a descriptor.
 
     :raises HostError: there are none left.

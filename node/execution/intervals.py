@@ -13,13 +13,14 @@ from uuid import UUID
 
 import structlog
 
-from node.capabilities import Capabilities
+from node.capability.catalog import Capabilities
 from node.clock import Clock
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.intervals import Interval, Rhythm
 from node.model.wire.participants import IntervalsMessage
 from node.plugins import series
-from node.plugins.contracts import Interval, Merged, Part, Rhythm, StreamingTest, Test
+from node.plugins.contracts import Merged, Part, StreamingTest, Test
 from node.store import bookings, intervals, outbox, runs
 from node.store.database import Connection, Database
 from node.store.intervals import MergedInterval, OpenInterval
@@ -60,7 +61,7 @@ class Intervals:
         message = IntervalsMessage.model_validate({"run": run, "intervals": shares})
         body = message.model_dump(mode="json")
         now = self._clock.now()
-        await outbox.post(connection, [locked.lead], outbox.Kind.INTERVALS, body, now)
+        await outbox.post(connection, [locked.lead], outbox.MessageKind.INTERVALS, body, now)
 
     async def keep(
         self, connection: Connection, run: LockedRun, participant: int, given: Sequence[Interval]
@@ -78,7 +79,7 @@ class Intervals:
         await intervals.keep(connection, run.id, run.starts_at, rhythm, participant, given)
         await self._merge(connection, run, numbers, await runs.parts(connection, run.id))
 
-    async def all_told(
+    async def is_complete(
         self, connection: Connection, run: LockedRun, kept: Sequence[KeptPart]
     ) -> bool:
         """Whether each participant's intervals are here, as many as its part says it gave."""

@@ -30,7 +30,7 @@ _FAULT = re.compile(
 
 
 @dataclass(frozen=True)
-class Transformed:
+class TransformResult:
     """What came of one document: a document, nothing (``found`` is False), or why it failed."""
 
     document: Any = None
@@ -49,7 +49,7 @@ async def fault_of(program: str) -> str | None:
     return None
 
 
-async def transform(program: str, documents: Sequence[bytes]) -> list[Transformed]:
+async def transform(program: str, documents: Sequence[bytes]) -> list[TransformResult]:
     """What a program makes of each document (JSON, one line each).
 
     All go through one child; if it does not answer for each of them, every one gets its own.
@@ -63,11 +63,11 @@ async def transform(program: str, documents: Sequence[bytes]) -> list[Transforme
     except HostError as error:
         fault = error.detail
     if len(documents) == 1:
-        return [Transformed(error=fault)]
+        return [TransformResult(error=fault)]
     return [(await transform(program, [each]))[0] for each in documents]
 
 
-async def _run(program: str, documents: bytes) -> process.Finished:
+async def _run(program: str, documents: bytes) -> process.FinishedProcess:
     jq = shutil.which("jq", path=process.PATH_DEFAULT)
     limits = shutil.which("prlimit", path=process.PATH_DEFAULT)
     if jq is None or limits is None:
@@ -89,17 +89,17 @@ async def _run(program: str, documents: bytes) -> process.Finished:
         await running.end(0)
 
 
-def _read(answer: bytes) -> Transformed:
+def _read(answer: bytes) -> TransformResult:
     said = orjson.loads(answer)
     if "e" in said:
-        return Transformed(error=str(said["e"])[:_SAID_MAX])
+        return TransformResult(error=str(said["e"])[:_SAID_MAX])
     values = said["v"]
     if len(values) > 1:
-        return Transformed(error=f"it gave {len(values)} documents instead of one")
-    return Transformed(values[0]) if values else Transformed(found=False)
+        return TransformResult(error=f"it gave {len(values)} documents instead of one")
+    return TransformResult(values[0]) if values else TransformResult(found=False)
 
 
-def _first_line(finished: process.Finished) -> str:
+def _first_line(finished: process.FinishedProcess) -> str:
     lines = finished.stderr.decode(errors="replace").strip().splitlines()
     return lines[0].removeprefix("jq: ")[:_SAID_MAX] if lines else ""
 

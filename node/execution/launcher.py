@@ -17,14 +17,14 @@ from uuid import UUID
 
 import structlog
 
-from node.capabilities import Capabilities
-from node.clock import Bell, Clock
+from node.capability.catalog import Capabilities
+from node.clock import Clock, LatchedEvent
 from node.execution import leftovers, process
-from node.execution.parts import Collector
-from node.execution.printed import clean, printed
-from node.execution.relay import Relay
-from node.execution.turns import Turns
-from node.execution.witness import Scene, Witness
+from node.execution.forwarder import IntervalForwarder
+from node.execution.observer import PartObservation, PartObserver
+from node.execution.output_text import output_text, storable_text
+from node.execution.parts import PartCollector
+from node.execution.staggering import StartStaggerer
 from node.model import contexts, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
@@ -45,32 +45,32 @@ from node.store import bookings, runs
 from node.store.database import Database, Notice
 from node.store.runs import DueRun, KeptPart
 
-LOOKAHEAD = 20 * times.SECOND
+LAUNCH_HORIZON = 20 * times.SECOND
 REFRESH_S = 5.0
-PREPARE = 1200 * times.MILLISECOND
+PREPARATION_TIME = 1200 * times.MILLISECOND
 """How long before its start a run becomes running, and its program is started, held or waiting.
 
 At the latest: each has its own turn (:mod:`.turns`), so of many that are due together some begin
 earlier. Fewer than forty stay within the time in which nothing is displaced any more.
 """
-WRAP_UP = 250 * times.MILLISECOND
+TERM_BEFORE_END = 250 * times.MILLISECOND
 """How long before the booked end a program that still runs gets TERM; KILL comes at the end."""
-LATE_MAX = 2 * times.SECOND
+START_LATENESS_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants have gone on without it."""
-LOST_AFTER = 30 * times.SECOND
+LOST_RUN_TIMEOUT = 30 * times.SECOND
 """A run that is still running so long after its end, and that nobody here executes, was lost."""
-LOOK_AHEAD = 50 * times.MILLISECOND
+HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 """How long before it begins a part's host is looked at: fifty that begin together take 2 ms."""
 OUTPUT_READ_MAX = BYTES_MAX + 1
 """Of a flood just enough is read for it to be told from the longest output that is a result."""
 OUTPUT_READ_AT_ONCE = 50_000
-REASON_KEPT = 1000
+REASON_LENGTH_MAX = 1000
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """What came of one part here."""
 
     result: Result | None
@@ -90,7 +90,7 @@ class Launcher:
         database: Database,
         clock: Clock,
         capabilities: Capabilities,
-        collector: Collector,
+        collector: PartCollector,
         lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
         context_refusal: Callable[[contexts.Context], str | None],
@@ -109,32 +109,32 @@ class Launcher:
         self._collector = collector
         self._lose_run = lose_run
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._cancelled: dict[UUID, Bell] = {}
-        self._turns = Turns[UUID]()
+        self._cancelled: dict[UUID, LatchedEvent] = {}
+        self._turns = StartStaggerer[UUID]()
         self._starting = asyncio.Lock()
-        self._woken = Bell()
+        self._woken = LatchedEvent()
         self._stopping = False
-        self._witness = Witness(clock)
+        self._witness = PartObserver(clock)
 
     def heard(self, notice: Notice) -> None:
         """Look again on a commit, or when a run got its time back; stop what was ended."""
         if notice.kind in {"exchange", "changed", "wake"}:
-            self._woken.ring()
+            self._woken.set()
         elif notice.kind == "run" and notice.words[-1] in {"cancelled", "displaced"}:
             self._stop(UUID(notice.id))
         elif notice.kind == "task" and notice.words[-1] in {"cancelled", "refused"}:
-            self._woken.ring()
+            self._woken.set()
 
     def _stop(self, run: UUID) -> None:
         bell = self._cancelled.get(run)
         if bell is not None:
-            bell.ring()
+            bell.set()
 
     async def run(self) -> None:
         """Launch until cancelled; then end what runs, marked as stopped."""
         try:
             while True:
-                self._woken.silence()  # before the look: what is told during it needs another one
+                self._woken.clear()  # before the look: what is told during it needs another one
                 pause = self._poll_s
                 try:
                     pause = await self.run_once()
@@ -153,15 +153,15 @@ class Launcher:
         """
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await runs.due_runs(connection, now + LOOKAHEAD)
+            due = await runs.due_runs(connection, now + LAUNCH_HORIZON)
             new = [run for run in due if run.id not in self._tasks]
             # So early that the others, too, hear of it before they begin.
             dropped = await runs.unconfirmed(connection, [it.id for it in new], now) if new else {}
             for run in new:
                 self._launch(run, dropped.get(run.id, []))
             taken_back = await runs.taken_back(connection, list(self._tasks))
-            overrun = await runs.overrun(connection, now - LOST_AFTER)
-            following = await runs.next_start(connection, now + LOOKAHEAD)
+            overrun = await runs.overrun(connection, now - LOST_RUN_TIMEOUT)
+            following = await runs.next_start(connection, now + LAUNCH_HORIZON)
         for gone in taken_back:
             self._stop(gone)
         for lost in overrun:
@@ -169,10 +169,10 @@ class Launcher:
                 await self._mark(lost, "this node lost track of its part", RunState.FAILED)
         if following is None:
             return self._poll_s
-        return min(self._poll_s, (following - LOOKAHEAD + 1 - now) / times.SECOND)
+        return min(self._poll_s, (following - LAUNCH_HORIZON + 1 - now) / times.SECOND)
 
     def _launch(self, run: DueRun, dropped_by: Sequence[str]) -> None:
-        self._cancelled[run.id] = Bell()
+        self._cancelled[run.id] = LatchedEvent()
         if dropped_by:
             work = self._lose(run, dropped_by)
         elif run.participant is not None:
@@ -195,14 +195,14 @@ class Launcher:
         self._stopping = True
         tasks = list(self._tasks.values())
         for bell in self._cancelled.values():
-            bell.ring()
+            bell.set()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
 
     async def _await_parts(self, run: DueRun) -> None:
         """A run led here without a part of this node: from its start on, others' parts may come."""
         cancelled = self._cancelled[run.id]
-        if not await self._until(run.starts_at - PREPARE, cancelled):
+        if not await self._until(run.starts_at - PREPARATION_TIME, cancelled):
             return
         if await self._lost(run):
             return
@@ -214,10 +214,10 @@ class Launcher:
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
-        turn = self._turns.take(run.id, run.starts_at - PREPARE)
+        turn = self._turns.take(run.id, run.starts_at - PREPARATION_TIME)
         if not await self._until(turn, cancelled):
             return
-        if self._clock.now() > run.starts_at + LATE_MAX:
+        if self._clock.now() > run.starts_at + START_LATENESS_MAX:
             await self._keep(run, _missed(run, self._clock.now()))
             return
         if await self._lost(run):
@@ -229,10 +229,10 @@ class Launcher:
         try:
             outcome = await self._measure(run, cancelled)
         except ParleyError as error:
-            outcome = Outcome(None, error.detail, None)
+            outcome = LaunchOutcome(None, error.detail, None)
         except Exception as error:
             log.exception("a plugin failed", run=str(run.id))
-            outcome = Outcome(None, f"the {run.tool} plugin failed: {error!r}", None)
+            outcome = LaunchOutcome(None, f"the {run.tool} plugin failed: {error!r}", None)
         await self._keep(run, outcome)
 
     async def _lost(self, run: DueRun) -> bool:
@@ -251,21 +251,21 @@ class Launcher:
         reason = f"{' and '.join(dropped_by)} did not confirm in time that it has this run"
         await self._lose_run(run.id, reason)
 
-    async def _until(self, instant: int, cancelled: Bell) -> bool:
+    async def _until(self, instant: int, cancelled: LatchedEvent) -> bool:
         """Wait for an instant; False if the run was cancelled before."""
         left = (instant - self._clock.now()) / times.SECOND
         if left > 0:
             return not await cancelled.wait(left)
-        return not cancelled.rung
+        return not cancelled.is_set
 
-    async def _measure(self, run: DueRun, cancelled: Bell) -> Outcome:
+    async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]
         context = self._context(run)
         refusal = self._capabilities.refused(tool, context.spec) or self._out_of_place(
             tool, context.context
         )
         if refusal is not None:
-            return Outcome(None, refusal, None)
+            return LaunchOutcome(None, refusal, None)
         scene = self._witness.scene(run.id, run.task, self._capabilities.tests[run.test], context)
         try:
             return await self._measured(run, tool, context, scene, cancelled)
@@ -283,8 +283,13 @@ class Launcher:
         return f"{tool.name} {unbound}" if unbound else self._context_refusal(context)
 
     async def _measured(
-        self, run: DueRun, tool: Tool, context: PartContext, scene: Scene, cancelled: Bell
-    ) -> Outcome:
+        self,
+        run: DueRun,
+        tool: Tool,
+        context: PartContext,
+        scene: PartObservation,
+        cancelled: LatchedEvent,
+    ) -> LaunchOutcome:
         command = tool.command(context)
         begins = run.starts_at if command.waits_itself else run.starts_at + command.delay
         running = await self._start(command, context)
@@ -298,7 +303,9 @@ class Launcher:
             if command.waits_itself:
                 started_at = max(started_at, run.starts_at)
             await self._record(run, running, started_at)
-            if command.waits_itself and await self._until(begins - LOOK_AHEAD, cancelled):
+            if command.waits_itself and await self._until(
+                begins - HOST_SAMPLE_LEAD_TIME, cancelled
+            ):
                 scene.look()
             ended_by = await self._watch(run.ends_at + command.overtime, running, cancelled)
             finished = await running.wait()
@@ -317,23 +324,28 @@ class Launcher:
         return replace(outcome, circumstances=told)
 
     async def _release(
-        self, run: DueRun, running: process.Running, begins: int, scene: Scene, cancelled: Bell
-    ) -> Outcome | None:
+        self,
+        run: DueRun,
+        running: process.RunningProcess,
+        begins: int,
+        scene: PartObservation,
+        cancelled: LatchedEvent,
+    ) -> LaunchOutcome | None:
         """Let a held program begin at its instant; None, or what came of the part if it does not.
 
         Whoever is too late has been waiting for its own preparation, on a host with too much to do.
         """
-        if not await self._until(begins - LOOK_AHEAD, cancelled):
+        if not await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled):
             return self._stopped(None)
         scene.look()
         if not await self._until(begins, cancelled):
             return self._stopped(None)
-        if (now := self._clock.now()) > begins + LATE_MAX:
+        if (now := self._clock.now()) > begins + START_LATENESS_MAX:
             return _missed(run, now)
         running.release(self._clock.now)
         return None
 
-    async def _start(self, command: Command, context: PartContext) -> process.Running:
+    async def _start(self, command: Command, context: PartContext) -> process.RunningProcess:
         async with self._starting:  # one in each round of the loop, which has others to release
             await self._clock.sleep(0)
         return await process.start(
@@ -369,7 +381,7 @@ class Launcher:
             context=asked[run.participant or 0],
         )
 
-    async def _record(self, run: DueRun, running: process.Running, started_at: int) -> None:
+    async def _record(self, run: DueRun, running: process.RunningProcess, started_at: int) -> None:
         """Keep who the process is; a database that is away must not end the measurement."""
         try:
             async with self._database.connection() as connection:
@@ -380,7 +392,7 @@ class Launcher:
             log.warning("process not recorded", run=str(run.id), error=error.detail)
 
     async def _relay(
-        self, run: DueRun, tool: Tool, context: PartContext, running: process.Running
+        self, run: DueRun, tool: Tool, context: PartContext, running: process.RunningProcess
     ) -> None:
         """Hand on what the program tells of intervals while it runs, if it does."""
         test = self._capabilities.tests[run.test]
@@ -388,33 +400,37 @@ class Launcher:
             read = partial(tool.read_interval, context)
             keep = partial(self._collector.keep_own_intervals, run.id)
             count = test.rhythm(context.spec).count
-            await Relay(read, keep, count, self._clock).run(running)
+            await IntervalForwarder(read, keep, count, self._clock).run(running)
 
-    async def _watch(self, ends_at: int, running: process.Running, cancelled: Bell) -> str:
+    async def _watch(
+        self, ends_at: int, running: process.RunningProcess, cancelled: LatchedEvent
+    ) -> str:
         """Wait for the end, the cancel or the program itself; returns who ended it."""
         waiting = asyncio.create_task(running.wait())
-        left = (ends_at - WRAP_UP - self._clock.now()) / times.SECOND
+        left = (ends_at - TERM_BEFORE_END - self._clock.now()) / times.SECOND
         stopping = asyncio.create_task(cancelled.wait(left))
         done, _ = await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if waiting in done:
             return "itself"
-        cut = cancelled.rung
+        cut = cancelled.is_set
         await running.end(2.0 if cut else (ends_at - self._clock.now()) / times.SECOND)
         await waiting
         return "cancel" if cut else "end"
 
-    def _stopped(self, started_at: int | None) -> Outcome:
+    def _stopped(self, started_at: int | None) -> LaunchOutcome:
         reason = "the node was stopped during the run" if self._stopping else "cancelled"
-        return Outcome(None, reason, started_at)
+        return LaunchOutcome(None, reason, started_at)
 
-    async def _keep(self, run: DueRun, outcome: Outcome) -> None:
+    async def _keep(self, run: DueRun, outcome: LaunchOutcome) -> None:
         told = outcome.circumstances
         part = KeptPart(
             participant=run.participant or 0,
             name=str(run.participants[run.participant or 0]["name"]),
             result=outcome.result,
-            reason=None if outcome.reason is None else clean(outcome.reason)[:REASON_KEPT],
+            reason=None
+            if outcome.reason is None
+            else storable_text(outcome.reason)[:REASON_LENGTH_MAX],
             started_at=outcome.started_at,
             finished_at=self._clock.now() if outcome.started_at else None,
             command=outcome.command,
@@ -446,7 +462,7 @@ class Launcher:
         now = self._clock.now()
         async with self._database.connection() as connection:
             interrupted = await runs.interrupted(connection)
-            overslept = await runs.overslept(connection, now - LATE_MAX)
+            overslept = await runs.overslept(connection, now - START_LATENESS_MAX)
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
                 leftovers.kill_recorded(pid, ticks)
@@ -467,16 +483,16 @@ class Launcher:
         await self._collector.keep_own(run, part, state)
 
 
-def _missed(run: DueRun, now: int) -> Outcome:
+def _missed(run: DueRun, now: int) -> LaunchOutcome:
     late = (now - run.starts_at) / times.SECOND
-    return Outcome(
+    return LaunchOutcome(
         None, f"could not be started in time: {late:.1f} s late", None, state=RunState.MISSED
     )
 
 
 async def _read_aside(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
-) -> Outcome:
+) -> LaunchOutcome:
     """Read long output in a thread: it takes seconds in which others must be started and served."""
     if len(output.stdout) + len(output.stderr) <= OUTPUT_READ_AT_ONCE:
         return _read(tool, context, command, output, started_at)
@@ -485,13 +501,13 @@ async def _read_aside(
 
 def _read(
     tool: Tool, context: PartContext, command: Command, output: Output, started_at: int
-) -> Outcome:
-    kept = printed(output)
+) -> LaunchOutcome:
+    kept = output_text(output)
     try:
         result = tool.read(context, output)
     except HostError as error:
-        return Outcome(None, error.detail, started_at, command.argv, kept)
-    return Outcome(result, None, started_at, command.argv, kept)
+        return LaunchOutcome(None, error.detail, started_at, command.argv, kept)
+    return LaunchOutcome(result, None, started_at, command.argv, kept)
 
 
 def _context_of(participant: Mapping[str, Any]) -> contexts.Context | None:

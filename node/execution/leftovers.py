@@ -13,9 +13,9 @@ import os
 import select
 import signal
 
-from node.execution import proctable, strays
+from node.execution import process_marks, proctable
 
-GONE_S = 10.0
+KILL_TIMEOUT_S = 10.0
 """How long a killed group may take to disappear; longer means it hangs in the kernel."""
 
 
@@ -47,13 +47,15 @@ def kill_orphans() -> list[int]:
     """
     killed = []
     while orphans := [
-        (pid, mark) for pid, mark in strays.all_marked() if not proctable.lives(*strays.owner(mark))
+        (pid, mark)
+        for pid, mark in process_marks.all_marked()
+        if not proctable.is_alive(*process_marks.owner(mark))
     ]:
         fresh = [orphan for orphan in orphans if orphan[0] not in killed]
         if not fresh:  # it does not go away, or may not be killed
             break
         for pid, mark in fresh:
-            strays.kill(pid, mark)
+            process_marks.kill(pid, mark)
         for pid, _ in fresh:
             _await_exit(pid)
         killed += [pid for pid, _ in fresh]
@@ -72,5 +74,5 @@ def _await_exit(pid: int) -> None:
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
-        poll.poll(GONE_S * 1_000)
+        poll.poll(KILL_TIMEOUT_S * 1_000)
         os.close(pidfd)

@@ -8,27 +8,28 @@ from uuid import UUID
 
 import structlog
 
-from node.capabilities import Capabilities
+from node.capability.catalog import Capabilities
 from node.clock import Clock
 from node.execution.intervals import Intervals, over_all
-from node.execution.latest import Latest
+from node.execution.latest_results import LatestResults
 from node.model import times
 from node.model.errors import InvalidDocument, NotAllowed
+from node.model.intervals import Interval
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
-from node.model.verdict import Level, Measured, Verdict, Witness, judge
+from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage
 from node.plugins import series
-from node.plugins.contracts import Doubting, Interval, Metric, Part, Result, Test
+from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
 from node.store import bookings, outbox, runs
 from node.store.database import Connection, Database
-from node.store.runs import Conclusion, KeptPart, LockedRun
+from node.store.runs import KeptPart, LockedRun, RunConclusion
 
 log = structlog.get_logger()
 
 
-class Collector:
+class PartCollector:
     """Keeps parts; whoever brings the last one merges."""
 
     def __init__(
@@ -40,7 +41,7 @@ class Collector:
         self._capabilities = capabilities
         self._identity = identity
         self._intervals = Intervals(database, clock, capabilities, identity)
-        self.latest = Latest()
+        self.latest = LatestResults()
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:
         """Keep this node's own part and send it to the lead; ``state`` is that of a failed part."""
@@ -136,7 +137,7 @@ class Collector:
             return
         kept = await runs.parts(connection, run.id)
         whole = len(kept) == len(run.participants)
-        if whole and await self._intervals.all_told(connection, run, kept):
+        if whole and await self._intervals.is_complete(connection, run, kept):
             await self._merge(connection, run, kept)
         elif run.participant is None or any(p.participant == run.participant for p in kept):
             await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
@@ -153,17 +154,17 @@ class Collector:
             outcome = self._merged(run, kept, measured)
         except InvalidDocument as error:
             reason = f"the spec is not valid for this program's version: {error.detail}"
-            outcome = Conclusion(RunState.FAILED, reason, None, None)
+            outcome = RunConclusion(RunState.FAILED, reason, None, None)
         except Exception as error:
             # A plugin that stumbles over one run must not keep the others from being concluded.
             log.exception("a plugin failed", run=str(run.id))
             reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
-            outcome = Conclusion(RunState.FAILED, reason[:1000], None, None)
+            outcome = RunConclusion(RunState.FAILED, reason[:1000], None, None)
         await runs.conclude(connection, run.id, outcome, now)
         self._keep_latest(run, outcome, now)
         await self._notify(connection, run, outcome.state)
 
-    def _keep_latest(self, run: LockedRun, outcome: Conclusion, now: int) -> None:
+    def _keep_latest(self, run: LockedRun, outcome: RunConclusion, now: int) -> None:
         succeeded = outcome.state is RunState.FINISHED
         figures: Sequence[Metric] = ()
         if succeeded and outcome.result is not None:
@@ -179,7 +180,7 @@ class Collector:
 
     def _merged(
         self, run: LockedRun, kept: Sequence[KeptPart], measured: Sequence[Interval]
-    ) -> Conclusion:
+    ) -> RunConclusion:
         by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
@@ -195,14 +196,14 @@ class Collector:
         verdict = _verdict(run, test, spec, merged.result, kept)
         told = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
         if not merged.succeeded:
-            return Conclusion(RunState.FAILED, merged.reason, merged.result, None, *told)
+            return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *told)
         if not merged.result:
-            return Conclusion(RunState.FINISHED, None, merged.result, None, *told)
+            return RunConclusion(RunState.FINISHED, None, merged.result, None, *told)
         summary = test.summary(merged.result)
         if fault := next(series.faults_of(test.metrics(merged.result)), None):
             reason = f"the {run.test} plugin {fault}"
-            return Conclusion(RunState.FAILED, reason, merged.result, None, *told)
-        return Conclusion(RunState.FINISHED, None, merged.result, summary, *told)
+            return RunConclusion(RunState.FAILED, reason, merged.result, None, *told)
+        return RunConclusion(RunState.FINISHED, None, merged.result, summary, *told)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
@@ -226,7 +227,7 @@ class Collector:
             circumstances=_circumstances(part),
         )
         body = message.model_dump(mode="json")
-        await outbox.post(connection, [run.lead], outbox.Kind.PART, body, self._clock.now())
+        await outbox.post(connection, [run.lead], outbox.MessageKind.PART, body, self._clock.now())
 
     async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
         await bookings.notify(connection, "run", run.id, run.task, state)
@@ -238,21 +239,21 @@ def _verdict(
     """How far a result can be trusted; None if there is none. A fault here loses no result."""
     if result is None:
         return None
-    measured = Measured(
+    measured = MeasurementTraits(
         test.scheduling_class(spec), one_way="clock_error_ms" in test.result_model.model_fields
     )
     try:
-        doubts = test.doubts(spec, result) if isinstance(test, Doubting) else ()
+        doubts = test.doubts(spec, result) if isinstance(test, QualityReporting) else ()
         return judge(measured, [_witness(run, part) for part in kept], doubts)
     except Exception as error:
         log.exception("a result cannot be judged", run=str(run.id))
         return Verdict(Level.SUSPICIOUS, (f"it could not be judged: {error!r}"[:300],))
 
 
-def _witness(run: LockedRun, part: KeptPart) -> Witness:
+def _witness(run: LockedRun, part: KeptPart) -> PartEvidence:
     late = None if part.started_at is None else part.started_at - run.starts_at
     late_ms = None if late is None else late / times.MILLISECOND
-    return Witness(part.name, late_ms, _circumstances(part))
+    return PartEvidence(part.name, late_ms, _circumstances(part))
 
 
 def _circumstances(part: KeptPart) -> Circumstances | None:

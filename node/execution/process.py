@@ -40,10 +40,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from node.execution import proctable, strays
-from node.execution.descriptors import described
-from node.execution.leftovers import GONE_S, kill_group
-from node.execution.streams import CHUNK, Records, Stream
+from node.execution import process_marks, proctable
+from node.execution.descriptors import explain_exhaustion
+from node.execution.leftovers import KILL_TIMEOUT_S, kill_group
+from node.execution.streams import CHUNK, OutputStream, RecordStream
 from node.model.errors import HostError
 
 OUTPUT_BYTES_MAX = 10_000_000
@@ -60,7 +60,7 @@ _GATE = 'read -r _ && exec "$@" <"$0"'
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedProcess:
     """What came of a program. ``exit_code`` is negative where a signal ended it: minus its number.
 
     ``truncated``: at least one stream was longer than what was kept of it. ``worked_ticks``: the
@@ -74,7 +74,7 @@ class Finished:
     worked_ticks: int | None = field(default=None, compare=False)
 
 
-class Running:
+class RunningProcess:
     """A started program. Its output is collected and its exit noticed whether or not one waits.
 
     ``pid`` is also the number of its process group; ``started_at`` is what the caller's clock said
@@ -99,9 +99,9 @@ class Running:
         self._popen = popen
         self._mark = mark
         self._gate = gate
-        made = Records if streams else Stream
+        made = RecordStream if streams else OutputStream
         self._stdout = made(popen.stdout, output_bytes_max) if popen.stdout else None
-        self._stderr = Stream(popen.stderr, output_bytes_max) if popen.stderr else None
+        self._stderr = OutputStream(popen.stderr, output_bytes_max) if popen.stderr else None
         self._streams = [s for s in (self._stdout, self._stderr) if s is not None]
         self._supervision = asyncio.create_task(self._supervise(), name=f"watch {name}")
 
@@ -132,7 +132,7 @@ class Running:
         """Whether the program and its group are gone."""
         return self._supervision.done()
 
-    async def wait(self) -> Finished:
+    async def wait(self) -> FinishedProcess:
         """The outcome, once the program has exited; giving up the wait does not end the program.
 
         Whoever of its group outlives the leader is killed: at once, or up to ``DRAIN_S`` later
@@ -166,7 +166,7 @@ class Running:
         Ends with the stream. Only of a program that was started with ``streams``.
         """
         stream = self._stdout
-        while isinstance(stream, Records):
+        while isinstance(stream, RecordStream):
             while stream.records:
                 yield stream.records.popleft()
             if stream.ended.is_set():
@@ -192,7 +192,7 @@ class Running:
             await asyncio.wait({self._supervision}, timeout=grace_s)
         finally:
             self._signal_group(signal.SIGKILL)
-        done, _ = await asyncio.wait({self._supervision}, timeout=2 * GONE_S)
+        done, _ = await asyncio.wait({self._supervision}, timeout=2 * KILL_TIMEOUT_S)
         if not done:
             raise HostError(
                 f"{self._name} (process {self.pid}) does not go away although it was killed: "
@@ -208,16 +208,16 @@ class Running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    async def _supervise(self) -> Finished:
+    async def _supervise(self) -> FinishedProcess:
         try:
-            await proctable.exits([self.pid])
+            await proctable.wait_for_exits([self.pid])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     for stream in self._streams:
                         await stream.ended.wait()
             self._signal_group(signal.SIGKILL)
             _ = self.started_ticks  # the last moment at which it can be read
-            worked_ticks = proctable.worked(self.pid)
+            worked_ticks = proctable.processor_ticks(self.pid)
             exit_code = self._popen.wait()
             await self._group_gone()
         finally:
@@ -227,7 +227,7 @@ class Running:
             if self._popen.returncode is None:  # the event loop is being closed under us
                 self._signal_group(signal.SIGKILL)
                 self._popen.wait()
-        return Finished(
+        return FinishedProcess(
             exit_code,
             bytes(self._stdout.kept) if self._stdout else b"",
             bytes(self._stderr.kept) if self._stderr else b"",
@@ -238,14 +238,14 @@ class Running:
     async def _group_gone(self) -> None:
         """Return when no living process is left of the group, which has been killed, or strayed."""
         try:
-            async with asyncio.timeout(GONE_S):
+            async with asyncio.timeout(KILL_TIMEOUT_S):
                 while members := proctable.living_members(self.pid):
-                    await proctable.exits(members)
+                    await proctable.wait_for_exits(members)
                 if self._mark is not None:
-                    await strays.chase(self._mark)
+                    await process_marks.kill_marked(self._mark)
         except TimeoutError:
             left = proctable.living_members(self.pid)
-            left += strays.marked(self._mark) if self._mark is not None else []
+            left += process_marks.marked_processes(self._mark) if self._mark is not None else []
             raise HostError(
                 f"{self._name} left processes behind that do not go away although they were "
                 f"killed: {left}. Look at them with ps"
@@ -267,21 +267,21 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
     streams: bool = False,
     chased: bool = False,
     held: bool = False,
-) -> Running:
+) -> RunningProcess:
     """Start a program in its own session and return while it runs.
 
     ``env`` comes on top of PATH, LANG and HOME. ``output_bytes_max`` is kept of each stream, or
     both streams are appended to the file ``log``. ``user`` is the account to run as (from root).
     ``owner_death`` is what the program gets when this process dies, where ``setpriv`` exists.
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
-    ``streams``: lines that begin with RS are no output but :meth:`Running.records`.
+    ``streams``: lines that begin with RS are no output but :meth:`RunningProcess.records`.
     ``chased``: when it has ended, also those it forked that left its group are killed.
-    ``held``: all is made ready, and the program begins with :meth:`Running.release`.
+    ``held``: all is made ready, and the program begins with :meth:`RunningProcess.release`.
 
     :raises HostError: the program is not there, or cannot be started.
     """
-    mark = strays.new_mark() if chased else None
-    marked = {} if mark is None else {strays.VARIABLE: mark}
+    mark = process_marks.new_mark() if chased else None
+    marked = {} if mark is None else {process_marks.VARIABLE: mark}
     gate = None
     with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
@@ -297,7 +297,9 @@ async def start(  # noqa: PLR0913 - each says one thing about the program, all b
         started_at = now() if now else 0
         failing.pop_all()
     name = Path(argv[0]).name
-    return Running(popen, name, started_at, output_bytes_max, streams=streams, mark=mark, gate=gate)
+    return RunningProcess(
+        popen, name, started_at, output_bytes_max, streams=streams, mark=mark, gate=gate
+    )
 
 
 async def finish(
@@ -307,7 +309,7 @@ async def finish(
     cwd: Path | None = None,
     user: str | None = None,
     chased: bool = False,
-) -> Finished:
+) -> FinishedProcess:
     """Run a short program to its end and return its output, whatever its exit code.
 
     :raises HostError: the program is not there, or was killed because it took too long.
@@ -329,7 +331,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     user: str | None = None,
-) -> Finished:
+) -> FinishedProcess:
     """The same as :func:`finish` where there is no event loop to serve. Blocks.
 
     :raises HostError: the program is not there, or was killed because it took too long.
@@ -345,7 +347,7 @@ def run(
             if not isinstance(fault, subprocess.TimeoutExpired):
                 raise
             raise _too_long(argv, timeout_s) from None
-    return Finished(popen.returncode, stdout, stderr)
+    return FinishedProcess(popen.returncode, stdout, stderr)
 
 
 def tail(output: bytes, lines: int = 5) -> str:
@@ -434,7 +436,7 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
     """A descriptor from which the program reads ``content``: a file in memory, so nobody blocks."""
     if not content:
         return subprocess.DEVNULL
-    with described("a program's input"):
+    with explain_exhaustion("a program's input"):
         descriptor = os.memfd_create("stdin")
     stack.callback(os.close, descriptor)
     with open(descriptor, "wb", closefd=False) as file:
@@ -454,7 +456,7 @@ def _held(
     if options["stdin"] != subprocess.DEVNULL:
         source = f"/dev/fd/{options['stdin']}"
         options["pass_fds"] = (options["stdin"],)
-    with described("what a program waits for"):
+    with explain_exhaustion("what a program waits for"):
         theirs, ours = os.pipe()
     stack.callback(os.close, theirs)
     options["stdin"] = theirs

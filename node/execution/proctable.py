@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from node.execution.descriptors import described
+from node.execution.descriptors import explain_exhaustion
 
 
 def identity(pid: int) -> int:
@@ -22,7 +22,7 @@ def identity(pid: int) -> int:
     return int(_stat(pid)[19])
 
 
-def lives(pid: int, ticks: int) -> bool:
+def is_alive(pid: int, ticks: int) -> bool:
     """Whether the process of that number that started at that tick runs; a zombie does not."""
     try:
         fields = _stat(pid)
@@ -31,7 +31,7 @@ def lives(pid: int, ticks: int) -> bool:
     return int(fields[19]) == ticks and fields[0] not in "ZX"
 
 
-def worked(pid: int) -> int:
+def processor_ticks(pid: int) -> int:
     """Clock ticks of processor time that a process and those it has waited for have had.
 
     :raises ProcessLookupError: there is no such process; one that waits to be reaped is still.
@@ -66,7 +66,7 @@ def working_in(directory: Path) -> list[int]:
     return found
 
 
-def head_of(path: str, length: int) -> bytes:
+def read_small_file(path: str, length: int) -> bytes:
     """A small file of /proc, read at once; nothing of one that is not there, or not for us."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -80,7 +80,7 @@ def head_of(path: str, length: int) -> bytes:
         os.close(descriptor)
 
 
-async def exits(pids: Sequence[int]) -> None:
+async def wait_for_exits(pids: Sequence[int]) -> None:
     """Return when none of these processes runs any more; they need not be our children.
 
     :raises HostError: there are too few file descriptors.
@@ -91,7 +91,7 @@ async def exits(pids: Sequence[int]) -> None:
 async def _exit_of(pid: int) -> None:
     """Return when the process has exited; it may still wait to be reaped."""
     try:
-        with described(f"the exit of process {pid}"):
+        with explain_exhaustion(f"the exit of process {pid}"):
             pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return

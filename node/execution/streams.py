@@ -14,7 +14,7 @@ CHUNK = 65_536  # what a pipe holds by default
 _RS = b"\x1e"
 
 
-class Stream:
+class OutputStream:
     """One output stream, read as it comes; what goes beyond ``kept_max`` bytes is discarded."""
 
     def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
@@ -54,7 +54,7 @@ class Stream:
         self.grew.set()
 
 
-class Records(Stream):
+class RecordStream(OutputStream):
     """A stream whose lines that begin with RS are records (RFC 7464), handed out as they come.
 
     A record longer than ``RECORD_BYTES_MAX`` is cut, and what comes while ``RECORDS_WAITING_MAX``

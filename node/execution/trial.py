@@ -18,13 +18,13 @@ from typing import Any
 
 from node.clock import Clock
 from node.execution import process
+from node.execution.forwarder import IntervalForwarder
 from node.execution.intervals import over_all
-from node.execution.process import Running
-from node.execution.relay import Relay
+from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import HostError, ToolOutputError
+from node.model.intervals import Interval
 from node.plugins.contracts import (
-    Interval,
     Merged,
     Output,
     Part,
@@ -52,7 +52,7 @@ _LATE = 2 * times.SECOND
 
 
 @dataclass(frozen=True)
-class Tried:
+class PartTrial:
     """What one participant's part came to."""
 
     participant: str
@@ -66,12 +66,12 @@ class Tried:
 class Trial:
     """The parts and what they, and their intervals if they have such, were merged to."""
 
-    parts: Sequence[Tried]
+    parts: Sequence[PartTrial]
     merged: Merged
     intervals: Sequence[Interval] = ()
 
 
-async def attempt(
+async def run_trial(
     test: Test, tool: Tool, spec: Any, clock: Clock, places: Mapping[str, str] | None = None
 ) -> Trial:
     """Run all parts of one run now; ``places`` are addresses of hosts, before those found here.
@@ -101,7 +101,7 @@ async def attempt(
 
 
 def _merged_intervals(
-    test: Test, spec: Any, count: int, tried: Sequence[Tried]
+    test: Test, spec: Any, count: int, tried: Sequence[PartTrial]
 ) -> Iterator[Interval]:
     if not isinstance(test, StreamingTest):
         return
@@ -116,7 +116,7 @@ def _merged_intervals(
         yield Interval(number, merged.result, merged.reason)
 
 
-async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> Tried:
+async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> PartTrial:
     command = tool.command(context)
     if not command.waits_itself:
         await clock.sleep_until(context.starts + command.delay)
@@ -147,11 +147,11 @@ async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> T
     except ToolOutputError as error:
         reason = error.detail
     part = Part(context.participant, name, None if result is None else dict(result), reason)
-    return Tried(name, command.argv, output, part, intervals)
+    return PartTrial(name, command.argv, output, part, intervals)
 
 
 async def _relay(
-    tool: Tool, context: PartContext, running: Running, count: int, clock: Clock
+    tool: Tool, context: PartContext, running: RunningProcess, count: int, clock: Clock
 ) -> Sequence[Interval]:
     """What the program has told of its intervals by its end, if it is one that does."""
     told: list[Interval] = []
@@ -161,7 +161,7 @@ async def _relay(
 
     if count and isinstance(tool, StreamingTool):
         read = partial(tool.read_interval, context)
-        await Relay(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
+        await IntervalForwarder(read, keep, count, clock, pause_s=_PAUSE_S).run(running)
     return told
 
 

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from node.capabilities import program_version
+from node.capability.catalog import program_version
 from node.execution import process
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement, Tool

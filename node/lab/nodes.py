@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 
 from node.execution import process
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.model.errors import HostError
 from node.settings import Settings
 
@@ -78,7 +78,7 @@ def names() -> Iterator[str]:
     return itertools.chain(letters, (f"n{number}" for number in itertools.count(len(letters) + 1)))
 
 
-async def start(plan: NodePlan, command: CommandFactory) -> Running:
+async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     """Start the node's process; it is not ready yet."""
     inside = ["ip", "netns", "exec", plan.namespace] if plan.namespace else []
     plan.state.mkdir(mode=0o700, exist_ok=True)
@@ -89,7 +89,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> Running:
 
 
 async def ready(
-    plan: NodePlan, running: Running, session: aiohttp.ClientSession, within_s: float
+    plan: NodePlan, running: RunningProcess, session: aiohttp.ClientSession, within_s: float
 ) -> LabNode:
     """Return when the node answers ``/readyz`` with 200.
 

@@ -30,7 +30,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from node.execution import process
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.lab import loopback, nodes, wan
 from node.lab.namespaces import Namespaces, NamespaceSite
 from node.lab.nodes import CommandFactory, LabNode, NodePlan, node_command
@@ -81,7 +81,7 @@ class Lab:
         self._binaries = binaries
         self._ready_s = ready_s
         self._plans: dict[str, NodePlan] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningProcess] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._undo = contextlib.AsyncExitStack()
         self._stopping: asyncio.Task[None] | None = None
@@ -188,7 +188,7 @@ class Lab:
         await emulator.printed(wan.READY)
         self._watch("wan", emulator.wait())
 
-    async def _end_wan(self, emulator: Running) -> None:
+    async def _end_wan(self, emulator: RunningProcess) -> None:
         await emulator.end(GRACE_S)
         printed = (await emulator.wait()).stdout.partition(wan.READY)[2]
         if printed:
@@ -218,7 +218,7 @@ class Lab:
     async def _end_nodes(self) -> None:
         await _all(running.end(GRACE_S) for running in self._running.values())
 
-    def _forget(self, name: str) -> Running:
+    def _forget(self, name: str) -> RunningProcess:
         """The node's process, whose end is no news any more."""
         if name not in self._running:
             raise NotFound(f"the lab has no node {name}; it has {', '.join(self._plans)}")

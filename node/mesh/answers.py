@@ -7,26 +7,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from node.mesh.document import MeshDocument
-from node.mesh.findings import Cause, Finding
+from node.mesh.findings import Finding, FindingKind
 from node.model.errors import FieldFault
 from node.model.wire.plans import Outcome, Plan
 
 _REASONS = 3
 _CAUSES = {
-    Outcome.REFUSED: (Cause.REFUSED, "refused"),
-    Outcome.UNREACHABLE: (Cause.UNREACHABLE, "out of reach"),
-    Outcome.NO_TIME: (Cause.NO_TIME, "without any time"),
-    Outcome.CLOCK: (Cause.NO_TIME, "not possible, by the clock"),
+    Outcome.REFUSED: (FindingKind.REFUSED, "refused"),
+    Outcome.UNREACHABLE: (FindingKind.UNREACHABLE, "out of reach"),
+    Outcome.NO_TIME: (FindingKind.NO_TIME, "without any time"),
+    Outcome.CLOCK: (FindingKind.NO_TIME, "not possible, by the clock"),
 }
 _REMEDIES = {
-    Cause.REFUSED: "mend it on the nodes that are named, or take them out of the group",
-    Cause.UNREACHABLE: "look whether these nodes are up; their tasks wait for them until then",
-    Cause.NO_TIME: "measure less often, give a longer slip, or a higher priority",
+    FindingKind.REFUSED: "mend it on the nodes that are named, or take them out of the group",
+    FindingKind.UNREACHABLE: "check that these nodes are up; their tasks wait until then",
+    FindingKind.NO_TIME: "measure less often, give a longer slip, or a higher priority",
 }
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskForecast:
     """What would happen to one task."""
 
     key: str
@@ -34,7 +34,7 @@ class Answer:
     plan: Plan
 
 
-def judged(answers: Iterable[Answer]) -> list[Finding]:
+def forecast_findings(answers: Iterable[TaskForecast]) -> list[Finding]:
     """By entry and outcome: no pair can run it, or some of those that were asked cannot."""
     of: dict[int, list[Plan]] = {}
     for answer in answers:
@@ -73,7 +73,7 @@ def _reasons(plan: Plan) -> list[str]:
     return said or [plan.sentence]
 
 
-def placed(document: MeshDocument, measure: int, fault: FieldFault) -> Finding:
+def fault_in_mesh_file(document: MeshDocument, measure: int, fault: FieldFault) -> Finding:
     """A fault in a task's document, at its place in the mesh file."""
     entry = document.measure[measure]
     steps = fault.pointer.split("/")
@@ -83,10 +83,10 @@ def placed(document: MeshDocument, measure: int, fault: FieldFault) -> Finding:
     elif steps[1:3] == ["test", "spec"] or steps[1:2] == ["tools"]:
         rest = steps[2:] if steps[1] == "test" else steps[1:]
         at = "/".join([f"/tests/{entry.test}", *rest])
-    return Finding(Cause.INVALID, at, fault.detail, "")
+    return Finding(FindingKind.INVALID, at, fault.detail, "")
 
 
-def occupied(answers: Iterable[Answer]) -> dict[str, float]:
+def other_bookings(answers: Iterable[TaskForecast]) -> dict[str, float]:
     """By node, the share of the next 24 hours in which others have exclusive or normal runs."""
     found: dict[str, float] = {}
     for answer in answers:

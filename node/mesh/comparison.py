@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from node.mesh.expansion import Pair
-from node.mesh.terms import Terms
+from node.mesh.expansion import MeasurementPair
+from node.mesh.terms import MeshEntryTerms
 from node.model.changes import differences
 from node.model.wire.meshes import MeshTask
 
@@ -22,7 +22,7 @@ class Creation(NamedTuple):
     """A task to be made; ``predecessor`` is the newest one of its key, which is over."""
 
     key: str
-    pair: Pair
+    pair: MeasurementPair
     predecessor: UUID | None
 
 
@@ -30,12 +30,12 @@ class Edit(NamedTuple):
     """A task to be changed by a merge patch, and what differs, field by field."""
 
     task: MeshTask
-    pair: Pair
+    pair: MeasurementPair
     patch: dict[str, Any]
     differences: tuple[str, ...]
 
 
-class Ending(NamedTuple):
+class Cancellation(NamedTuple):
     """A task to be cancelled, and why."""
 
     task: MeshTask
@@ -48,7 +48,7 @@ class Comparison:
 
     create: tuple[Creation, ...]
     edit: tuple[Edit, ...]
-    end: tuple[Ending, ...]
+    end: tuple[Cancellation, ...]
     unchanged: int
     paused: int
     """So many of those that stay are paused, and stay so."""
@@ -60,7 +60,9 @@ class Comparison:
 
 
 def compare(
-    pairs: Mapping[str, Pair], terms: Sequence[Terms], existing: Iterable[MeshTask]
+    pairs: Mapping[str, MeasurementPair],
+    terms: Sequence[MeshEntryTerms],
+    existing: Iterable[MeshTask],
 ) -> Comparison:
     """What the file wants (``terms`` by the number of the entry) against what there is.
 
@@ -68,7 +70,7 @@ def compare(
     was cancelled or refused does not.
     """
     edit: list[Edit] = []
-    end: list[Ending] = []
+    end: list[Cancellation] = []
     there: set[str] = set()
     over: dict[str, UUID] = {}
     unchanged = paused = 0
@@ -85,7 +87,7 @@ def compare(
             else:
                 over[task.key] = task.id
         elif why or pair is None or wanted is None:
-            end.append(Ending(task, why))
+            end.append(Cancellation(task, why))
             over[task.key] = task.id
         else:
             there.add(task.key)
@@ -99,7 +101,7 @@ def compare(
     return Comparison(create, tuple(edit), tuple(end), unchanged, paused)
 
 
-def _why_not(task: MeshTask, wanted: Terms | None, *, taken: bool) -> str:
+def _why_not(task: MeshTask, wanted: MeshEntryTerms | None, *, taken: bool) -> str:
     """Why a task cannot be the one that is wanted for its pair; nothing if it can."""
     if wanted is None:
         return _GONE
@@ -108,7 +110,7 @@ def _why_not(task: MeshTask, wanted: Terms | None, *, taken: bool) -> str:
     return "" if task.test == wanted.test else _OTHER
 
 
-def _same(task: MeshTask, pair: Pair, wanted: Terms) -> bool:
+def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> bool:
     schedule = task.schedule_kept
     return (
         task.priority == wanted.priority
@@ -120,13 +122,13 @@ def _same(task: MeshTask, pair: Pair, wanted: Terms) -> bool:
     )
 
 
-def _other_fields(task: MeshTask, pair: Pair, wanted: Terms) -> list[str]:
+def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> list[str]:
     """The fields of the spec that differ; one whose default is not known counts if written."""
     spec = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
     return [name for name, value in spec.items() if task.spec.get(name) != value]
 
 
-def _edit(task: MeshTask, pair: Pair, wanted: Terms) -> Edit:
+def _edit(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> Edit:
     patch: dict[str, Any] = {}
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}

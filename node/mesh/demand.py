@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from node.mesh.expansion import Pair
-from node.mesh.findings import Cause, Finding
+from node.mesh.expansion import MeasurementPair
+from node.mesh.findings import Finding, FindingKind
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import nominal_starts, slip_of
@@ -40,7 +40,7 @@ _NICE = tuple(
 
 
 @dataclass(frozen=True)
-class Shape:
+class RunDemand:
     """What a run of an entry takes: how long, in which class, and of which ends."""
 
     duration: int
@@ -77,7 +77,9 @@ def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
     return _LOOKED_AT // len(starts) if starts else None
 
 
-def counted(pairs: Iterable[Pair], shapes: Mapping[int, Shape]) -> dict[str, dict[int, int]]:
+def count_tasks(
+    pairs: Iterable[MeasurementPair], shapes: Mapping[int, RunDemand]
+) -> dict[str, dict[int, int]]:
     """By node and entry, in how many tasks the node takes part."""
     found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for measure, source, dest in pairs:
@@ -92,12 +94,12 @@ def counted(pairs: Iterable[Pair], shapes: Mapping[int, Shape]) -> dict[str, dic
 
 def loads(
     tasks: Mapping[str, Mapping[int, int]],
-    shapes: Mapping[int, Shape],
+    shapes: Mapping[int, RunDemand],
     intervals: Mapping[int, int | None],
     lanes: Mapping[str, int],
     others: Mapping[str, float],
 ) -> dict[str, Load]:
-    """By node, how full it would be; ``tasks`` as of :func:`counted`, ``others`` shares."""
+    """By node, how full it would be; ``tasks`` as of :func:`count_tasks`, ``others`` shares."""
     found = {}
     for node, counts in tasks.items():
         shares = dict.fromkeys(SchedulingClass, 0.0)
@@ -121,7 +123,7 @@ def loads(
     return found
 
 
-def nice(duration: float) -> int:
+def round_up_interval(duration: float) -> int:
     """The next longer interval that people write; whole weeks beyond."""
     week = 7 * times.DAY
     return next((each for each in _NICE if each >= duration), int(-(-duration // week) * week))
@@ -165,7 +167,7 @@ def _overbooked(
         others = f"so are {more} others" if more > 1 else "so is 1 other"
         detail += f"; {others} ({nodes[-1][0]:.0%} and more)"
     return Finding(
-        Cause.NO_TIME,
+        FindingKind.NO_TIME,
         f"/measure/{measure}/schedule",
         detail,
         _what_fits(measure, load, intervals),
@@ -177,7 +179,7 @@ def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) ->
     own = load.by_measure[measure]
     rest = load.booked - own
     if rest < _COMFORTABLE:
-        fitting = nice((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
+        fitting = round_up_interval((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
         return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
     free = _COMFORTABLE - (load.others or 0.0)
     if free <= 0:
@@ -187,7 +189,7 @@ def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) ->
 
 def short_slips(
     tasks: Mapping[str, Mapping[int, int]],
-    shapes: Mapping[int, Shape],
+    shapes: Mapping[int, RunDemand],
     schedules: Mapping[int, tuple[str, ScheduleDocument]],
     now: int,
 ) -> list[Finding]:
@@ -227,11 +229,11 @@ def _short_slip(  # noqa: PLR0913, PLR0917 - one row of figures
     interval = interval_of(schedule, now)
     if slip >= needed or (interval is not None and needed + longest > interval):
         return None
-    wanted = nice(needed * _SPARE_SLIP)
+    wanted = round_up_interval(needed * _SPARE_SLIP)
     if interval is not None:
         wanted = min(wanted, interval - longest)
     return Finding(
-        Cause.NO_TIME,
+        FindingKind.NO_TIME,
         f"/schedules/{name}/slip",
         f"{node} has {number} exclusive runs at each start, one after the other: the last begins "
         f"{times.format_duration(needed)} later, and the slip is {times.format_duration(slip)}",

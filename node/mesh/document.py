@@ -19,23 +19,23 @@ from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
 from node.model.wire.validation import faults_of
 
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
-Shape = Literal["full-mesh", "star", "pairs"]
+MeshShape = Literal["full-mesh", "star", "pairs"]
 Direction = Literal["both", "one", "out", "in"]
 
 
-class Matching(Document):
+class MatchingGroup(Document):
     """The nodes that meet a predicate over their attributes."""
 
     match: Match
 
 
-class OfPool(Document):
+class PoolGroup(Document):
     """The nodes of a pool."""
 
     pool: Name
 
 
-class Hosts(Document):
+class HostGroup(Document):
     """Hosts that are measured but are no nodes: they can only be the far end."""
 
     hosts: tuple[Host, ...]
@@ -53,9 +53,9 @@ def _kind(value: object) -> str:
 
 Group = Annotated[
     Annotated[tuple[Host, ...], Tag(_NAMES)]
-    | Annotated[Matching, Tag(_KINDS["match"])]
-    | Annotated[OfPool, Tag(_KINDS["pool"])]
-    | Annotated[Hosts, Tag(_KINDS["hosts"])],
+    | Annotated[MatchingGroup, Tag(_KINDS["match"])]
+    | Annotated[PoolGroup, Tag(_KINDS["pool"])]
+    | Annotated[HostGroup, Tag(_KINDS["hosts"])],
     Discriminator(_kind),
 ]
 """Names of nodes; or those that match, or belong to a pool; or hosts that are no nodes."""
@@ -81,7 +81,7 @@ class TestEntry(Document):
 class Measure(Document):
     """Who measures what to whom, and when."""
 
-    shape: Shape
+    shape: MeshShape
     test: Name
     name: Name | None = Field(None, description="Keeps its tasks apart from others of this test.")
     schedule: Name | None = Field(None, description="None: once, now.")
@@ -109,7 +109,7 @@ class MeshDocument(Document):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedMeshFile:
     """A file as far as it can be read, with what is wrong with its fields.
 
     ``entries`` are the numbers in the file, from 0, of the ``[[measure]]`` that could be read, and
@@ -122,7 +122,7 @@ class Reading:
     unread: frozenset[str] = frozenset()
 
 
-def parse(text: str, *, toml: bool) -> Reading:
+def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     """A file as a document; TOML may write instants without quotes.
 
     A wrong field is left out, and where nothing is left that can be read, the part it is in: so all
@@ -138,9 +138,9 @@ def parse(text: str, *, toml: bool) -> Reading:
         ) from (None)
     document, faults = _read(raw)
     if document is not None:
-        return Reading(document, entries=tuple(range(len(document.measure))))
+        return ParsedMeshFile(document, entries=tuple(range(len(document.measure))))
     if not isinstance(raw, dict):
-        return Reading(None, tuple(faults))
+        return ParsedMeshFile(None, tuple(faults))
     for fault in faults:
         _leave_out(raw, fault.pointer.split("/")[1:])
     document, left = _read(raw)
@@ -149,7 +149,7 @@ def parse(text: str, *, toml: bool) -> Reading:
     entries = _without(raw, parts)
     if document is None:
         document, _ = _read(raw)
-    return Reading(document, tuple(faults), entries, unread)
+    return ParsedMeshFile(document, tuple(faults), entries, unread)
 
 
 def _read(raw: Any) -> tuple[MeshDocument | None, list[FieldFault]]:

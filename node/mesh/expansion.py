@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
-from node.mesh.document import Direction, Hosts, Measure, MeshDocument
-from node.mesh.findings import Cause, Finding
+from node.mesh.document import Direction, HostGroup, Measure, MeshDocument
+from node.mesh.findings import Finding, FindingKind
 
 
-class Pair(NamedTuple):
+class MeasurementPair(NamedTuple):
     """Two ends of one entry (its number in the file, from 0)."""
 
     measure: int
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fleet:
+class MeshInventory:
     """What a node says there is."""
 
     nodes: Mapping[str, int]
@@ -44,18 +44,18 @@ class Fleet:
 class Expansion:
     """The tasks by their keys, and keys that two entries want."""
 
-    pairs: Mapping[str, Pair]
+    pairs: Mapping[str, MeasurementPair]
     findings: tuple[Finding, ...] = ()
 
 
-def members_of(document: MeshDocument, fleet: Fleet) -> dict[str, tuple[str, ...]]:
+def members_of(document: MeshDocument, fleet: MeshInventory) -> dict[str, tuple[str, ...]]:
     """The names in each group, each once, in the order of the file."""
     found = {}
     for name, group in document.groups.items():
         if isinstance(group, tuple):
             names: Sequence[str] = group
         else:
-            names = group.hosts if isinstance(group, Hosts) else fleet.groups.get(name, ())
+            names = group.hosts if isinstance(group, HostGroup) else fleet.groups.get(name, ())
         found[name] = tuple(dict.fromkeys(names))
     return found
 
@@ -96,14 +96,14 @@ def ends_of(measure: Measure, groups: Mapping[str, Sequence[str]]) -> Iterator[t
 
 def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expansion:
     """Every task of the file; ``groups`` as of :func:`members_of`."""
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, MeasurementPair] = {}
     findings = []
     for number, measure in enumerate(document.measure):
         start = f"{measure.label}/"
         taken: dict[int, str] = {}
         for source, dest in ends_of(measure, groups):
             key = f"{start}{source}/{dest}"
-            there = pairs.setdefault(key, Pair(number, source, dest))
+            there = pairs.setdefault(key, MeasurementPair(number, source, dest))
             if there.measure != number:
                 taken.setdefault(there.measure, f"{source} to {dest}")
         findings += [_twice(document, number, other, ends) for other, ends in taken.items()]
@@ -113,7 +113,7 @@ def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expan
 def _twice(document: MeshDocument, number: int, other: int, ends: str) -> Finding:
     label = document.measure[number].label
     return Finding(
-        Cause.INVALID,
+        FindingKind.INVALID,
         f"/measure/{number}",
         f"measures {label} from {ends}, and so does measure {other + 1}",
         'give one of the two a name of its own (name = "…"), or take the pair out of one',

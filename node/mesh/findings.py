@@ -13,7 +13,7 @@ _HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\]]+?)\s*\]")
 _FIELD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 
 
-class Cause(StrEnum):
+class FindingKind(StrEnum):
     """What kind of thing is found."""
 
     INVALID = "invalid"
@@ -29,7 +29,7 @@ class Cause(StrEnum):
 class Finding:
     """``pointer`` (RFC 6901) is the place in the file."""
 
-    cause: Cause
+    cause: FindingKind
     pointer: str
     detail: str
     remedy: str = ""
@@ -37,19 +37,19 @@ class Finding:
     @property
     def stops(self) -> bool:
         """Whether nothing can be applied before it is mended."""
-        return self.cause is Cause.INVALID
+        return self.cause is FindingKind.INVALID
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def similar_names(word: str, known: Iterable[str]) -> str:
     """What is called alike, or what there is: a remedy for an unknown name."""
     names = sorted(set(known))
     alike = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(alike)}?"
-    return f"there are: {listed(names)}." if names else "there is none."
+    return f"there are: {join_names(names)}." if names else "there is none."
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """The first names, and how many there are more."""
     every = list(names)
     more = len(every) - _SHOWN

@@ -6,10 +6,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from node.mesh.document import Group, Hosts, Matching, Measure, MeshDocument, OfPool, TestEntry
-from node.mesh.expansion import Expansion, Fleet, direction_of, ends_of, expand, members_of, spread
-from node.mesh.findings import Cause, Finding, listed, near
-from node.mesh.terms import ends_in
+from node.mesh.document import (
+    Group,
+    HostGroup,
+    MatchingGroup,
+    Measure,
+    MeshDocument,
+    PoolGroup,
+    TestEntry,
+)
+from node.mesh.expansion import (
+    Expansion,
+    MeshInventory,
+    direction_of,
+    ends_of,
+    expand,
+    members_of,
+    spread,
+)
+from node.mesh.findings import Finding, FindingKind, join_names, similar_names
+from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
 from node.model.recurrence import validate
 from node.model.scheduling import first_slot, recurrence_of
@@ -25,7 +41,7 @@ _FIELDS = {
 _ENDS = {"source", "dest", "participants"}
 
 
-def lint(document: MeshDocument, fleet: Fleet, now: int) -> tuple[Expansion, list[Finding]]:
+def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expansion, list[Finding]]:
     """The tasks of the file, and what is wrong with it, in the order of the file."""
     groups = members_of(document, fleet)
     expansion = expand(document, groups)
@@ -41,22 +57,22 @@ def lint(document: MeshDocument, fleet: Fleet, now: int) -> tuple[Expansion, lis
 
 
 def _invalid(pointer: str, detail: str, remedy: str) -> Finding:
-    return Finding(Cause.INVALID, pointer, detail, remedy)
+    return Finding(FindingKind.INVALID, pointer, detail, remedy)
 
 
 def _idle(pointer: str, detail: str, remedy: str) -> Finding:
-    return Finding(Cause.IDLE, pointer, detail, remedy)
+    return Finding(FindingKind.IDLE, pointer, detail, remedy)
 
 
-def _campaign(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
+def _campaign(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
     name = document.campaign
     if name is not None and name not in fleet.campaigns:
-        remedy = f"{near(name, fleet.campaigns)} Or add it: parley campaign add {name}"
+        remedy = f"{similar_names(name, fleet.campaigns)} Or add it: parley campaign add {name}"
         yield _invalid("/campaign", f"there is no campaign {name}", remedy)
 
 
 def _groups(
-    document: MeshDocument, fleet: Fleet, groups: Mapping[str, Sequence[str]]
+    document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     used = {word for measure in document.measure for word in _words(measure)}
     for name, group in document.groups.items():
@@ -71,37 +87,39 @@ def _groups(
         yield from _written(at, group, fleet)
 
 
-def _written(at: str, group: Group, fleet: Fleet) -> Iterator[Finding]:
+def _written(at: str, group: Group, fleet: MeshInventory) -> Iterator[Finding]:
     """The names that somebody wrote, not found by a predicate or in a pool."""
-    if isinstance(group, Matching | OfPool):
+    if isinstance(group, MatchingGroup | PoolGroup):
         return
-    names = group.hosts if isinstance(group, Hosts) else group
+    names = group.hosts if isinstance(group, HostGroup) else group
     for name, count in Counter(names).items():
         if count > 1:
             yield _idle(at, f"names {name} {count} times", "name it once")
-    for index, word in enumerate(() if isinstance(group, Hosts) else names):
+    for index, word in enumerate(() if isinstance(group, HostGroup) else names):
         if word not in fleet.nodes:
             yield _unknown_node(f"{at}/{index}", word, fleet)
 
 
 def _who_is_missing(group: object) -> str:
-    if isinstance(group, Matching):
+    if isinstance(group, MatchingGroup):
         return "no node meets its predicate; compare with: parley node list -o json"
-    if isinstance(group, OfPool):
+    if isinstance(group, PoolGroup):
         return f"nobody is in the pool now; see: parley pool show {group.pool}"
     return "name the nodes in it"
 
 
-def _unknown_node(pointer: str, word: str, fleet: Fleet, groups: Sequence[str] = ()) -> Finding:
+def _unknown_node(
+    pointer: str, word: str, fleet: MeshInventory, groups: Sequence[str] = ()
+) -> Finding:
     remedy = (
-        f"{near(word, [*fleet.nodes, *groups])} Or make it known: parley node add URL; "
+        f"{similar_names(word, [*fleet.nodes, *groups])} Or make it known: parley node add URL; "
         "a far end that is no node goes into a group of its own: { hosts = [ … ] }"
     )
     kind = "a node known here" if not groups else "a group of this file or a node known here"
     return _invalid(pointer, f"{word} is not {kind}", remedy)
 
 
-def _tests(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
+def _tests(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
     used = {measure.test for measure in document.measure}
     for name, test in document.tests.items():
         at = f"/tests/{name}"
@@ -109,7 +127,7 @@ def _tests(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
             yield _idle(at, "is measured by nobody", "take it out, or name it in a [[measure]]")
         if test.type not in fleet.tests:
             said = f"there is no test {test.type}"
-            yield _invalid(f"{at}/type", said, near(test.type, fleet.tests))
+            yield _invalid(f"{at}/type", said, similar_names(test.type, fleet.tests))
             meant = get_close_matches(test.type, fleet.tests, n=1)
             for alike in meant:
                 yield from _spec(at, test, fleet.tests[alike].get("properties", {}))
@@ -119,7 +137,7 @@ def _tests(document: MeshDocument, fleet: Fleet) -> Iterator[Finding]:
             able = [each for each, tests in fleet.tools.items() if test.type in tests]
             if tool not in able:
                 said = f"there is no tool {tool} for {test.type}"
-                yield _invalid(f"{at}/tools/{index}", said, near(tool, able))
+                yield _invalid(f"{at}/tools/{index}", said, similar_names(tool, able))
 
 
 def _spec(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Finding]:
@@ -129,7 +147,7 @@ def _spec(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Fi
             yield _invalid(f"{at}/spec/{field}", said, "take it out")
         elif field not in fields:
             said = f"{test.type} has no field {field}"
-            yield _invalid(f"{at}/spec/{field}", said, near(field, set(fields) - _ENDS))
+            yield _invalid(f"{at}/spec/{field}", said, similar_names(field, set(fields) - _ENDS))
 
 
 def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
@@ -163,14 +181,14 @@ def _words(measure: Measure) -> tuple[str, ...]:
 
 
 def _measures(
-    document: MeshDocument, fleet: Fleet, groups: Mapping[str, Sequence[str]]
+    document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     if not document.measure:
         yield _invalid("/measure", "says nothing", "add a [[measure]] with a shape and a test")
     hosts = {
         host
         for name, group in document.groups.items()
-        if isinstance(group, Hosts)
+        if isinstance(group, HostGroup)
         for host in groups[name]
         if host not in fleet.nodes
     }
@@ -187,16 +205,18 @@ def _measures(
 
 def _names(document: MeshDocument, measure: Measure, at: str) -> Iterator[Finding]:
     if measure.test not in document.tests:
-        remedy = f"{near(measure.test, document.tests)} Or add a section [tests.{measure.test}]"
+        remedy = (
+            f"{similar_names(measure.test, document.tests)} Or add a section [tests.{measure.test}]"
+        )
         yield _invalid(f"{at}/test", f"there is no [tests.{measure.test}]", remedy)
     if measure.schedule is not None and measure.schedule not in document.schedules:
         name = measure.schedule
-        remedy = f"{near(name, document.schedules)} Or add a section [schedules.{name}]"
+        remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
         yield _invalid(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
 
 
 def _unknown_words(
-    measure: Measure, fleet: Fleet, groups: Mapping[str, Sequence[str]], at: str
+    measure: Measure, fleet: MeshInventory, groups: Mapping[str, Sequence[str]], at: str
 ) -> Iterator[Finding]:
     for field in ("members", "centre"):
         for index, word in enumerate(getattr(measure, field)):
@@ -226,7 +246,7 @@ def _shape(measure: Measure, at: str) -> Iterator[Finding]:
 def _ends(
     document: MeshDocument,
     measure: Measure,
-    fleet: Fleet,
+    fleet: MeshInventory,
     groups: Mapping[str, Sequence[str]],
     hosts: set[str],
     at: str,
@@ -244,10 +264,10 @@ def _ends(
         return
     test = document.tests.get(measure.test)
     schema = {} if test is None else fleet.tests.get(test.type, {})
-    both = "dest" not in ends_in(schema.get("properties", {}))
+    both = "dest" not in end_fields(schema.get("properties", {}))
     for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
         if wrong := [name for name in names if name in hosts]:
-            said = f"{listed(wrong)} cannot be the {what}: no node is known of this name"
+            said = f"{join_names(wrong)} cannot be the {what}: no node is known of this name"
             yield _invalid(at, said, 'put such hosts at the far end, with direction = "out"')
 
 

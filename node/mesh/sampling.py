@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from node.mesh.expansion import Pair
+from node.mesh.expansion import MeasurementPair
 
 
-def covering(pairs: Mapping[str, Pair]) -> list[str]:
+def covering_keys(pairs: Mapping[str, MeasurementPair]) -> list[str]:
     """Keys such that each end of each entry is asked at least once: at source or at dest.
 
     First pairs of which neither end is asked yet, then those that ask one more: at most as many
@@ -29,7 +29,7 @@ def covering(pairs: Mapping[str, Pair]) -> list[str]:
     return chosen
 
 
-def firsts(pairs: Mapping[str, Pair], skip: Iterable[int] = ()) -> list[str]:
+def first_keys(pairs: Mapping[str, MeasurementPair], skip: Iterable[int] = ()) -> list[str]:
     """The first key of each entry, but for those to skip."""
     seen = set(skip)
     chosen = []

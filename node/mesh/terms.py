@@ -25,7 +25,7 @@ _BOTH = "participants"
 
 
 @dataclass(frozen=True)
-class Terms:
+class MeshEntryTerms:
     """One entry's part of its tasks' documents."""
 
     mesh: str
@@ -82,7 +82,7 @@ class Terms:
 
 def terms_of(
     document: MeshDocument, number: int, schemas: Mapping[str, Mapping[str, Any]]
-) -> Terms:
+) -> MeshEntryTerms:
     """The terms of an entry whose test and schedule are known."""
     measure = document.measure[number]
     test = document.tests[measure.test]
@@ -95,12 +95,14 @@ def terms_of(
     }
     whole = schedule.at(0)
     kept = whole.model_copy(update={"slip": default_slip(whole)}).model_dump(mode="json")
-    ends = ends_in(fields)
-    return Terms(
+    ends = end_fields(fields)
+    return MeshEntryTerms(
         mesh=document.name,
         test=test.type,
         spec=test.spec,
-        filled={name: v for name, v in filled(fields, test.spec).items() if name not in ends},
+        filled={
+            name: v for name, v in fill_defaults(fields, test.spec).items() if name not in ends
+        },
         ends=ends,
         tools=test.tools,
         schedule=schedule.model_dump(mode="json", exclude_unset=True, exclude_none=True),
@@ -111,14 +113,14 @@ def terms_of(
     )
 
 
-def ends_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
+def end_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Which fields of a spec name the ends."""
     if all(name in fields for name in _ENDS):
         return _ENDS
     return (_BOTH,) if _BOTH in fields else ()
 
 
-def filled(fields: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+def fill_defaults(fields: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec as a node would keep it; a field without a known default is left out."""
     found = {}
     for name, schema in fields.items():

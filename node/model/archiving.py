@@ -26,8 +26,8 @@ REDACTED = "(secret)"
 
 PAUSES = (times.MINUTE, 5 * times.MINUTE, 30 * times.MINUTE)
 HOURLY = times.HOUR
-GIVEN_UP_AFTER = times.DAY
-REST = times.MINUTE
+GIVE_UP_AGE = times.DAY
+DESTINATION_PAUSE = times.MINUTE
 """Where not one of a batch was taken, the destination is left alone for so long."""
 
 
@@ -38,7 +38,7 @@ def next_try(attempts: int, first_tried_at: int, now: int, asked: int = 0) -> in
     ``asked`` is the pause that the destination wants; it may be longer than ours, by an hour at
     most.
     """
-    if now - first_tried_at >= GIVEN_UP_AFTER:
+    if now - first_tried_at >= GIVE_UP_AGE:
         return None
     pause = PAUSES[attempts - 1] if attempts <= len(PAUSES) else HOURLY
     return now + max(pause, min(asked, HOURLY))

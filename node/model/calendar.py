@@ -4,7 +4,8 @@ It is kept in pieces of five minutes. What is asked about for the first time is 
 database; what is booked is then added, which does no harm however often it is done; where time is
 given back the pieces are forgotten, and read again when somebody asks. Whoever keeps a calendar
 must hear of every change, or :meth:`Calendar.clear` it; what was heard while the database was being
-read counts for what comes of it, too. All the same nothing is kept for longer than ``KEPT_FOR``.
+read counts for what comes of it, too. Nothing is kept for longer than
+``CACHE_LIFETIME``.
 
 Runs of one class and priority block alike, so only the time they occupy together is kept: it stays
 small however many runs there are.
@@ -18,16 +19,16 @@ from collections.abc import Iterable, Sequence
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise
-from node.model.timeline import Occupied
+from node.model.timeline import OccupiedSpan
 
-PIECE = 5 * times.MINUTE
-KEPT_FOR = 10 * times.MINUTE
+CACHE_CHUNK = 5 * times.MINUTE
+CACHE_LIFETIME = 10 * times.MINUTE
 """What was read so long ago is read again: a change that was never heard of does harm no longer."""
 
-Kind = tuple[SchedulingClass, int]
+OccupancyKey = tuple[SchedulingClass, int]
 """Class and priority: what decides whom a run is in the way of."""
 
-_NOTHING: tuple[int, dict[Kind, list[Span]]] = 0, {}
+_NOTHING: tuple[int, dict[OccupancyKey, list[Span]]] = 0, {}
 
 
 class Calendar:
@@ -36,9 +37,9 @@ class Calendar:
     def __init__(self) -> None:
         """Nothing is known."""
         # When each was read, and by kind what is taken; in the order in which they were read.
-        self._pieces: dict[int, tuple[int, dict[Kind, list[Span]]]] = {}
+        self._pieces: dict[int, tuple[int, dict[OccupancyKey, list[Span]]]] = {}
         self._reading = False
-        self._taken: list[tuple[Kind, Span]] = []
+        self._taken: list[tuple[OccupancyKey, Span]] = []
         self._given_back: list[Span] = []
 
     def missing(self, spans: Iterable[Span], now: int) -> list[Span]:
@@ -50,7 +51,7 @@ class Calendar:
         self._reading = True
         pieces = _pieces(spans)
         return normalise(
-            (number * PIECE, (number + 1) * PIECE)
+            (number * CACHE_CHUNK, (number + 1) * CACHE_CHUNK)
             for number in pieces
             if number not in self._pieces
         )
@@ -58,7 +59,7 @@ class Calendar:
     def _forget_old(self, now: int) -> None:
         old = []
         for number, (read_at, _) in self._pieces.items():
-            if read_at > now - KEPT_FOR:
+            if read_at > now - CACHE_LIFETIME:
                 break  # all that follow were read later
             old.append(number)
         for number in old:
@@ -66,11 +67,11 @@ class Calendar:
         if self._pieces and self._pieces[next(reversed(self._pieces))][0] > now:
             self.clear()  # the clock has gone back
 
-    def read(self, spans: Sequence[Span], occupied: Iterable[Occupied], now: int) -> None:
+    def read(self, spans: Sequence[Span], occupied: Iterable[OccupiedSpan], now: int) -> None:
         """These spans, :meth:`missing` until now, were read; so much is occupied in them."""
         for number in _pieces(spans):
             self._pieces[number] = now, {}
-        found: dict[Kind, list[Span]] = defaultdict(list)
+        found: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for each in occupied:
             found[each.scheduling_class, each.priority] += each.spans
         for kind, together in found.items():
@@ -106,28 +107,30 @@ class Calendar:
         """Anything may have changed."""
         self.give_back((times.EARLIEST, times.LATEST))
 
-    def occupied(self, spans: Iterable[Span]) -> list[Occupied]:
+    def occupied(self, spans: Iterable[Span]) -> list[OccupiedSpan]:
         """What occupies time in these spans, and perhaps near them. All of it could give way."""
-        found: dict[Kind, list[Span]] = defaultdict(list)
+        found: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for number in _pieces(spans):
             _, kinds = self._pieces.get(number, _NOTHING)
             for kind, taken in kinds.items():
                 found[kind] += taken
-        return [Occupied(*kind, fixed=False, spans=taken) for kind, taken in found.items()]
+        return [OccupiedSpan(*kind, fixed=False, spans=taken) for kind, taken in found.items()]
 
-    def _add(self, kind: Kind, span: Span) -> None:
-        for number in range(span[0] // PIECE, -(-span[1] // PIECE)):
+    def _add(self, kind: OccupancyKey, span: Span) -> None:
+        for number in range(span[0] // CACHE_CHUNK, -(-span[1] // CACHE_CHUNK)):
             piece = self._pieces.get(number)
             if piece is None:
                 continue
             spans = piece[1].setdefault(kind, [])
             # Cut at the piece's ends: what is given back in the next piece must not linger here.
-            spans.append((max(span[0], number * PIECE), min(span[1], (number + 1) * PIECE)))
+            spans.append(
+                (max(span[0], number * CACHE_CHUNK), min(span[1], (number + 1) * CACHE_CHUNK))
+            )
             if len(spans) & (len(spans) - 1) == 0:  # at each doubling: they must not pile up
                 spans[:] = normalise(spans)
 
     def _forget_span(self, span: Span) -> None:
-        first, last = span[0] // PIECE, -(-span[1] // PIECE)
+        first, last = span[0] // CACHE_CHUNK, -(-span[1] // CACHE_CHUNK)
         if last - first > len(self._pieces):
             for number in [number for number in self._pieces if first <= number < last]:
                 del self._pieces[number]
@@ -138,5 +141,7 @@ class Calendar:
 
 def _pieces(spans: Iterable[Span]) -> list[int]:
     """The numbers of the pieces that these spans touch, in order."""
-    touched = normalise((start // PIECE, -(-end // PIECE)) for start, end in spans if start < end)
+    touched = normalise(
+        (start // CACHE_CHUNK, -(-end // CACHE_CHUNK)) for start, end in spans if start < end
+    )
     return [number for first, last in touched for number in range(first, last)]

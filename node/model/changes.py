@@ -64,7 +64,7 @@ def _word(document: Mapping[str, Any], name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PlacementTerms:
     """What decides where a task's runs may lie and what they measure."""
 
     measured: tuple[Any, ...]
@@ -73,7 +73,7 @@ class Terms:
     slip_random: bool
 
 
-def given_up_from(old: Terms, new: Terms, surplus: int | None) -> int:
+def given_up_from(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:
     """The slot from which on the runs to come are given up for new terms.
 
     All of them (:data:`EVERY_SLOT`) if other things are measured, or at other times; else those
@@ -86,21 +86,26 @@ def given_up_from(old: Terms, new: Terms, surplus: int | None) -> int:
     return min((end for end in ends if end is not None), default=NO_SLOT)
 
 
-def _grid(terms: Terms) -> tuple[Recurrence, bool]:
+def _grid(terms: PlacementTerms) -> tuple[Recurrence, bool]:
     return replace(terms.recurrence, until=None), terms.slip_random
 
 
 @dataclass(frozen=True)
-class Standing:
+class PlanningPosition:
     """Where planning goes on: all slots up to ``planned_to`` are done, ``next_slot`` is next."""
 
     planned_to: int | None
     next_slot: int | None
 
 
-def go_on(
-    recurrence: Recurrence, standing: Standing, freed: Sequence[int], now: int, *, anew: bool
-) -> Standing:
+def position_after_edit(
+    recurrence: Recurrence,
+    standing: PlanningPosition,
+    freed: Sequence[int],
+    now: int,
+    *,
+    anew: bool,
+) -> PlanningPosition:
     """Where to plan on after an edit that gave these slots up (ascending).
 
     ``anew``: the nominal starts are others now; then those to come are planned, and of the slots
@@ -110,13 +115,13 @@ def go_on(
         coming = first_slot(recurrence, now)
         passed = [slot for slot in freed if slot <= now and _is_nominal(recurrence, slot)]
         start = min([*passed[:1], *([] if coming is None else [coming])], default=None)
-        return Standing(standing.planned_to if start is None else start - 1, start)
+        return PlanningPosition(standing.planned_to if start is None else start - 1, start)
     planned_to = standing.planned_to
     if planned_to is not None and freed:
         planned_to = min(planned_to, freed[0] - 1)
     following = None if planned_to is None else next_nominal(recurrence, planned_to)
     known = [slot for slot in (standing.next_slot, following) if slot is not None]
-    return Standing(planned_to, min(known, default=None))
+    return PlanningPosition(planned_to, min(known, default=None))
 
 
 def _is_nominal(recurrence: Recurrence, slot: int) -> bool:
@@ -133,7 +138,7 @@ def first_open(recurrence: Recurrence, duration: int, soonest: int) -> int | Non
     return None
 
 
-def passed_between(
+def passed_slots(
     recurrence: Recurrence, first: int | None, following: int | None, now: int, limit: int
 ) -> list[int]:
     """The slots from ``first`` on and before ``following`` (or ``now``), ``limit`` at most."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class ClockState(Protocol):
+class HostClockState(Protocol):
     """What a host tells of its clock."""
 
     @property
@@ -24,7 +24,7 @@ class ClockState(Protocol):
         ...
 
 
-def combined_bound_ms(one: ClockState, other: ClockState) -> float | None:
+def combined_bound_ms(one: HostClockState, other: HostClockState) -> float | None:
     """The bound of a one-way value's error: the sum of both bounds, in milliseconds.
 
     It is 0 on one and the same clock, and None if one of the two is not synchronised.

@@ -42,7 +42,7 @@ Bounds = Mapping[str, int | None]
 """``{"soft": 10, "hard": 50}``; None is no limit."""
 
 
-def kept(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
+def to_stored_limits(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
     """Limits by word as they are kept: by kind, in microseconds where they are times."""
     found = {}
     for word, bounds in limits.items():
@@ -53,8 +53,8 @@ def kept(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
     return found
 
 
-def worded(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
-    """The inverse of :func:`kept`."""
+def to_worded_limits(limits: Mapping[str, Bounds]) -> dict[str, dict[str, int | None]]:
+    """The inverse of :func:`to_stored_limits`."""
     found = {}
     for kind, bounds in limits.items():
         word, unit = _WORDS.get(kind, (kind, 1))

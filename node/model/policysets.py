@@ -7,7 +7,6 @@ node must know to refuse a wrong name, or a campaign that a set cannot serve, at
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 DEFAULT: Final = "campaign-default"
@@ -17,7 +16,7 @@ AXES: Final = ("order", "share", "select", "preempt", "throttle", "fill", "feasi
 
 
 @dataclass(frozen=True)
-class Kind:
+class PolicySetTraits:
     """What a set asks of campaigns.
 
     ``zero_weight``: a weight of 0 has a meaning (served when something would stay idle).
@@ -31,23 +30,23 @@ class Kind:
     targets: bool = False
 
 
-def _plain(good_for: str) -> Kind:
-    return Kind(good_for)
+def _plain(good_for: str) -> PolicySetTraits:
+    return PolicySetTraits(good_for)
 
 
-def _by_weight(good_for: str) -> Kind:
-    return Kind(good_for, divides=True)
+def _by_weight(good_for: str) -> PolicySetTraits:
+    return PolicySetTraits(good_for, divides=True)
 
 
-def _by_target(good_for: str) -> Kind:
-    return Kind(good_for, targets=True)
+def _by_target(good_for: str) -> PolicySetTraits:
+    return PolicySetTraits(good_for, targets=True)
 
 
-def _long_term(good_for: str) -> Kind:
-    return Kind(good_for, zero_weight=True)
+def _long_term(good_for: str) -> PolicySetTraits:
+    return PolicySetTraits(good_for, zero_weight=True)
 
 
-SETS: Final[dict[str, Kind]] = {
+SETS: Final[dict[str, PolicySetTraits]] = {
     DEFAULT: _by_weight(
         "several campaigns on one fleet: shares by weight, urgent runs within a budget, "
         "quotas and limits, nobody passed for ever"
@@ -156,8 +155,3 @@ SETS: Final[dict[str, Kind]] = {
 
 PROMISING: Final = "promised"
 """The rule of sharing that keeps promises, as overrides call it."""
-
-
-def near(name: str) -> list[str]:
-    """Sets whose names are like this one, for whoever has mistyped it."""
-    return get_close_matches(name, SETS, n=3, cutoff=0.5) or list(SETS)

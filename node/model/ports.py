@@ -11,7 +11,7 @@ _DRAWN = 8
 """So often a free port is drawn by chance before all are looked at; most are free."""
 
 
-def rows(
+def consecutive_ports(
     needing: Mapping[UUID, int], every: range, used: AbstractSet[int], rng: random.Random
 ) -> dict[UUID, int | None]:
     """For each that needs so many ports in a row the first of free ones, None if there are none.
@@ -27,7 +27,7 @@ def rows(
     return found
 
 
-def singles(
+def single_ports(
     needing: Iterable[UUID], every: range, used: AbstractSet[int], rng: random.Random
 ) -> dict[UUID, int]:
     """For each a port: a free one, else any, for what has one port does not have it all the time.
@@ -43,7 +43,7 @@ def singles(
     return found
 
 
-def none_free(count: int, every: range) -> str:
+def no_free_ports_reason(count: int, every: range) -> str:
     """Why a hold is refused that gets no row of ports."""
     return (
         f"no {count} ports in a row are free in {every.start}-{every.stop - 1} "

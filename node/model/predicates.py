@@ -71,11 +71,11 @@ class Condition:
         value = attributes[self.attribute]
         match self.operator:
             case "=":
-                return alike(value, self.operand)
+                return equal_values(value, self.operand)
             case "!=":
-                return not alike(value, self.operand)
+                return not equal_values(value, self.operand)
             case "in":
-                return any(alike(value, each) for each in self.operand)
+                return any(equal_values(value, each) for each in self.operand)
             case _:
                 return _is_number(value) and _ORDERS[self.operator](value, self.operand)
 
@@ -84,17 +84,17 @@ class Condition:
         if self.operator == "exists":
             return f"{self.attribute} {'exists' if self.operand else 'does not exist'}"
         if self.operator == "in":
-            return f"{self.attribute} in {', '.join(map(written, self.operand))}"
-        return f"{self.attribute} {self.operator} {written(self.operand)}"
+            return f"{self.attribute} in {', '.join(map(format_value, self.operand))}"
+        return f"{self.attribute} {self.operator} {format_value(self.operand)}"
 
-    def faults(self, attributes: Attributes) -> list[Failure]:
+    def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Why these attributes do not meet it; nothing if they do."""
         if self.met_by(attributes):
             return []
         if self.attribute not in attributes:
-            return [Failure(self.pointer, self.in_words(), f"it has no {self.attribute}")]
-        there = f"its {self.attribute} is {written(attributes[self.attribute])}"
-        return [Failure(self.pointer, self.in_words(), there)]
+            return [UnmetCondition(self.pointer, self.in_words(), f"it has no {self.attribute}")]
+        there = f"its {self.attribute} is {format_value(attributes[self.attribute])}"
+        return [UnmetCondition(self.pointer, self.in_words(), there)]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class AllOf:
         """``a = 1 and b = 2``."""
         return " and ".join(_enclosed(part) for part in self.parts) or "anything"
 
-    def faults(self, attributes: Attributes) -> list[Failure]:
+    def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Why these attributes do not meet it; nothing if they do."""
         return [failure for part in self.parts for failure in part.faults(attributes)]
 
@@ -131,14 +131,14 @@ class AnyOf:
         """``a = 1 or b = 2``."""
         return " or ".join(_enclosed(part) for part in self.parts)
 
-    def faults(self, attributes: Attributes) -> list[Failure]:
+    def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Why these attributes do not meet it; nothing if they do."""
         if self.met_by(attributes):
             return []
         reasons = dict.fromkeys(
             failure.reason for part in self.parts for failure in part.faults(attributes)
         )
-        return [Failure(self.pointer, self.in_words(), ", ".join(reasons))]
+        return [UnmetCondition(self.pointer, self.in_words(), ", ".join(reasons))]
 
 
 @dataclass(frozen=True)
@@ -156,18 +156,18 @@ class Not:
         """``not (a = 1 and b = 2)``."""
         return f"not ({self.part.in_words()})"
 
-    def faults(self, attributes: Attributes) -> list[Failure]:
+    def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Why these attributes do not meet it; nothing if they do."""
         if self.met_by(attributes):
             return []
-        return [Failure(self.pointer, self.in_words(), f"it has {self.part.in_words()}")]
+        return [UnmetCondition(self.pointer, self.in_words(), f"it has {self.part.in_words()}")]
 
 
 Predicate = Condition | AllOf | AnyOf | Not
 
 
 @dataclass(frozen=True)
-class Failure:
+class UnmetCondition:
     """A condition that is not met: where it stands, what it says, and what is there instead."""
 
     pointer: str
@@ -279,7 +279,7 @@ def _is_value(value: object) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def alike(one: Value, other: Value) -> bool:
+def equal_values(one: Value, other: Value) -> bool:
     """Equal, and of one kind: 1 is 1.0 but neither ``true`` nor ``"1"``."""
     kinds = (bool, str)
     return one == other and all(isinstance(one, k) is isinstance(other, k) for k in kinds)
@@ -295,12 +295,12 @@ def _escaped(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
-def written(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value as JSON has it: ``"DE"``, ``1000``, ``true``."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def why_nobody(
+def explain_no_match(
     predicate: Predicate, nodes: Mapping[str, Attributes], pointer: str = ""
 ) -> FieldFault:
     """Why none of these nodes (by name) meets a predicate: what most fail, and what is there.
@@ -328,7 +328,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _known(attribute: str, nodes: Mapping[str, Attributes]) -> str:
     """Which values of an attribute there are."""
-    values = sorted({written(each[attribute]) for each in nodes.values() if attribute in each})
+    values = sorted({format_value(each[attribute]) for each in nodes.values() if attribute in each})
     if values:
         return f"{attribute} is {_listed(values)}"
     names = dict.fromkeys(name for each in nodes.values() for name in each)

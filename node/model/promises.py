@@ -12,11 +12,11 @@ from fractions import Fraction
 from typing import Any
 
 from node.model import times
-from node.model.policysets import DEFAULT, PROMISING, SETS, Kind
+from node.model.policysets import DEFAULT, PROMISING, SETS, PolicySetTraits
 
 
 @dataclass(frozen=True)
-class Promised:
+class CampaignPromise:
     """What a campaign is promised: so many seats of each pool, or a part of them."""
 
     campaign: str
@@ -25,7 +25,7 @@ class Promised:
 
 
 @dataclass(frozen=True)
-class Sized:
+class PoolSize:
     """A pool, how many nodes belong to it, and whether its policies keep promises at all."""
 
     name: str
@@ -38,11 +38,11 @@ class Sized:
 def keeps_promises(policy_set: str, overrides: Mapping[str, Any]) -> bool:
     """Whether a pool with these policies heeds what campaigns are promised."""
     rule = overrides.get("share", {}).get("rule")
-    return SETS.get(policy_set, Kind()).targets if rule is None else rule == PROMISING
+    return SETS.get(policy_set, PolicySetTraits()).targets if rule is None else rule == PROMISING
 
 
-def of_campaign(
-    own: Promised, promised: Sequence[Promised], pools: Sequence[Sized]
+def campaign_warnings(
+    own: CampaignPromise, promised: Sequence[CampaignPromise], pools: Sequence[PoolSize]
 ) -> tuple[str, ...]:
     """What of the promise of one campaign cannot be kept, with the remedy."""
     keeping = [pool for pool in pools if pool.keeps_promises]
@@ -52,7 +52,7 @@ def of_campaign(
     return tuple(said for pool in keeping for said in _of_both(own, promised, pool))
 
 
-def of_pool(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
+def pool_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:
     """What a pool cannot keep as it stands, or that it serves nobody; or that it has no nodes."""
     if not pool.nodes:
         said = f"no node known here belongs to {pool.name} now: its tasks wait"
@@ -66,12 +66,12 @@ def short_term(choice: str, term: int) -> str | None:
     return times.format_duration(term) if choice == "sticky" and term < times.MINUTE else None
 
 
-def _brief(pool: Sized) -> str:
+def _brief(pool: PoolSize) -> str:
     said = f"its nodes are chosen anew every {pool.short_term}, with a task for each seat each time"
     return f"{said}; parley pool edit {pool.name} --term 6h"
 
 
-def _of_promises(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
+def _of_promises(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:
     if not promised:
         said = "its policies serve campaigns with a target only, and none has one: its tasks wait"
         other = f"or parley pool set-policy {pool.name} {DEFAULT}"
@@ -80,18 +80,20 @@ def _of_promises(pool: Sized, promised: Sequence[Promised]) -> tuple[str, ...]:
     return tuple(told or _together(promised, pool))
 
 
-def _of_both(own: Promised, promised: Sequence[Promised], pool: Sized) -> list[str]:
+def _of_both(
+    own: CampaignPromise, promised: Sequence[CampaignPromise], pool: PoolSize
+) -> list[str]:
     return _alone(own, pool) or _together(promised, pool)
 
 
-def _alone(own: Promised, pool: Sized) -> list[str]:
+def _alone(own: CampaignPromise, pool: PoolSize) -> list[str]:
     if own.seats is None or own.seats <= pool.nodes:
         return []
     said = f"{own.campaign} is promised {own.seats} seats, and pool {pool.name} has {pool.nodes}"
     return [f"{said}; lower its target, or widen the pool"]
 
 
-def _together(promised: Sequence[Promised], pool: Sized) -> list[str]:
+def _together(promised: Sequence[CampaignPromise], pool: PoolSize) -> list[str]:
     """Whatever is promised beyond what there is, is split: nobody gets all of it."""
     names = ", ".join(each.campaign for each in promised)
     seats = sum(each.seats or 0 for each in promised)

@@ -18,21 +18,21 @@ WINDOWS_MAX = 50_000
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedQuestion:
     """A question of a lead, with those windows only in which nothing was free."""
 
     lead: str
     question: ProposalRequest
 
 
-class Refusals:
+class RefusalMemory:
     """What was refused and may still be wanted."""
 
     def __init__(self, most: int = WINDOWS_MAX) -> None:
         """At most so many windows are remembered."""
         self._most = most
         self._count = 0
-        self._by_task: dict[tuple[str, UUID], Refused] = {}
+        self._by_task: dict[tuple[str, UUID], RefusedQuestion] = {}
 
     def __len__(self) -> int:
         """How many windows are remembered."""
@@ -44,7 +44,7 @@ class Refusals:
         if not windows:
             return
         refused = question.model_copy(update={"windows": tuple(windows)})
-        self._by_task[lead, question.task] = Refused(lead, refused)
+        self._by_task[lead, question.task] = RefusedQuestion(lead, refused)
         self._count += len(windows)
         while self._count > self._most:
             self.forget(*next(iter(self._by_task)))
@@ -55,7 +55,7 @@ class Refusals:
         if refused is not None:
             self._count -= len(refused.question.windows)
 
-    def touched(self, freed: Iterable[Span]) -> list[Refused]:
+    def touched(self, freed: Iterable[Span]) -> list[RefusedQuestion]:
         """What wants time in any of these spans: each question with just those windows, by age."""
         spans = normalise(freed)
         ends = [upper for _, upper in spans]
@@ -68,5 +68,5 @@ class Refusals:
         for refused in self._by_task.values():
             if windows := tuple(filter(is_touched, refused.question.windows)):
                 asked = refused.question.model_copy(update={"windows": windows})
-                found.append(Refused(refused.lead, asked))
+                found.append(RefusedQuestion(refused.lead, asked))
         return found

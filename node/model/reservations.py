@@ -27,7 +27,7 @@ _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessList:
     """Who may use reserved time. ``leads`` are identities of nodes; a ``priority`` is the least.
 
     ``led`` are tasks and pool tasks with the identity of the node that leads them.
@@ -61,22 +61,22 @@ class Applicant:
 
 
 @dataclass(frozen=True)
-class Reserved:
+class ReservationSpan:
     """One span of a reservation."""
 
     reservation: UUID
     kind: str
     name: str
     owner: str
-    access: Access
+    access: AccessList
     starts_at: int
     ends_at: int
 
 
-def access_of(document: dict[str, Any]) -> Access:
+def access_of(document: dict[str, Any]) -> AccessList:
     """An access list as it is kept, in the words of the API but for identities of leads."""
     named = [split_task(task) for task in document.get("tasks", ())]
-    return Access(
+    return AccessList(
         campaigns=frozenset(document.get("campaigns", ())),
         tasks=frozenset(task for task, lead in named if lead is None),
         led=frozenset((task, lead) for task, lead in named if lead is not None),
@@ -104,7 +104,7 @@ def joined(task: UUID, lead: str | None) -> str:
     return str(task) if lead is None else f"{task}@{lead}"
 
 
-def admits(access: Access, applicant: Applicant) -> bool:
+def admits(access: AccessList, applicant: Applicant) -> bool:
     """Whether it meets one criterion."""
     return (
         applicant.task in access.tasks
@@ -118,26 +118,28 @@ def admits(access: Access, applicant: Applicant) -> bool:
     )
 
 
-def _word_counts(access: Access, applicant: Applicant) -> bool:
+def _word_counts(access: AccessList, applicant: Applicant) -> bool:
     """What of the access list a lead could claim of any run."""
     named = (applicant.campaign or NO_CAMPAIGN) in access.campaigns
     return named or (access.priority is not None and applicant.priority >= access.priority)
 
 
-def is_particular(access: Access) -> bool:
+def is_particular(access: AccessList) -> bool:
     """Whether it may admit one run of a lead and class and not another one."""
     one_of = access.tasks or access.led or access.campaigns or access.tests
     return bool(one_of) or access.priority is not None
 
 
-def closed_to(applicant: Applicant, reserved: Sequence[Reserved]) -> list[Reserved]:
+def inadmissible_spans(
+    applicant: Applicant, reserved: Sequence[ReservationSpan]
+) -> list[ReservationSpan]:
     """The spans that are not for it."""
     lists = {each.reservation: each.access for each in reserved}
     closed = {of for of, access in lists.items() if not admits(access, applicant)}
     return [each for each in reserved if each.reservation in closed]
 
 
-def spans_of(reserved: Iterable[Reserved]) -> list[Span]:
+def spans_of(reserved: Iterable[ReservationSpan]) -> list[Span]:
     """A span set: the time of these."""
     return normalise((each.starts_at, each.ends_at) for each in reserved)
 

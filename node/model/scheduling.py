@@ -6,7 +6,7 @@ from node.model import times
 from node.model.recurrence import Recurrence, next_nominal
 from node.model.wire.tasks import Schedule
 
-SOON = 2 * times.SECOND
+IMMEDIATE_START_DELAY = 2 * times.SECOND
 """A task without a start has its first nominal start so long after its creation: time to agree."""
 
 _SLIP_LEAST = 30 * times.SECOND
@@ -25,7 +25,7 @@ def default_slip(schedule: Schedule) -> int:
 def recurrence_of(schedule: Schedule, created_at: int) -> Recurrence:
     """The nominal starts of a task created then."""
     return Recurrence(
-        anchor=schedule.start if schedule.start is not None else created_at + SOON,
+        anchor=schedule.start if schedule.start is not None else created_at + IMMEDIATE_START_DELAY,
         repeat=schedule.repeat,
         cron=schedule.cron,
         timezone=schedule.timezone,

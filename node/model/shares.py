@@ -24,7 +24,7 @@ class Member:
     wants: bool = True
 
 
-def promised(members: Sequence[Member]) -> dict[int, Fraction | None]:
+def promised_shares(members: Sequence[Member]) -> dict[int, Fraction | None]:
     """By campaign, its part of the whole by weight; None for urgent ones and all below them."""
     found: dict[int, Fraction | None] = {member.id: Fraction(0) for member in members}
     below = _below(members)
@@ -43,7 +43,7 @@ def promised(members: Sequence[Member]) -> dict[int, Fraction | None]:
     return found
 
 
-def with_those_below(members: Sequence[Member], used: Mapping[int, int]) -> dict[int, int]:
+def with_descendants(members: Sequence[Member], used: Mapping[int, int]) -> dict[int, int]:
     """By campaign, what it and all below it have used."""
     parents = {member.id: member.parent for member in members}
     sums = dict.fromkeys(parents, 0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from node.model.idleness import Stretch, outlook
 from node.model.spans import Span
+from node.model.spare_capacity import Stretch, outlook
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ sorted bookings serves all windows and both passes:
 * pass 1 displaces nothing: every booking of a conflicting class blocks;
 * pass 2 lets bookings of strictly lower priority give way, but never one that is running or starts
   within the start margin (:attr:`Booking.fixed`), and where the runs that may give way are named
-  (:attr:`Question.yielding`), none but these.
+  (:attr:`TimelineQuestion.yielding`), none but these.
 
 Reserved time blocks in both passes, whatever the classes, unless the reservation admits the run.
 
@@ -25,7 +25,7 @@ from itertools import accumulate, chain
 from uuid import UUID
 
 from node.model.classes import SchedulingClass, blockers
-from node.model.reservations import Reserved, spans_of
+from node.model.reservations import ReservationSpan, spans_of
 from node.model.spans import Span, normalise, union
 
 
@@ -44,7 +44,7 @@ class Booking:
 
 
 @dataclass(frozen=True, slots=True)
-class Occupied:
+class OccupiedSpan:
     """Time that runs of one class and priority occupy; ``fixed`` as for :class:`Booking`."""
 
     scheduling_class: SchedulingClass
@@ -54,7 +54,7 @@ class Occupied:
 
 
 @dataclass(frozen=True)
-class Question:
+class TimelineQuestion:
     """What is asked of a time line: where a run of this class and duration could go.
 
     ``earliest`` and ``latest`` bound every range: no run starts before the one or ends after the
@@ -68,23 +68,23 @@ class Question:
     priority: int
     earliest: int
     latest: int
-    closed: Sequence[Reserved] = ()
+    closed: Sequence[ReservationSpan] = ()
     yielding: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True)
-class Answer:
+class TimelineAnswer:
     """Free ranges of both passes, and for each window without any, what is in its way."""
 
     free: list[Span]
     free_displacing: list[Span]
-    obstacles: list[tuple[int, Booking | Reserved]]
+    obstacles: list[tuple[int, Booking | ReservationSpan]]
 
 
 class Occupation:
     """What occupies time, for any number of questions: what blocks alike is merged once."""
 
-    def __init__(self, occupied: Sequence[Occupied]) -> None:
+    def __init__(self, occupied: Sequence[OccupiedSpan]) -> None:
         """In any order, overlapping or not."""
         self._occupied = occupied
         self._merged: dict[frozenset[int], list[Span]] = {}
@@ -104,10 +104,12 @@ class Occupation:
         return self._merged[which]
 
 
-def answer(question: Question, bookings: Sequence[Booking]) -> Answer:
+def answer_question(question: TimelineQuestion, bookings: Sequence[Booking]) -> TimelineAnswer:
     """The free ranges, given the bookings that touch any window (in any order)."""
     found = free_among(question, bookings)
-    return Answer(found.free, found.free_displacing, obstacles(question, found.without, bookings))
+    return TimelineAnswer(
+        found.free, found.free_displacing, obstacles(question, found.without, bookings)
+    )
 
 
 def occupation_of(bookings: Sequence[Booking]) -> Occupation:
@@ -115,11 +117,11 @@ def occupation_of(bookings: Sequence[Booking]) -> Occupation:
     grouped: dict[tuple[SchedulingClass, int, bool], list[Span]] = defaultdict(list)
     for b in bookings:
         grouped[b.scheduling_class, b.priority, b.fixed].append((b.starts_at, b.ends_at))
-    return Occupation([Occupied(*kind, spans) for kind, spans in grouped.items()])
+    return Occupation([OccupiedSpan(*kind, spans) for kind, spans in grouped.items()])
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeRanges:
     """Free ranges of both passes, and the windows that have none even in pass 2."""
 
     free: list[Span]
@@ -127,14 +129,14 @@ class Free:
     without: list[int]
 
 
-def free_ranges(question: Question, occupation: Occupation) -> Free:
+def free_ranges(question: TimelineQuestion, occupation: Occupation) -> FreeRanges:
     """The free ranges, given what occupies time in any window; no run that is named gives way."""
     priority = question.priority if question.yielding is None else None
     every = occupation.blocking(question.scheduling_class, None)
     return _ranges(question, every, occupation.blocking(question.scheduling_class, priority))
 
 
-def free_among(question: Question, bookings: Sequence[Booking]) -> Free:
+def free_among(question: TimelineQuestion, bookings: Sequence[Booking]) -> FreeRanges:
     """The free ranges, given the bookings that touch any window."""
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings))
@@ -146,24 +148,26 @@ def free_among(question: Question, bookings: Sequence[Booking]) -> Free:
     return _ranges(question, every, lasting)
 
 
-def _ranges(question: Question, every: list[Span], lasting: list[Span]) -> Free:
+def _ranges(question: TimelineQuestion, every: list[Span], lasting: list[Span]) -> FreeRanges:
     closed = spans_of(question.closed)
     free = _free(question, union([every, closed]) if closed else every)
     displacing = free
     if lasting is not every:
         displacing = _free(question, union([lasting, closed]) if closed else lasting)
-    return Free(
+    return FreeRanges(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
         [
             index
             for index, (window, ranges) in enumerate(zip(question.windows, displacing, strict=True))
-            if not ranges and (cut := trimmed(question, window))[0] < cut[1]
+            if not ranges and (cut := trim_window(question, window))[0] < cut[1]
         ],
     )
 
 
-def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> list[Booking]:
+def displaced_bookings(
+    question: TimelineQuestion, start: int, bookings: Sequence[Booking]
+) -> list[Booking]:
     """What gives way to a run that starts then; the query ``set_aside`` takes the same runs."""
     conflicting = blockers(question.scheduling_class)
     return [
@@ -175,23 +179,23 @@ def displaced(question: Question, start: int, bookings: Sequence[Booking]) -> li
     ]
 
 
-def _gives_way(booking: Booking, question: Question) -> bool:
+def _gives_way(booking: Booking, question: TimelineQuestion) -> bool:
     named = question.yielding is None or booking.run in question.yielding
     return named and not booking.fixed and booking.priority < question.priority
 
 
-def trimmed(question: Question, window: Span) -> Span:
+def trim_window(question: TimelineQuestion, window: Span) -> Span:
     """The window within what the node allows; empty (start ≥ end) if nothing is left."""
     return max(window[0], question.earliest), min(window[1], question.latest)
 
 
-def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
+def _free(question: TimelineQuestion, busy: list[Span]) -> list[list[Span]]:
     """By window, all gaps at least ``duration`` long; ``busy`` is sorted and disjoint."""
     duration = question.duration
     starts = [span[0] for span in busy]
     by_window: list[list[Span]] = []
     for window in question.windows:
-        cursor, end = trimmed(question, window)
+        cursor, end = trim_window(question, window)
         found: list[Span] = []
         at = bisect_right(starts, cursor) - 1
         if at >= 0:
@@ -209,8 +213,8 @@ def _free(question: Question, busy: list[Span]) -> list[list[Span]]:
 
 
 def obstacles(
-    question: Question, without: Sequence[int], bookings: Sequence[Booking]
-) -> list[tuple[int, Booking | Reserved]]:
+    question: TimelineQuestion, without: Sequence[int], bookings: Sequence[Booking]
+) -> list[tuple[int, Booking | ReservationSpan]]:
     """For each of these windows, what blocks longest: a reservation, or a booking that stays."""
     conflicting = blockers(question.scheduling_class)
     lasting = [
@@ -218,24 +222,24 @@ def obstacles(
         for booking in bookings
         if booking.scheduling_class in conflicting and not _gives_way(booking, question)
     ]
-    blocking: list[Booking | Reserved] = [*question.closed, *lasting]
+    blocking: list[Booking | ReservationSpan] = [*question.closed, *lasting]
     ordered = sorted(blocking, key=_in_order)
     starts = [each.starts_at for each in ordered]
     reach = list(accumulate((each.ends_at for each in ordered), max))
     found = []
     for index in without:
-        start, end = trimmed(question, question.windows[index])
+        start, end = trim_window(question, question.windows[index])
         nearby = ordered[bisect_right(reach, start) : bisect_left(starts, end)]
         if nearby:
             found.append((index, max(nearby, key=partial(_overlap, start, end))))
     return found
 
 
-def _in_order(each: Booking | Reserved) -> tuple[int, bool, UUID]:
-    if isinstance(each, Reserved):
+def _in_order(each: Booking | ReservationSpan) -> tuple[int, bool, UUID]:
+    if isinstance(each, ReservationSpan):
         return each.starts_at, False, each.reservation
     return each.starts_at, True, each.run
 
 
-def _overlap(start: int, end: int, each: Booking | Reserved) -> int:
+def _overlap(start: int, end: int, each: Booking | ReservationSpan) -> int:
     return min(each.ends_at, end) - max(each.starts_at, start)

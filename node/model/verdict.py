@@ -83,7 +83,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Witness:
+class PartEvidence:
     """One participant's part: ``late_ms`` is actual minus agreed start, None if it did not start.
 
     ``circumstances`` is None if the node told of none.
@@ -95,7 +95,7 @@ class Witness:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasurementTraits:
     """What was measured: its class, and whether there are one-way values in the result."""
 
     scheduling_class: SchedulingClass
@@ -105,7 +105,9 @@ class Measured:
 Finding = tuple[Level, str]
 
 
-def judge(measured: Measured, witnesses: Sequence[Witness], doubts: Sequence[str] = ()) -> Verdict:
+def judge(
+    measured: MeasurementTraits, witnesses: Sequence[PartEvidence], doubts: Sequence[str] = ()
+) -> Verdict:
     """The verdict on a result. ``doubts`` are the test's own, each one sentence: suspicious."""
     findings: list[Finding] = [(Level.SUSPICIOUS, doubt) for doubt in doubts]
     for witness in witnesses:
@@ -125,7 +127,7 @@ def judge(measured: Measured, witnesses: Sequence[Witness], doubts: Sequence[str
     return Verdict(level, tuple(sentence for _, sentence in worst[:REASONS_MAX]))
 
 
-def _start(witness: Witness, *, alone: bool) -> Iterator[Finding]:
+def _start(witness: PartEvidence, *, alone: bool) -> Iterator[Finding]:
     late_ms = witness.late_ms
     if alone or late_ms is None or late_ms < LATE_MS:
         return
@@ -133,14 +135,14 @@ def _start(witness: Witness, *, alone: bool) -> Iterator[Finding]:
     yield level, f"started {late_ms:.0f} ms late at {witness.name}"
 
 
-def _clock(name: str, told: Circumstances, measured: Measured) -> Iterator[Finding]:
+def _clock(name: str, told: Circumstances, measured: MeasurementTraits) -> Iterator[Finding]:
     stepped_ms = told.clock.stepped_ms
     if abs(stepped_ms) >= STEP_MS:
         level = Level.CONTAMINATED if measured.one_way else Level.SUSPICIOUS
         yield level, f"clock of {name} stepped by {stepped_ms:.3g} ms"
 
 
-def _clocks(witnesses: Sequence[Witness]) -> Iterator[Finding]:
+def _clocks(witnesses: Sequence[PartEvidence]) -> Iterator[Finding]:
     """Pairs of clocks between which one-way values mean nothing."""
     told = [(it.name, it.circumstances.clock) for it in witnesses if it.circumstances is not None]
     for (name, clock), (other_name, other) in combinations(told, 2):

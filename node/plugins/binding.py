@@ -18,7 +18,7 @@ EITHER = frozenset({"interface", "address"})
 """What most tools can be bound to."""
 
 
-def bound(part: PartContext, interface: str, address: str) -> list[str]:
+def binding_arguments(part: PartContext, interface: str, address: str) -> list[str]:
     """The option and its word, if binding is asked: ``interface`` for one, ``address`` for one."""
     asked = _asked(part)
     if asked is None:
@@ -52,7 +52,7 @@ def check_version(asked: Introduction) -> None:
             raise InvalidDocument([FieldFault("/test/spec/ip_version", said)])
 
 
-def leaving(part: PartContext) -> dict[str, str | int | None]:
+def source_arguments(part: PartContext) -> dict[str, str | int | None]:
     """The arguments by which our own programs are told of it: what is not asked is null."""
     asked = _asked(part)
     return {

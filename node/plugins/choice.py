@@ -11,7 +11,7 @@ from node.plugins.contracts import Tool
 
 
 @dataclass(frozen=True)
-class Answered:
+class ToolOffer:
     """A participant: the tools it would measure with, and why with no others.
 
     ``accepted`` is None while it has not answered.
@@ -23,8 +23,8 @@ class Answered:
     lacks: Mapping[str, str] = field(default_factory=dict)
 
 
-def why(
-    test: str, chosen: str, asked: Sequence[str], spec: Any, participants: Sequence[Answered]
+def explain_choice(
+    test: str, chosen: str, asked: Sequence[str], spec: Any, participants: Sequence[ToolOffer]
 ) -> str:
     """Why ``chosen`` it is, in one sentence: what would have come first, and what it fails by.
 
@@ -51,7 +51,7 @@ def _first_of(names: Sequence[str], test: str, *, asked: bool) -> str:
     return f"the only tool for {test}" if len(names) == 1 else f"the best tool for {test}"
 
 
-def _not(tool: Tool, spec: Any, participants: Sequence[Answered]) -> str:
+def _not(tool: Tool, spec: Any, participants: Sequence[ToolOffer]) -> str:
     """What speaks against a tool."""
     unable = tool.can(spec)
     if unable is not None:

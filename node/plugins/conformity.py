@@ -30,8 +30,8 @@ from node.plugins.contracts import (
     Test,
     Tool,
 )
-from node.plugins.likely import results_of
 from node.plugins.reading import BYTES_MAX
+from node.plugins.sample_results import results_of
 
 STARTS = 1_800_000_000_000_000
 _PORT = 5301
@@ -48,7 +48,7 @@ _NONSENSE: tuple[Output, ...] = (
 )
 """What programs print when something is wrong."""
 
-UNTRIED = -100
+UNTESTED_PREFERENCE = -100
 """The preference of a tool whose program was never run: it is for those who ask for it by name."""
 
 _SECRET_NAME = re.compile(r"(^|_)(password|passphrase|secret|token|api_?key)$")
@@ -64,7 +64,7 @@ _PARTS: tuple[tuple[Part, ...], ...] = (
 
 
 @dataclass(frozen=True)
-class Check:
+class ConformityCheck:
     """What must hold, and what does not; ``fault`` is None where it holds."""
 
     sentence: str
@@ -75,7 +75,7 @@ Look = Callable[[], Iterator[str]]
 """Yields each fault in a sentence."""
 
 
-def checks_of_test(test: Test) -> list[Check]:
+def checks_of_test(test: Test) -> list[ConformityCheck]:
     """All that can be known of a test without a tool."""
     looks: list[tuple[str, Look]] = [
         ("its example is a spec", lambda: _example(test)),
@@ -97,7 +97,7 @@ def checks_of_test(test: Test) -> list[Check]:
     return [_looked(sentence, look) for sentence, look in looks]
 
 
-def checks_of_result(test: Test, result: Result) -> list[Check]:
+def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
     """What must hold of a result that was measured."""
     looks: list[tuple[str, Look]] = [
         ("the result is as its model says", lambda: _modelled(test, result)),
@@ -109,13 +109,15 @@ def checks_of_result(test: Test, result: Result) -> list[Check]:
     return [_looked(sentence, look) for sentence, look in looks]
 
 
-def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[Check]:
+def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityCheck]:
     """All that can be known of a tool without starting it, for each test that it measures."""
     checks = [_looked("it names its program, and versions it was tried with", lambda: _told(tool))]
     for name in tool.tests:
         test = tests.get(name)
         if test is None:
-            checks.append(Check(f"{name} is a test that is here", f"there is no test {name!r}"))
+            checks.append(
+                ConformityCheck(f"{name} is a test that is here", f"there is no test {name!r}")
+            )
             continue
         looks: list[tuple[str, Look]] = [
             (
@@ -129,7 +131,9 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[Check]:
     return checks
 
 
-def checks_of_archiver(archiver: Archiver, given: Mapping[str, Any] | None = None) -> list[Check]:
+def checks_of_archiver(
+    archiver: Archiver, given: Mapping[str, Any] | None = None
+) -> list[ConformityCheck]:
     """All that can be known of an archiver without connecting; more of it with a spec document."""
     looks: list[tuple[str, Look]] = [
         ("it has a title, and says whether order matters", lambda: _titled(archiver)),
@@ -162,12 +166,12 @@ def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None)
     return PartContext(given, participant, parties, STARTS, ends, addresses)
 
 
-def _looked(sentence: str, look: Look) -> Check:
+def _looked(sentence: str, look: Look) -> ConformityCheck:
     try:
         faults = list(look())
     except Exception as error:  # noqa: BLE001 - what a stranger's plugin raises is what is found
         faults = [f"it raised {type(error).__name__}: {error}"]
-    return Check(sentence, "; ".join(faults) or None)
+    return ConformityCheck(sentence, "; ".join(faults) or None)
 
 
 def _example(test: Test) -> Iterator[str]:
@@ -281,8 +285,8 @@ def _told(tool: Tool) -> Iterator[str]:
         yield f"version_argv does not ask {needed.program} for its version"
     if re.compile(needed.version_pattern).groups != 1:
         yield "version_pattern has not exactly one group"
-    if not tool.tried and tool.preference > UNTRIED:
-        yield f"tried names no version, and its preference is above {UNTRIED}"
+    if not tool.tried and tool.preference > UNTESTED_PREFERENCE:
+        yield f"tried names no version, and its preference is above {UNTESTED_PREFERENCE}"
 
 
 def _commands(tool: Tool, test: Test) -> Look:
@@ -371,7 +375,7 @@ def _shown(summary: object, given: Iterable[Metric]) -> Iterator[str]:
         yield f"its summary is {summary!r}, not a line"
     figures = tuple(given)
     yield from (f"it {fault}" for fault in series.faults_of(figures))
-    for figure in series.usable(figures):
+    for figure in series.usable_metrics(figures):
         if not _METRIC_NAME.fullmatch(figure.name):
             yield f"a figure is called {figure.name!r}: a-z, 0-9 and _ only, such as rtt_median_ms"
         if not figure.unit.strip():

@@ -32,6 +32,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from node.model.classes import SchedulingClass
 from node.model.contexts import Context
+from node.model.intervals import Interval, Rhythm
 from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
@@ -180,26 +181,6 @@ class Merged:
         return self.reason is None
 
 
-@dataclass(frozen=True)
-class Interval:
-    """One interval of a run, as one participant saw it or as it was merged; counted from 0.
-
-    Without a ``result`` it is a gap, and ``reason`` says why; with both, it is not the whole.
-    """
-
-    number: int
-    result: Result | None
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Rhythm:
-    """The intervals of a run: the first begins with the run; ``length`` is in microseconds."""
-
-    length: int
-    count: int
-
-
 class Test(Protocol):
     """What is measured.
 
@@ -313,7 +294,7 @@ class Bindable(Protocol):
 
 
 @runtime_checkable
-class Moving(Protocol):
+class TrafficReporting(Protocol):
     """A test that moves so much that it is worth telling from other traffic.
 
     Of one that does not tell, what it ``needs`` is taken for what it moves.
@@ -325,7 +306,7 @@ class Moving(Protocol):
 
 
 @runtime_checkable
-class Doubting(Protocol):
+class QualityReporting(Protocol):
     """A test that can see in its result that it was not measured as asked."""
 
     def doubts(self, spec: Any, result: Result) -> tuple[str, ...]:
@@ -334,7 +315,7 @@ class Doubting(Protocol):
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveryItem:
     """One document to be delivered: of a run that is over, or of an interval of one.
 
     ``key`` is the same whenever the same outcome is delivered to the same archive: a destination
@@ -349,7 +330,7 @@ class Delivery:
     body: bytes
 
 
-class Fate(StrEnum):
+class DeliveryStatus(StrEnum):
     """What came of one delivery."""
 
     ACCEPTED = "accepted"
@@ -358,10 +339,10 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of one delivery, and why; ``pause`` (µs): how long the destination asks to wait."""
 
-    fate: Fate
+    fate: DeliveryStatus
     reason: str | None = None
     pause: int = 0
 
@@ -391,7 +372,7 @@ class ArchivingHost:
 class Destination(Protocol):
     """What one archiver with one spec delivers to; used by one batch at a time."""
 
-    async def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> Sequence[DeliveryOutcome]:
         """What came of each document, in the same order.
 
         Nothing is accepted that the destination has not taken. Where the archiver is ordered, no
@@ -444,7 +425,7 @@ class Archiver(Protocol):
 
 @runtime_checkable
 class Extra(Protocol):
-    """An archiver whose client comes with an extra of this package: ``parley[kafka]``.
+    """An archiver whose client comes with an extra of this package: ``parley-scheduler[kafka]``.
 
     ``modules`` are those that must be there; they are imported when a destination is first used.
     """

@@ -33,7 +33,7 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True)
-class Found:
+class DiscoveredPlugin:
     """An entry point: the plugin it leads to, or why that cannot be used."""
 
     group: str
@@ -45,33 +45,33 @@ class Found:
 
 
 @functools.cache
-def found(group: str) -> tuple[Found, ...]:
+def find_plugins(group: str) -> tuple[DiscoveredPlugin, ...]:
     """The entry points of a group, by name; they are looked for and imported once."""
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
     return tuple(_loaded(group, point) for point in points)
 
 
-def _loaded(group: str, point: metadata.EntryPoint) -> Found:
+def _loaded(group: str, point: metadata.EntryPoint) -> DiscoveredPlugin:
     distribution = point.dist.name if point.dist else "?"
     version = point.dist.version if point.dist else "?"
     try:
         plugin = point.load()
     except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises when imported
         fault = f"{point.value} cannot be imported: {type(error).__name__}: {error}"
-        return Found(group, point.name, distribution, version, fault=fault)
-    unfitting = unfit(GROUPS[group], point.name, plugin)
+        return DiscoveredPlugin(group, point.name, distribution, version, fault=fault)
+    unfitting = contract_violation(GROUPS[group], point.name, plugin)
     kept = None if unfitting else plugin
-    return Found(group, point.name, distribution, version, kept, unfitting)
+    return DiscoveredPlugin(group, point.name, distribution, version, kept, unfitting)
 
 
-def judged(group: str, own: Sequence[Any]) -> list[Found]:
+def check_plugins(group: str, own: Sequence[Any]) -> list[DiscoveredPlugin]:
     """The entry points of a group, beside Parley's own plugins of that kind.
 
     Whoever comes second with a name is left out: two that bring one would take turns.
     """
     taken = {plugin.name: "Parley itself" for plugin in own}
     found_here = []
-    for each in found(group):
+    for each in find_plugins(group):
         owner = taken.get(each.name)
         if each.fault is None and owner is not None:
             fault = f"{owner} has one called {each.name}; it needs another name"
@@ -85,11 +85,11 @@ def judged(group: str, own: Sequence[Any]) -> list[Found]:
 
 def by_name(group: str, own: Sequence[Any]) -> Mapping[str, Any]:
     """Parley's own plugins of a kind, and those of others that can be used."""
-    others = {each.name: each.plugin for each in judged(group, own) if each.fault is None}
+    others = {each.name: each.plugin for each in check_plugins(group, own) if each.fault is None}
     return MappingProxyType({plugin.name: plugin for plugin in own} | others)
 
 
-def unfit(contract: type[Any], name: str, plugin: object) -> str | None:
+def contract_violation(contract: type[Any], name: str, plugin: object) -> str | None:
     """Why an object cannot be a plugin of this name under this contract; None if it can.
 
     Only what is needed to be listed at all; ``conformity`` looks at the rest.

@@ -24,7 +24,7 @@ Finite = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 """A number not below zero that can be reckoned with: no measurement exceeds the limit."""
 
-Counted = Annotated[int, Field(ge=0, le=2**63 - 1)]
+CountField = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A number of things; every database and JSON library can hold it."""
 
 Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]
@@ -44,7 +44,7 @@ def _plain(value: object) -> object:
     return "".join(it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in cut)
 
 
-Told = Annotated[str, BeforeValidator(_plain), Field(max_length=_LONGEST_TOLD)]
+ForeignText = Annotated[str, BeforeValidator(_plain), Field(max_length=_LONGEST_TOLD)]
 """What a stranger said, such as a target: its characters are made printable, and it is cut."""
 
 
@@ -80,7 +80,7 @@ def duration_field(default: int, description: str) -> Any:
     return Field(default=default, description=description, json_schema_extra=shown)
 
 
-Patience = Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)]
+ArchiverTimeout = Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)]
 """How long an archiver may take for what it asks of the other side."""
 
 

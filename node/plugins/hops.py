@@ -13,8 +13,8 @@ from node.plugins.tests.trace import (
     PROBES_DEFAULT,
     TCP_PORT_DEFAULT,
     WAIT_DEFAULT,
-    Answering,
     Hop,
+    HopAddress,
     TraceResult,
     TraceSpec,
 )
@@ -108,9 +108,9 @@ def _hop(ttl: int, seen: list[Probe], answered: list[Probe]) -> Hop:
     )
 
 
-def _answering(address: str, answers: list[Probe]) -> Answering:
+def _answering(address: str, answers: list[Probe]) -> HopAddress:
     name = next((each.name for each in answers if each.name), None)
-    return Answering(
+    return HopAddress(
         address=address,
         name=None if name is None or name == address else name[:_NAME_MAX],
         as_numbers=next((each.as_numbers for each in answers if each.as_numbers), ()),

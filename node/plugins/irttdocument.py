@@ -19,7 +19,7 @@ _DELAY_NS_MAX = 10**18
 _NUMBER_MAX = 2**63 - 1
 
 
-class Answer(NamedTuple):
+class IrttReply(NamedTuple):
     """An answer, in nanoseconds; of two clocks, so that either way may be below zero.
 
     ``around_ns`` is without the time spent in the server, ``in_server_ns``; ``reflected_ns`` and
@@ -34,25 +34,25 @@ class Answer(NamedTuple):
     arrived_ns: int
 
 
-class Trip(NamedTuple):
+class IrttPacket(NamedTuple):
     """One packet: the instant at which it was sent, whether it was lost, and its answer."""
 
     sent_ns: int
     lost: str
-    answer: Answer | None
+    answer: IrttReply | None
 
 
-Trips = Sequence[Trip]
+Trips = Sequence[IrttPacket]
 
 
-class Told(NamedTuple):
+class IrttDocument(NamedTuple):
     """A document: the packets in the order in which they were sent, and answers that came twice."""
 
     trips: Trips
     duplicates: int
 
 
-class Reading(NamedTuple):
+class IrttObservation(NamedTuple):
     """What was seen of some packets; ``at_dest`` is None where no answer told.
 
     ``in_time`` are nanoseconds there and back by the packet's number.
@@ -64,7 +64,7 @@ class Reading(NamedTuple):
     reordered: int
 
 
-def told(document: object, interval_ns: int, length: int) -> Told:
+def parse_irtt_document(document: object, interval_ns: int, length: int) -> IrttDocument:
     """The packets of a document, which was to send one of ``length`` bytes each ``interval_ns``.
 
     :raises ValueError: it is no such document, or says what cannot be; begins with ``irtt``, or
@@ -84,10 +84,10 @@ def told(document: object, interval_ns: int, length: int) -> Told:
     if not entries or len(entries) != sent:
         raise ValueError(f"irtt tells of {len(entries)} packets and of {sent} sent")
     trips = [_trip(number, entry) for number, entry in enumerate(entries)]
-    return Told(trips, _number(stats, "duplicates"))
+    return IrttDocument(trips, _number(stats, "duplicates"))
 
 
-def reading(trips: Trips, timeout_ns: int) -> Reading:
+def observe_trips(trips: Trips, timeout_ns: int) -> IrttObservation:
     """What was seen of ``trips``; an answer that took longer than ``timeout_ns`` is late."""
     answers = {at: trip.answer for at, trip in enumerate(trips) if trip.answer is not None}
     in_time = {
@@ -96,7 +96,7 @@ def reading(trips: Trips, timeout_ns: int) -> Reading:
         if answer.around_ns + answer.in_server_ns <= timeout_ns
     }
     unknown = any(trip.lost == "true" for trip in trips)
-    return Reading(
+    return IrttObservation(
         in_time=in_time,
         at_dest=None if unknown else sum(trip.lost != "true_up" for trip in trips),
         late=len(answers) - len(in_time),
@@ -104,7 +104,7 @@ def reading(trips: Trips, timeout_ns: int) -> Reading:
     )
 
 
-def _reordered(answers: Iterable[Answer]) -> int:
+def _reordered(answers: Iterable[IrttReply]) -> int:
     """Answers that came after one that dest sent later (RFC 4737)."""
     latest, count = -1, 0
     for answer in sorted(answers, key=lambda answer: answer.arrived_ns):
@@ -113,7 +113,7 @@ def _reordered(answers: Iterable[Answer]) -> int:
     return count
 
 
-def _trip(number: int, entry: object) -> Trip:
+def _trip(number: int, entry: object) -> IrttPacket:
     lost = _of(entry, "lost")
     if not isinstance(lost, str) or lost not in _LOST:
         raise _unlike("lost")
@@ -121,7 +121,7 @@ def _trip(number: int, entry: object) -> Trip:
     delay = _part(entry, "delay")
     sent_ns = _instant(client, "send")
     if lost != "false":
-        return Trip(sent_ns, lost, None)
+        return IrttPacket(sent_ns, lost, None)
     if not {"send", "receive", "rtt"} <= delay.keys():
         raise ValueError(f"irtt tells no delay of packet {number}")
     there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))
@@ -130,8 +130,8 @@ def _trip(number: int, entry: object) -> Trip:
     reflected_ns = _instant(server, "send")
     in_server_ns = max(0, reflected_ns - _instant(server, "receive"))
     arrived_ns = _instant(client, "receive")
-    answer = Answer(there_ns, back_ns, around_ns, in_server_ns, reflected_ns, arrived_ns)
-    return Trip(sent_ns, "false", answer)
+    answer = IrttReply(there_ns, back_ns, around_ns, in_server_ns, reflected_ns, arrived_ns)
+    return IrttPacket(sent_ns, "false", answer)
 
 
 def _of(whole: object, key: str) -> object:

@@ -12,17 +12,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins import irttargv
-from node.plugins.attending import ClockOutput
-from node.plugins.contracts import Command, Interval, Output, PartContext, Result
-from node.plugins.fields import Counted
+from node.plugins.attendance import ClockOutput
+from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.fields import CountField
 from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import failure, record_of
-from node.plugins.sendrecords import SenderRecord, check, source_interval, stream_end, unsent
+from node.plugins.sendrecords import (
+    SenderRecord,
+    check,
+    explain_unsent,
+    source_interval,
+    stream_end,
+)
 from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
@@ -49,12 +56,12 @@ _PORT_MAX = 65_534
 
 
 class _ClientRecord(SenderRecord):
-    received_at_dest: Counted | None
-    duplicates_backward: Counted | None
+    received_at_dest: CountField | None
+    duplicates_backward: CountField | None
 
 
 class _ServerRecord(Document):
-    interval: Counted
+    interval: CountField
     clock: ClockOutput
 
 
@@ -136,7 +143,7 @@ def read_interval(part: PartContext, record: bytes) -> Interval:
     if arrived is not None and not told.received_back + told.late <= arrived <= told.sent:
         raise ToolOutputError("irtt tells of more packets back than there, or of more than sent")
     if not told.sent:
-        return Interval(told.interval, None, unsent(told))
+        return Interval(told.interval, None, explain_unsent(told))
     counts: Mapping[str, int | None] = {
         "received_at_dest": arrived,
         "unreachable": None,

@@ -14,7 +14,7 @@ from pydantic import Field
 from node.model.clocks import combined_bound_ms
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Metric, Part
-from node.plugins.fields import Counted, Finite, Fraction, IpVersion, NonNegative, Port
+from node.plugins.fields import CountField, Finite, Fraction, IpVersion, NonNegative, Port
 from node.plugins.figures import (
     DelayFigures,
     delay_figures,
@@ -27,8 +27,8 @@ from node.plugins.figures import (
     share,
     traffic,
 )
-from node.plugins.pair import BetweenTwo, PairTest, check_two
 from node.plugins.participation import joined, part_of
+from node.plugins.two_participants import BetweenTwo, PairTest, check_two
 
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
 LENGTH_LEAST_PADDED = 48  # padding is a TLV with a header of four octets, RFC 8972 section 4.1
@@ -67,7 +67,7 @@ class _Sending(BetweenTwo, Protocol):
     def interval(self) -> int: ...
 
 
-class Clock(Document):
+class HostClock(Document):
     """What a host's kernel says of its clock."""
 
     synchronised: bool | None = Field(
@@ -105,8 +105,8 @@ class JitterBothWays(Document):
 class CountsBothWays(Document):
     """Numbers of packets; null for a direction whose counting end is missing."""
 
-    forward: Counted | None = Field(description="On the way from source to dest.")
-    backward: Counted | None = Field(description="On the way from dest to source.")
+    forward: CountField | None = Field(description="On the way from source to dest.")
+    backward: CountField | None = Field(description="On the way from dest to source.")
 
 
 class LossBothWays(Document):
@@ -123,34 +123,34 @@ class SourcePart(Document):
     ``received_at_dest`` is what dest told it of in its answers, where dest's part cannot tell.
     """
 
-    sent: Counted
-    unsent: Counted
-    received_back: Counted
-    received_at_dest: Counted | None = None
-    late: Counted
-    unreachable: Counted | None
-    duplicates_forward: Counted | None
-    duplicates_backward: Counted | None
-    reordered_backward: Counted | None
+    sent: CountField
+    unsent: CountField
+    received_back: CountField
+    received_at_dest: CountField | None = None
+    late: CountField
+    unreachable: CountField | None
+    duplicates_forward: CountField | None
+    duplicates_backward: CountField | None
+    reordered_backward: CountField | None
     delay_ms: DelaysBothWays
     jitter_ms: JitterBothWays
-    hops_forward: Counted | None
-    hops_backward: Counted | None
-    clock: Clock
+    hops_forward: CountField | None
+    hops_backward: CountField | None
+    clock: HostClock
 
 
 class DestPart(Document):
     """What the reflecting participant saw; what its tool cannot know is null."""
 
-    received: Counted | None
-    duplicates: Counted | None
-    reordered: Counted | None
-    strays: Counted | None
-    unsent: Counted | None
-    clock: Clock
+    received: CountField | None
+    duplicates: CountField | None
+    reordered: CountField | None
+    strays: CountField | None
+    unsent: CountField | None
+    clock: HostClock
 
     @classmethod
-    def without_figures(cls, clock: Clock) -> Self:
+    def without_figures(cls, clock: HostClock) -> Self:
         """All that dest knows where its server prints none: that it was there, and its clock."""
         return cls(
             received=None,
@@ -165,17 +165,17 @@ class DestPart(Document):
 class Clocks(Document):
     """The clocks of both participants."""
 
-    source: Clock = Field(description="The clock of source.")
-    dest: Clock | None = Field(description="The clock of dest; null if its part is missing.")
+    source: HostClock = Field(description="The clock of source.")
+    dest: HostClock | None = Field(description="The clock of dest; null if its part is missing.")
 
 
 class OneWayResult(Document):
     """Delay, loss and delay variation, each way."""
 
-    sent: Counted = Field(description="Packets sent by source.")
-    received_at_dest: Counted | None = Field(description="Different packets that reached dest.")
-    received_back: Counted = Field(description="Different packets that came back in time.")
-    late: Counted = Field(description="Packets that came back after the timeout; they are lost.")
+    sent: CountField = Field(description="Packets sent by source.")
+    received_at_dest: CountField | None = Field(description="Different packets that reached dest.")
+    received_back: CountField = Field(description="Different packets that came back in time.")
+    late: CountField = Field(description="Packets that came back after the timeout; they are lost.")
     loss: LossBothWays = Field(description="Lost packets as fractions, 0 to 1.")
     delay_ms: DelaysBothWays = Field(description="Delays in milliseconds.")
     jitter_ms: JitterBothWays = Field(
@@ -184,10 +184,10 @@ class OneWayResult(Document):
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
     hops: CountsBothWays = Field(description="Routers passed, from the packets' TTL of 255.")
-    unreachable: Counted | None = Field(
+    unreachable: CountField | None = Field(
         description="ICMP errors: nothing listened at dest; null if the tool does not tell."
     )
-    strays: Counted | None = Field(description="Packets at dest that were not of this run.")
+    strays: CountField | None = Field(description="Packets at dest that were not of this run.")
     clocks: Clocks = Field(description="How far the one-way delays can be trusted.")
     clocks_synchronised: bool = Field(
         description="Whether both clocks are synchronised, or are the same clock."
@@ -274,7 +274,7 @@ def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | Non
     arrived = _arrived(source, dest)
     if arrived is None:
         return None
-    return impossible(source.sent, arrived, source.received_back) or silence(
+    return impossible(source.sent, arrived, source.received_back) or explain_no_packets(
         source.unreachable, arrived
     )
 
@@ -287,7 +287,7 @@ def impossible(sent: int, arrived: int, back: int) -> str | None:
     return f"the participants' counts contradict each other: {counts}"
 
 
-def silence(unreachable: int | None, arrived: int) -> str | None:
+def explain_no_packets(unreachable: int | None, arrived: int) -> str | None:
     """Why no packet reached dest, if ICMP errors (``unreachable``) say so."""
     return _UNREACHABLE if unreachable and not arrived else None
 

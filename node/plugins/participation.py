@@ -30,10 +30,10 @@ def fill(spec: Spec, test: str, fields: tuple[str, ...], names: Sequence[str]) -
         given = getattr(spec, field)
         if given not in (None, name):
             raise ValueError(f"the task's participants say {field} {name}, its spec says {given}")
-    return renewed(spec, dict(zip(fields, names, strict=True)))
+    return revalidated(spec, dict(zip(fields, names, strict=True)))
 
 
-def renewed(spec: Spec, changes: dict[str, object]) -> Spec:
+def revalidated(spec: Spec, changes: dict[str, object]) -> Spec:
     """``spec`` with ``changes``, validated again.
 
     :raises ValueError: what the model says against it, in one sentence.

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 
 from node.plugins.contracts import Test, Tool
-from node.plugins.discovery import Found, by_name, judged
+from node.plugins.discovery import DiscoveredPlugin, by_name, check_plugins
 from node.plugins.tests import (
     clock,
     dns,
@@ -100,9 +100,9 @@ def tools() -> Mapping[str, Tool]:
     return by_name("parley.tools", _TOOLS)
 
 
-def foreign() -> tuple[Found, ...]:
+def third_party_plugins() -> tuple[DiscoveredPlugin, ...]:
     """What other distributions bring, also what cannot be used and why; by group and name."""
-    return (*judged("parley.tests", _TESTS), *judged("parley.tools", _TOOLS))
+    return (*check_plugins("parley.tests", _TESTS), *check_plugins("parley.tools", _TOOLS))
 
 
 def tools_for(test_name: str) -> tuple[Tool, ...]:

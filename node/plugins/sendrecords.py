@@ -11,10 +11,10 @@ from pydantic import Field
 
 from node.model.errors import ToolOutputError
 from node.model.wire.fields import Document
-from node.plugins.attending import ClockOutput
+from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Output, Result
 from node.plugins.distribution import BUCKETS_MAX
-from node.plugins.fields import Counted, Told
+from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import DelayFigures, milliseconds
 from node.plugins.oneway import DelaysBothWays, JitterBothWays
 from node.plugins.reading import document_of, failure
@@ -31,7 +31,7 @@ _Ticks = Annotated[int, Field(ge=-(2**62), le=2**62)]
 
 class _Histogram(Document):
     width: Annotated[int, Field(ge=1, le=2**62)]
-    buckets: Annotated[tuple[tuple[_Ticks, Counted], ...], Field(max_length=BUCKETS_MAX)]
+    buckets: Annotated[tuple[tuple[_Ticks, CountField], ...], Field(max_length=BUCKETS_MAX)]
 
     @property
     def histogram(self) -> Histogram:
@@ -48,16 +48,16 @@ class _Histograms(Document):
 class SenderRecord(Document):
     """What every sender tells of the packets of one interval."""
 
-    interval: Counted
-    sent: Counted
-    unsent: Counted
-    received_back: Counted
-    late: Counted
-    reordered_backward: Counted
+    interval: CountField
+    sent: CountField
+    unsent: CountField
+    received_back: CountField
+    late: CountField
+    reordered_backward: CountField
     delay_ms: DelaysBothWays
     jitter_ms: JitterBothWays
     histogram_us: _Histograms
-    complaint: Told
+    complaint: ForeignText
     clock: ClockOutput
 
 
@@ -97,7 +97,7 @@ def check(told: SenderRecord, packets: int, sender: str) -> None:
         raise ToolOutputError(f"{sender}'s histograms and counts contradict each other")
 
 
-def unsent(told: SenderRecord) -> str:
+def explain_unsent(told: SenderRecord) -> str:
     """Why an interval without a single packet is a gap, and no loss."""
     return "no packet could be sent" + (f": {told.complaint}" if told.complaint else "")
 

@@ -17,7 +17,7 @@ def faults_of(given: Iterable[object]) -> Iterator[str]:
     return (fault for each in given if (fault := _fault_of(each)) is not None)
 
 
-def usable(given: Iterable[Metric]) -> tuple[Metric, ...]:
+def usable_metrics(given: Iterable[Metric]) -> tuple[Metric, ...]:
     """Those that can be stored, sent and read again."""
     return tuple(each for each in given if _fault_of(each) is None)
 

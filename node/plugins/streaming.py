@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from node.model.times import format_duration
 from node.model.wire.fields import Document
 from node.plugins.contracts import Merged, Part
-from node.plugins.fields import Counted
+from node.plugins.fields import CountField
 from node.plugins.participation import joined, part_of
 
 INTERVALS_MAX = 3600
@@ -17,10 +17,10 @@ INTERVALS_MAX = 3600
 class StreamEnd(Document):
     """The part of a participant that has measured to the end: how many intervals it told of."""
 
-    intervals: Counted
+    intervals: CountField
 
 
-def judged(parts: Sequence[Part], count: int, model: type[StreamEnd]) -> Merged:
+def check_completeness(parts: Sequence[Part], count: int, model: type[StreamEnd]) -> Merged:
     """Whether all of ``count`` participants have measured to the end; the reason if not."""
     reasons = [part_of(parts, index, model)[1] for index in range(count)]
     return Merged(None, joined(*reasons))

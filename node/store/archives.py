@@ -13,7 +13,7 @@ _SQL = Queries("node.store", "archives")
 
 
 @dataclass(frozen=True)
-class Where:
+class StoredDestination:
     """A destination to be kept; ``digest`` is that of archiver and spec."""
 
     digest: str
@@ -42,7 +42,7 @@ class KeptArchive:
 
 
 @dataclass(frozen=True)
-class Settled:
+class DeliverySettlement:
     """What came of one delivery; ``next_at`` where it waits again."""
 
     number: int
@@ -57,7 +57,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Filter:
+class DeliveryFilter:
     """Which deliveries, and which page of them, newest first; ``whole``: not those of intervals."""
 
     before: int | None = None
@@ -70,7 +70,7 @@ class Filter:
     whole: bool = False
 
 
-async def keep_destination(connection: Connection, where: Where) -> int:
+async def keep_destination(connection: Connection, where: StoredDestination) -> int:
     """The number of this destination, made if there is none."""
     return int(
         await connection.fetchval(
@@ -169,7 +169,7 @@ async def parts(connection: Connection, runs: Sequence[UUID]) -> list[Record]:
     return await connection.fetch(_SQL["parts"], list(runs))
 
 
-async def settle(connection: Connection, now: int, settled: Sequence[Settled]) -> None:
+async def settle(connection: Connection, now: int, settled: Sequence[DeliverySettlement]) -> None:
     """Keep what came of deliveries."""
     await connection.execute(
         _SQL["settle"],
@@ -202,7 +202,7 @@ async def keep_error(connection: Connection, destination: int, error: str, now: 
     await connection.execute(_SQL["keep_error"], destination, error, now)
 
 
-async def deliveries(connection: Connection, wanted: Filter) -> list[Record]:
+async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Record]:
     """Deliveries for people."""
     return await connection.fetch(
         _SQL["archivings"],
@@ -217,7 +217,9 @@ async def deliveries(connection: Connection, wanted: Filter) -> list[Record]:
     )
 
 
-async def retry(connection: Connection, wanted: Filter, number: int | None, now: int) -> int:
+async def retry(
+    connection: Connection, wanted: DeliveryFilter, number: int | None, now: int
+) -> int:
     """Have deliveries that wait or are parked tried now; how many."""
     row = await connection.fetchrow(
         _SQL["retry"], wanted.archive, wanted.destination, wanted.run, number, now

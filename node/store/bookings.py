@@ -16,7 +16,7 @@ from uuid import UUID
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span
-from node.model.timeline import Booking, Occupied
+from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
@@ -61,7 +61,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class ExchangeRuling:
     """What becomes of one exchange: these runs are kept (``commit``), or none (release).
 
     ``sender`` says so and must lead the task; None is this node itself, about a hold that ran out.
@@ -74,7 +74,7 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ExchangeStatus:
     """How an exchange stands."""
 
     state: str
@@ -107,7 +107,7 @@ class ExpiredHold:
 
 async def occupied(
     connection: Connection, windows: Sequence[Span], fixed_before: int
-) -> list[Occupied]:
+) -> list[OccupiedSpan]:
     """What occupies time in these windows; runs that start before ``fixed_before`` stay."""
     rows = await connection.fetch(
         _SQL["occupied"],
@@ -115,7 +115,7 @@ async def occupied(
         [end for _, end in windows],
         fixed_before,
     )
-    return [Occupied(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3])) for r in rows]
+    return [OccupiedSpan(SchedulingClass(r[0]), r[1], r[2], unpack_spans(r[3])) for r in rows]
 
 
 def unpack_spans(sent: bytes) -> list[Span]:
@@ -179,10 +179,10 @@ async def task_standings(
 
 async def exchange_standings(
     connection: Connection, exchanges: Sequence[UUID]
-) -> dict[UUID, Standing]:
+) -> dict[UUID, ExchangeStatus]:
     """How those of these exchanges stand that are known."""
     rows = await connection.fetch(_SQL["exchange_standings"], list(exchanges))
-    return {row[0]: Standing(row[1], row[2], row[3], row[4]) for row in rows}
+    return {row[0]: ExchangeStatus(row[1], row[2], row[3], row[4]) for row in rows}
 
 
 async def open_exchanges(connection: Connection, holds: Sequence[Hold], now: int) -> set[UUID]:
@@ -327,7 +327,7 @@ def _displacements(rows: Sequence[Record]) -> list[Displacement]:
 
 
 async def decide(
-    connection: Connection, rulings: Sequence[Ruling], now: int
+    connection: Connection, rulings: Sequence[ExchangeRuling], now: int
 ) -> dict[UUID, tuple[UUID, bool]]:
     """Held becomes committed or released; the task and whether it is led here, of those held."""
     rows = await connection.fetch(
@@ -341,7 +341,7 @@ async def decide(
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-async def refuse(connection: Connection, releases: Sequence[Ruling], now: int) -> None:
+async def refuse(connection: Connection, releases: Sequence[ExchangeRuling], now: int) -> None:
     """Remember releases that came before their holds."""
     await connection.execute(
         _SQL["refuse_exchanges"],
@@ -352,22 +352,24 @@ async def refuse(connection: Connection, releases: Sequence[Ruling], now: int) -
     )
 
 
-Kept = Sequence[tuple[UUID, UUID]]
+RunsToKeep = Sequence[tuple[UUID, UUID]]
 """Runs to keep, each with the exchange that says so: it can keep none of another one."""
 
 
-def _columns(kept: Kept) -> tuple[list[UUID], list[UUID]]:
+def _columns(kept: RunsToKeep) -> tuple[list[UUID], list[UUID]]:
     return [exchange for exchange, _ in kept], [run for _, run in kept]
 
 
-async def drop_runs(connection: Connection, exchanges: Sequence[UUID], keep: Kept) -> list[UUID]:
+async def drop_runs(
+    connection: Connection, exchanges: Sequence[UUID], keep: RunsToKeep
+) -> list[UUID]:
     """Drop the runs of these exchanges but those; their ids."""
     rows = await connection.fetch(_SQL["drop_runs"], list(exchanges), *_columns(keep))
     return [row[0] for row in rows]
 
 
 async def drop_led_runs(
-    connection: Connection, exchanges: Sequence[UUID], keep: Kept, now: int
+    connection: Connection, exchanges: Sequence[UUID], keep: RunsToKeep, now: int
 ) -> list[UUID]:
     """At their lead they wait on; their ids."""
     rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), *_columns(keep), now)
@@ -442,7 +444,7 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
             "reason": displacement.reason,
             "displaced_by": str(displacement.displaced_by),
         }
-        await outbox.post(connection, [displacement.lead], outbox.Kind.RUN_END, body, now)
+        await outbox.post(connection, [displacement.lead], outbox.MessageKind.RUN_END, body, now)
         await notify(connection, "run", displacement.run, displacement.task, "displaced")
 
 

@@ -20,7 +20,7 @@ _MEANWHILE = "another campaign was changed at the same moment; look again and re
 
 
 @dataclass(frozen=True)
-class Settings:
+class CampaignSettings:
     """What somebody has said of a campaign."""
 
     name: str
@@ -52,11 +52,11 @@ class StoredCampaign:
     revision: int
     created_at: int
     changed_at: int
-    settings: Settings
+    settings: CampaignSettings
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingCounts:
     """Runs and seats of a campaign that wait, their tasks, and what most of them wait for."""
 
     runs: int
@@ -66,7 +66,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Uses:
+class CampaignUses:
     """What hangs on a campaign."""
 
     tasks: int
@@ -106,10 +106,10 @@ async def listed(connection: Connection) -> list[StoredCampaign]:
 def _stored(row: dict[str, Any]) -> StoredCampaign:
     own = {word: row.pop(word) for word in ("id", "parent_id", "revision")}
     instants = {word: row.pop(word) for word in ("created_at", "changed_at")}
-    return StoredCampaign(**own, **instants, settings=Settings(**row))
+    return StoredCampaign(**own, **instants, settings=CampaignSettings(**row))
 
 
-async def keep(connection: Connection, settings: Settings, now: int) -> bool:
+async def keep(connection: Connection, settings: CampaignSettings, now: int) -> bool:
     """A new campaign; False if the name is taken or its parent is gone.
 
     :raises Conflict: it does not go with another one that was changed at the same time.
@@ -121,7 +121,9 @@ async def keep(connection: Connection, settings: Settings, now: int) -> bool:
     return kept is not None
 
 
-async def change(connection: Connection, settings: Settings, now: int, revision: int) -> bool:
+async def change(
+    connection: Connection, settings: CampaignSettings, now: int, revision: int
+) -> bool:
     """A campaign as it is from now on; False if it was changed since that revision was read.
 
     :raises Conflict: it does not go with another one that was changed at the same time.
@@ -140,15 +142,19 @@ async def plan_again(connection: Connection, name: str, now: int) -> None:
     await connection.execute(_SQL["plan_again"], name, now)
 
 
-def _columns(settings: Settings) -> Iterator[Any]:
+def _columns(settings: CampaignSettings) -> Iterator[Any]:
     """The values in the order of the columns."""
     return iter(vars(settings).values())
 
 
-async def uses(connection: Connection, name: str, now: int) -> Uses | None:
+async def uses(connection: Connection, name: str, now: int) -> CampaignUses | None:
     """What hangs on a campaign; None if there is no such campaign."""
     row = await connection.fetchrow(_SQL["uses"], name, now)
-    return None if row is None else Uses(row[0], tuple(row[1] or ()), row[2], tuple(row[3] or ()))
+    return (
+        None
+        if row is None
+        else CampaignUses(row[0], tuple(row[1] or ()), row[2], tuple(row[3] or ()))
+    )
 
 
 async def remove(connection: Connection, name: str) -> None:
@@ -177,10 +183,10 @@ async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
     return found
 
 
-async def waiting_of(connection: Connection, now: int) -> dict[int, Waiting]:
+async def waiting_of(connection: Connection, now: int) -> dict[int, WaitingCounts]:
     """By campaign, what waits."""
     rows = await connection.fetch(_SQL["waiting_of"], now)
-    return {row[0]: Waiting(row[1], row[2], row[3], row[4]) for row in rows}
+    return {row[0]: WaitingCounts(row[1], row[2], row[3], row[4]) for row in rows}
 
 
 async def used_between(connection: Connection, since: int, until: int) -> dict[int, int]:

@@ -12,16 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from node.model import runstate
-from node.model.changes import Standing
-from node.model.wire.participants import Freeing
+from node.model.changes import PlanningPosition
+from node.model.wire.participants import FreedRuns
 from node.store.database import Connection, Queries
-from node.store.outbox import Kind
+from node.store.outbox import MessageKind
 
 _SQL = Queries("node.store", "changes")
 
 
 @dataclass(frozen=True)
-class Change:
+class TaskChange:
     """A change as the trace tells of it, and the slots that it touched."""
 
     outcome: str
@@ -45,7 +45,7 @@ async def raise_epochs(connection: Connection, epochs: Mapping[UUID, int]) -> No
 
 
 @dataclass(frozen=True)
-class Freed:
+class FreedRun:
     """A run that was given up."""
 
     run: UUID
@@ -54,8 +54,8 @@ class Freed:
 
 
 async def free_led(
-    connection: Connection, freeing: Freeing, epochs: Mapping[UUID, int], now: int
-) -> list[Freed]:
+    connection: Connection, freeing: FreedRuns, epochs: Mapping[UUID, int], now: int
+) -> list[FreedRun]:
     """At the lead: give up these runs of the tasks that have ``epochs``; each is told its own."""
     rows = await connection.fetch(
         _SQL["free_led"], list(epochs), freeing.slots_from, freeing.starting, freeing.reason, now
@@ -63,11 +63,11 @@ async def free_led(
     said = freeing.model_dump(mode="json")
     told = [{**said, "before_epoch": epoch} for epoch in epochs.values()]
     await connection.execute(_SQL["keep_freeing"], list(epochs), told)
-    return [Freed(*row) for row in rows]
+    return [FreedRun(*row) for row in rows]
 
 
 async def free_part(
-    connection: Connection, task: UUID, freeing: Freeing, now: int
+    connection: Connection, task: UUID, freeing: FreedRuns, now: int
 ) -> dict[UUID, bool]:
     """At a participant: give these runs up; their ids, and whether they were running."""
     rows = await connection.fetch(
@@ -100,13 +100,15 @@ async def stand(
     return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
 
 
-async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, Standing]:
+async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, PlanningPosition]:
     """By task, how far it has been planned."""
     rows = await connection.fetch(_SQL["standing"], list(tasks))
-    return {row[0]: Standing(row[1], row[2]) for row in rows}
+    return {row[0]: PlanningPosition(row[1], row[2]) for row in rows}
 
 
-async def plan_on(connection: Connection, standings: Mapping[UUID, Standing], plan_at: int) -> None:
+async def plan_on(
+    connection: Connection, standings: Mapping[UUID, PlanningPosition], plan_at: int
+) -> None:
     """By task, where planning goes on; and when."""
     await connection.execute(
         _SQL["plan_on"],
@@ -134,7 +136,9 @@ async def kept_between(
     return {row[0]: int(row[1]) for row in rows}
 
 
-async def keep_changes(connection: Connection, changes: Mapping[UUID, Change], now: int) -> None:
+async def keep_changes(
+    connection: Connection, changes: Mapping[UUID, TaskChange], now: int
+) -> None:
     """Say in the traces of tasks what was changed, and which slots it touched."""
     every = list(changes.values())
     await connection.execute(
@@ -152,5 +156,5 @@ async def keep_changes(connection: Connection, changes: Mapping[UUID, Change], n
 async def others_to_hear(connection: Connection, task: UUID, letter: int) -> bool:
     """Whether other letters than this one tell of a change of the task."""
     return bool(
-        await connection.fetchval(_SQL["letters_left"], Kind.TASK_CHANGE, str(task), letter)
+        await connection.fetchval(_SQL["letters_left"], MessageKind.TASK_CHANGE, str(task), letter)
     )

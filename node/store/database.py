@@ -74,7 +74,7 @@ _AWAY = (
 )
 """The server cannot do it now and may well do it later."""
 
-UNLUCKY = (
+RETRYABLE_DATABASE_ERRORS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.ExclusionViolationError,
     asyncpg.SerializationError,
@@ -150,7 +150,7 @@ class Database(ABC):
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         """One transaction, repeated if it lost against a concurrent one."""
         for _ in range(_ATTEMPTS - 1):
-            with contextlib.suppress(*UNLUCKY):
+            with contextlib.suppress(*RETRYABLE_DATABASE_ERRORS):
                 async with self.transaction() as connection:
                     return await action(connection)
         async with self.transaction() as connection:
@@ -283,7 +283,7 @@ async def _prepare(connection: PostgresConnection) -> None:
 
 async def _set_up(connection: PostgresConnection) -> None:
     """Make the schema in an empty database, and compare versions in any other."""
-    queries = Queries("node.store", "schema")
+    queries = Queries("node.store", "setup")
     await connection.execute(queries["lock_set_up"], _SETUP_LOCK)
     if not await connection.fetchval(queries["has_version"]):
         if await connection.fetchval(queries["count_tables"]):

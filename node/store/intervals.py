@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.plugins.contracts import Interval, Rhythm
+from node.model.intervals import Interval, Rhythm
 from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "intervals")

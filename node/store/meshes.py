@@ -12,7 +12,7 @@ _SQL = Queries("node.store", "meshes")
 
 
 @dataclass(frozen=True)
-class Counted:
+class MeshTaskCounts:
     """A mesh and how many tasks it has."""
 
     mesh: str
@@ -23,7 +23,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Key:
+class MeshKey:
     """One key of a mesh, and its newest task."""
 
     key: str
@@ -34,7 +34,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SlotOutcome:
     """So many slots came to this; the cause only of missing ones."""
 
     outcome: str
@@ -44,9 +44,9 @@ class Outcome:
     example: str | None
 
 
-async def listed(connection: Connection, name: str | None = None) -> list[Counted]:
+async def listed(connection: Connection, name: str | None = None) -> list[MeshTaskCounts]:
     """All of them, or the one of this name."""
-    return [Counted(*row) for row in await connection.fetch(_SQL["meshes"], name)]
+    return [MeshTaskCounts(*row) for row in await connection.fetch(_SQL["meshes"], name)]
 
 
 async def exists(connection: Connection, name: str) -> bool:
@@ -64,23 +64,23 @@ async def tasks(
     return [dict(row) for row in rows]
 
 
-async def keys(connection: Connection, mesh: str, after: str | None, limit: int) -> list[Key]:
+async def keys(connection: Connection, mesh: str, after: str | None, limit: int) -> list[MeshKey]:
     """A page of its keys."""
-    return [Key(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
+    return [MeshKey(*row) for row in await connection.fetch(_SQL["mesh_keys"], mesh, after, limit)]
 
 
-async def outcomes(connection: Connection, mesh: str, since: int, until: int) -> list[Outcome]:
+async def outcomes(connection: Connection, mesh: str, since: int, until: int) -> list[SlotOutcome]:
     """What came of all its slots in ``[since, until)``."""
     rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until)
-    return [Outcome(*row) for row in rows]
+    return [SlotOutcome(*row) for row in rows]
 
 
 async def outcomes_of(
     connection: Connection, mesh: str, since: int, until: int, first: str, last: str
-) -> dict[str, list[Outcome]]:
+) -> dict[str, list[SlotOutcome]]:
     """The same of the keys from ``first`` to ``last``; a key without any is not there."""
     rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, since, until, first, last)
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[SlotOutcome]] = {}
     for key, *row in rows:
-        found.setdefault(key, []).append(Outcome(*row))
+        found.setdefault(key, []).append(SlotOutcome(*row))
     return found

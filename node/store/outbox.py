@@ -12,7 +12,7 @@ from node.store.database import Connection, Queries
 _SQL = Queries("node.store", "outbox")
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """What a message is about; ``commit`` and ``release`` are delivered by the lead."""
 
     COMMIT = "commit"
@@ -30,35 +30,37 @@ class Message:
 
     id: int
     node: str
-    kind: Kind
+    kind: MessageKind
     body: dict[str, Any]
     attempts: int
     created_at: int
 
 
 @dataclass(frozen=True)
-class Post:
+class OutgoingMessage:
     """A message to be written: to which node, and what."""
 
     node: str
-    kind: Kind
+    kind: MessageKind
     body: dict[str, Any]
 
 
 async def post(
     connection: Connection,
     nodes: Sequence[str],
-    kind: Kind,
+    kind: MessageKind,
     body: dict[str, Any],
     now: int,
     delay: int = 0,
 ) -> list[int]:
     """One message to each of these nodes; their ids, in the same order."""
-    return await post_all(connection, [Post(node, kind, body) for node in nodes], now, delay)
+    return await post_all(
+        connection, [OutgoingMessage(node, kind, body) for node in nodes], now, delay
+    )
 
 
 async def post_all(
-    connection: Connection, posts: Sequence[Post], now: int, delay: int = 0
+    connection: Connection, posts: Sequence[OutgoingMessage], now: int, delay: int = 0
 ) -> list[int]:
     """Several messages; their ids, in the same order."""
     if not posts:
@@ -75,7 +77,11 @@ async def post_all(
 
 
 async def due(
-    connection: Connection, now: int, again_at: int, kinds: Sequence[Kind], busy: Sequence[str]
+    connection: Connection,
+    now: int,
+    again_at: int,
+    kinds: Sequence[MessageKind],
+    busy: Sequence[str],
 ) -> list[Message]:
     """Take what is due for nodes not ``busy``; it comes again at ``again_at`` if undelivered."""
     rows = await connection.fetch(_SQL["due"], now, again_at, list(kinds), list(busy))
@@ -83,7 +89,7 @@ async def due(
         Message(
             row["id"],
             row["node"],
-            Kind(row["kind"]),
+            MessageKind(row["kind"]),
             row["message"],
             row["attempts"],
             row["created_at"],
@@ -108,7 +114,7 @@ async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None
 
 
 async def next_due(
-    connection: Connection, kinds: Sequence[Kind], busy: Sequence[str]
+    connection: Connection, kinds: Sequence[MessageKind], busy: Sequence[str]
 ) -> int | None:
     """When the next message is due for a node not ``busy``."""
     found: int | None = await connection.fetchval(_SQL["next_due"], list(kinds), list(busy))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict
-from node.model.reservations import Reserved, access_of
+from node.model.reservations import ReservationSpan, access_of
 from node.model.spans import Span
 from node.model.timeline import Booking
 from node.store.database import BrokenReference, Connection, Queries, Record
@@ -18,7 +18,7 @@ _SQL = Queries("node.store", "reservations")
 
 
 @dataclass(frozen=True)
-class Terms:
+class ReservationTerms:
     """What somebody has said of a reservation; ``access`` names leads by identity."""
 
     kind: str
@@ -31,7 +31,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class IncompleteReservation:
     """A reservation whose spans are written up to ``reserved_to`` only."""
 
     id: UUID
@@ -42,7 +42,7 @@ class Unfinished:
 
 
 @dataclass(frozen=True)
-class Filter:
+class ReservationFilter:
     """Which reservations, and which page of them, newest first."""
 
     reservation: UUID | None = None
@@ -52,27 +52,28 @@ class Filter:
     limit: int = 50
 
 
-async def between(connection: Connection, since: int, until: int) -> list[Reserved]:
+async def between(connection: Connection, since: int, until: int) -> list[ReservationSpan]:
     """What of this node is reserved in this time, span by span in start order."""
     rows = await connection.fetch(_SQL["reserved_between"], since, until)
     return [
-        Reserved(row[0], row[1], row[2], row[3], access_of(row[4]), row[5], row[6]) for row in rows
+        ReservationSpan(row[0], row[1], row[2], row[3], access_of(row[4]), row[5], row[6])
+        for row in rows
     ]
 
 
 async def for_pools(
     connection: Connection, pools: Sequence[str], since: int, until: int
-) -> dict[str, list[Reserved]]:
+) -> dict[str, list[ReservationSpan]]:
     """By pool of this lead, what of its seats' time is reserved, as above."""
-    found: dict[str, list[Reserved]] = {pool: [] for pool in pools}
+    found: dict[str, list[ReservationSpan]] = {pool: [] for pool in pools}
     for row in await connection.fetch(_SQL["reserved_for"], list(pools), since, until):
-        each = Reserved(row[1], row[2], row[3], row[4], access_of(row[5]), row[6], row[7])
+        each = ReservationSpan(row[1], row[2], row[3], row[4], access_of(row[5]), row[6], row[7])
         found[row[0]].append(each)
     return found
 
 
 async def keep(
-    connection: Connection, reservation: UUID, pool: str | None, terms: Terms, now: int
+    connection: Connection, reservation: UUID, pool: str | None, terms: ReservationTerms, now: int
 ) -> None:
     """A new reservation, of this node or of a pool, without spans.
 
@@ -87,7 +88,7 @@ async def keep(
 
 
 async def change(
-    connection: Connection, reservation: UUID, revision: int, terms: Terms, now: int
+    connection: Connection, reservation: UUID, revision: int, terms: ReservationTerms, now: int
 ) -> bool:
     """A reservation as it is from now on; False if it was changed since that revision, or is gone.
 
@@ -122,9 +123,9 @@ async def drop_spans(connection: Connection, reservation: UUID, now: int) -> Non
     await connection.execute(_SQL["drop_spans"], reservation, now)
 
 
-async def to_extend(connection: Connection, until: int) -> list[Unfinished]:
+async def to_extend(connection: Connection, until: int) -> list[IncompleteReservation]:
     """Reservations whose spans are not written up to then; they are the caller's to extend."""
-    return [Unfinished(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
+    return [IncompleteReservation(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
 
 
 async def purge(connection: Connection, before: int, never: int) -> None:
@@ -133,7 +134,7 @@ async def purge(connection: Connection, before: int, never: int) -> None:
     await connection.execute(_SQL["purge_reservations"], never)
 
 
-async def listed(connection: Connection, wanted: Filter, now: int) -> list[Record]:
+async def listed(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:
     """Reservations for people, each with the span that is now or comes next."""
     rows: list[Record] = await connection.fetch(
         _SQL["reservations"],

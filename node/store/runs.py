@@ -66,7 +66,7 @@ class KeptPart:
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class RunConclusion:
     """The merged outcome of a run."""
 
     state: RunState
@@ -78,7 +78,7 @@ class Conclusion:
 
 
 @dataclass(frozen=True)
-class Moved:
+class RunStateChange:
     """A run whose state was changed."""
 
     id: UUID
@@ -86,7 +86,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Filter:
+class RunFilter:
     """Which runs, and which page of them; None everywhere means all of them, newest first."""
 
     task: UUID | None = None
@@ -208,7 +208,7 @@ async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
 
 async def move(
     connection: Connection, runs: Sequence[UUID], state: RunState, reason: str | None, now: int
-) -> list[Moved]:
+) -> list[RunStateChange]:
     """Change the state of those runs that may enter it; those that did."""
     rows = await connection.fetch(
         _SQL["move"],
@@ -219,10 +219,10 @@ async def move(
         state in runstate.OVER,
         runstate.predecessors(state),
     )
-    return [Moved(row[0], row[1]) for row in rows]
+    return [RunStateChange(row[0], row[1]) for row in rows]
 
 
-async def conclude(connection: Connection, run: UUID, outcome: Conclusion, now: int) -> bool:
+async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, now: int) -> bool:
     """Keep the merged outcome; False if the run may not end that way (any more)."""
     done = await connection.fetchval(
         _SQL["conclude"],
@@ -277,7 +277,7 @@ async def cut_runs_of_task(connection: Connection, task: UUID, now: int) -> list
 
 
 @dataclass(frozen=True)
-class Again:
+class NextAttempt:
     """The next attempt of a run's slot."""
 
     run: UUID
@@ -287,7 +287,7 @@ class Again:
 
 
 async def wait_again(
-    connection: Connection, attempts: Sequence[Again], now: int
+    connection: Connection, attempts: Sequence[NextAttempt], now: int
 ) -> list[tuple[UUID, int]]:
     """Make these attempts; task and slot of each, but where there is one or the task has ended."""
     rows = await connection.fetch(
@@ -307,7 +307,7 @@ async def shown(connection: Connection, run: UUID) -> Record | None:
     return row
 
 
-async def listed(connection: Connection, wanted: Filter) -> list[Record]:
+async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
     """Rows of the view ``run_known`` for people."""
     rows: list[Record] = await connection.fetch(
         _SQL["runs_forward" if wanted.ascending else "runs_backward"],

@@ -13,7 +13,7 @@ _SQL = Queries("node.store", "seats")
 
 
 @dataclass(frozen=True)
-class GoingOn:
+class TermProgress:
     """With which slot the next term begins, when it is due, and how many rounds are left.
 
     No ``next_slot``: there are no more terms. No ``rounds_left``: as many as there are slots.
@@ -25,7 +25,7 @@ class GoingOn:
 
 
 async def keep(
-    connection: Connection, task: UUID, pool: str, request: dict[str, Any], on: GoingOn | None
+    connection: Connection, task: UUID, pool: str, request: dict[str, Any], on: TermProgress | None
 ) -> bool:
     """What a pool task asks for, and where its terms go on (None: where they would have).
 
@@ -113,7 +113,7 @@ async def lose_ended(connection: Connection, task: UUID, now: int) -> None:
 
 
 @dataclass(frozen=True)
-class Waits:
+class SeatWait:
     """So many runs of the seats of a pool task wait for this, the first at that slot."""
 
     reason: str
@@ -122,10 +122,10 @@ class Waits:
     nodes: tuple[str, ...]
 
 
-async def waiting(connection: Connection, task: UUID, most: int) -> list[Waits]:
+async def waiting(connection: Connection, task: UUID, most: int) -> list[SeatWait]:
     """What the runs of the seats of a pool task wait for; by name, whose seats these are."""
     rows = await connection.fetch(_SQL["waiting_in_seats"], task, most)
-    return [Waits(row[0], row[1], row[2], tuple(row[3])) for row in rows]
+    return [SeatWait(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
 
 async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:

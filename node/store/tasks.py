@@ -44,7 +44,7 @@ class StoredTask:
 
 
 @dataclass(frozen=True)
-class Filter:
+class TaskFilter:
     """Which tasks, and which page of them, newest first.
 
     Those that have seats of a pool task are left out, but for ``seats`` or the ``parent``'s.
@@ -124,7 +124,7 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
     return [StoredTask(*row) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
-async def listed(connection: Connection, wanted: Filter, now: int) -> list[Record]:
+async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
     """Tasks for people, with counts of runs and the next start."""
     rows: list[Record] = await connection.fetch(
         _SQL["tasks"],

@@ -18,8 +18,8 @@ from node.clock import SystemClock
 from node.execution import process
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider
-from tests.archived import Receiver, receiver
 from tests.conftest import NewDatabase
+from tests.support.archiving import Receiver, receiver
 
 CLOCK = SystemClock()
 ROOM = 40.0
@@ -36,7 +36,7 @@ class Host:
         self._folder = folder
         self._dsn = dsn
         self._session = session
-        self.running: process.Running | None = None
+        self.running: process.RunningProcess | None = None
 
     async def start(self) -> Outsider:
         """Start it and wait until it answers."""

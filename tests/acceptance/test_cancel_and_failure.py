@@ -64,7 +64,7 @@ async def measuring(run: Json, *nodes: Outsider) -> None:
 async def gone(pids: list[int] | set[int], within_s: float = 10) -> None:
     """Return when these processes have exited."""
     async with asyncio.timeout(within_s):
-        await proctable.exits(list(pids))
+        await proctable.wait_for_exits(list(pids))
 
 
 def soon(seconds: float) -> str:
@@ -92,6 +92,7 @@ async def test_a_cancelled_run_stops_everywhere(
     assert (again.status, again.body["state"]) == (200, "cancelled")
 
 
+@pytest.mark.needs("iperf3", "cubic")
 async def test_a_cancelled_measurement_stops_at_both_ends(
     lab: Lab, a: Outsider, b: Outsider
 ) -> None:

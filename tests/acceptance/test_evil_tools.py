@@ -15,7 +15,7 @@ from node.plugins import registry
 from tests.acceptance import evil
 from tests.acceptance.hostility import complains_of, each, is_problem
 from tests.acceptance.outsider import Json, Outsider
-from tests.hostile import WORDS, placed, words_in
+from tests.support.hostile_input import WORDS, placed, words_in
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -101,6 +101,7 @@ async def is_well(node: Outsider) -> None:
     assert found["result"]["received"] == 10
 
 
+@pytest.mark.needs("echo")
 async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
     """At the same time; each reason begins with the cause, and the next good run succeeds."""
     runs = await asyncio.gather(
@@ -115,6 +116,7 @@ async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
     await is_well(c)
 
 
+@pytest.mark.needs("root")
 async def test_every_tool_of_one_participant_can_be_evil(c: Outsider) -> None:
     """By each tool: a flood, or nonsense with exit code 0 and a child left behind."""
     asked = [(test, tool, deed) for test, tool in alone() for deed in SHORT]

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from node.execution import process, proctable
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import descendants, nothing_left
 
@@ -32,7 +32,7 @@ def _clean() -> Iterator[None]:
         yield
 
 
-async def parley(*words: str) -> Running:
+async def parley(*words: str) -> RunningProcess:
     """The command line, started."""
     environment = {"PYTHONPATH": str(ROOT), "TMPDIR": tempfile.gettempdir()}
     return await process.start([sys.executable, "-m", "node.cli.main", *words], env=environment)
@@ -70,11 +70,12 @@ async def test_lab_up(number: signal.Signals) -> None:
     assert finished.exit_code == 0, finished.stderr.decode()
     assert finished.stdout.decode() == line + "\n"
     async with asyncio.timeout(5):
-        await proctable.exits(list(below))
+        await proctable.wait_for_exits(list(below))
     assert not any(place.exists() for place in places)
     assert not any(listening(node.url) for node in nodes)
 
 
+@pytest.mark.needs("ping", "iperf3", "cubic")
 async def test_lab_demo() -> None:
     """The check of the demonstration ends with its promised line, and leaves nothing behind."""
     demo = await parley("lab", "demo", "--check")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import asdict
 from math import comb
 
@@ -12,7 +11,6 @@ import pytest
 
 from node.lab.supervisor import Lab
 from node.lab.wan import WanSettings
-from node.model.errors import HostError
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
 
@@ -45,12 +43,9 @@ def test_the_interval() -> None:
     assert interval(600, 0.01) == (0, 15)
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_delay_and_loss_are_what_the_network_does() -> None:
     """Latency and round trip report the delay to a millisecond, and loss within its interval."""
-    if os.geteuid():  # Whoever is not root is refused, and told what to do.
-        with pytest.raises(HostError, match="root \\(start it with sudo\\)"):
-            await Lab(2, WanSettings()).start()
-        return
     with nothing_left():
         async with (
             Lab(2, WanSettings(delay_ms=DELAY_MS, loss=LOSS)) as lab,

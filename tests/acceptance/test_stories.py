@@ -168,6 +168,7 @@ async def test_slip_never_reaches_into_the_next_interval(
         assert booked(await b.get(f"/v1/runs/{run['id']}")) == booked(run)
 
 
+@pytest.mark.needs("ping", "iperf3", "cubic")
 async def test_measurements(a: Outsider, b: Outsider) -> None:
     """Round trip, latency and throughput on this host's loopback have figures that make sense."""
     rtt = await a.create("rtt", spec={"dest": "b", "count": 10, "interval": "PT0.05S"})

@@ -25,6 +25,7 @@ async def measured(node: Outsider, test: str, *participants: Outsider, **documen
     return await node.finished(await node.run(task))
 
 
+@pytest.mark.needs("root", "ip")
 async def test_cards_say_what_is_offered(a: Outsider, b: Outsider) -> None:
     """What the owner allows and the host has, each with the address by which others reach it."""
     offered = {
@@ -41,11 +42,17 @@ async def test_cards_say_what_is_offered(a: Outsider, b: Outsider) -> None:
     assert f"context:interface:{DEVICE}" in (await parley(a, "node", "show", "-o", "table")).out
 
 
+@pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize(
     ("test", "spec", "own"),
     [
         ("latency", {"count": 20, "interval": "PT0.02S"}, f"interface:{DEVICE}"),
-        ("throughput", {"duration": "PT1S", "omit": "PT0S"}, f"address:{NEAR}"),
+        pytest.param(
+            "throughput",
+            {"duration": "PT1S", "omit": "PT0S"},
+            f"address:{NEAR}",
+            marks=pytest.mark.needs("iperf3"),
+        ),
     ],
     ids=["interface", "address"],
 )
@@ -64,6 +71,7 @@ async def test_parts_are_measured_from_where_it_was_asked(
     assert all(it["interface"]["sent_packets"] > 10 for it in told.values())
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_a_namespace_is_entered_to_ask_any_host(a: Outsider, b: Outsider) -> None:
     """Who is led there pings from there; the lead has what it printed."""
     spec = {"source": "b", "dest": NEAR, "count": 3}
@@ -101,6 +109,7 @@ async def test_what_is_not_offered_is_refused_at_once(
     assert reason in json.dumps(answer.body)
 
 
+@pytest.mark.needs("root", "ip")
 async def test_a_context_cannot_be_edited_and_outlives_edits(
     a: Outsider,
     b: Outsider,
@@ -118,6 +127,7 @@ async def test_a_context_cannot_be_edited_and_outlives_edits(
     await a.cancel(task)
 
 
+@pytest.mark.needs("ping")
 async def test_what_else_ran_is_told(a: Outsider, b: Outsider) -> None:
     """A background run beside an exclusive one is not clean, wherever it is shown."""
     beside = await a.create("idle", spec={"duration": "PT6S", "class": "exclusive"})
@@ -132,6 +142,7 @@ async def test_what_else_ran_is_told(a: Outsider, b: Outsider) -> None:
     assert "processors" in shown
 
 
+@pytest.mark.needs("root", "ip", "iperf3")
 async def test_foreign_traffic_contaminates(a: Outsider, b: Outsider) -> None:
     """What others send over the path that a test fills is told with its rate and interface."""
     contexts = {"a": f"interface:{DEVICE}", "b": f"namespace:{NAMESPACE}"}

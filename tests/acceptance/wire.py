@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,8 +35,8 @@ _COMMANDS = (
 
 @contextmanager
 def wire() -> Iterator[None]:
-    """The wire while it is there; nothing for whoever is not root."""
-    if os.geteuid():
+    """The wire while it is there; nothing where the tests that need it are left out."""
+    if os.geteuid() or shutil.which("ip") is None:
         yield
         return
     try:

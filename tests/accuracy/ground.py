@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from node.clock import SystemClock
 from node.execution import process
-from node.execution.trial import Trial, attempt
+from node.execution.trial import Trial, run_trial
 from node.lab import wan
 from node.lab.namespaces import Namespaces, NamespaceSite
 from node.lab.wan import Site, WanSettings
@@ -139,7 +139,7 @@ class Ground:
         addresses = (_address(a, ip_version), _address(b, ip_version), _FAR[ip_version])
         places = dict(zip(NAMES, addresses, strict=True))
         places |= {"this-host": addresses[0], serving.NAME: serving.NAME}
-        return await attempt(test, cast(Tool, placed), spec, SystemClock(), places)
+        return await run_trial(test, cast(Tool, placed), spec, SystemClock(), places)
 
     async def send(self, count: int, octets: int, ip_version: int) -> None:
         """Echo requests from ``a`` to ``b``, a hundred a second, as long with all headers."""
@@ -148,7 +148,7 @@ class Ground:
         words = ["ping", "-q", "-c", str(count), "-i", "0.01", "-s", content]
         await _in(a, *words, _address(b, ip_version), may_fail=True)
 
-    async def start_servers(self) -> Sequence[process.Running]:
+    async def start_servers(self) -> Sequence[process.RunningProcess]:
         """Start what is in ``b``."""
         b = self.sites[1]
         namer = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file="]
@@ -199,7 +199,7 @@ async def _join(sites: Sequence[NamespaceSite]) -> None:
 async def ground() -> AsyncIterator[Ground]:
     """New namespaces, and servers in one of them; needs root."""
     namespaces = Namespaces([name.partition(".")[0] for name in NAMES])
-    running: Sequence[process.Running] = ()
+    running: Sequence[process.RunningProcess] = ()
     with TemporaryDirectory(prefix="parley-accuracy-") as folder:
         try:
             place = Ground(namespaces.create(), Path(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -19,7 +20,13 @@ def files(*folders: str) -> list[Path]:
 def parsed(*folders: str) -> Iterator[tuple[str, ast.Module]]:
     """Every file below these folders as its path in the repository and its syntax tree."""
     for path in files(*folders):
-        yield where(path), ast.parse(path.read_text(), filename=str(path))
+        yield where(path), _tree(path)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    """A file's syntax tree, parsed once for all tests: that takes most of their time."""
+    return ast.parse(path.read_text(), filename=str(path))
 
 
 def where(path: Path) -> str:

@@ -36,10 +36,8 @@ SOLE_IMPORTERS = {
 
 OPEN_TO_LEAD = (
     "node.model",
-    "node.client",
     "node.clock",
-    "node.gathering",
-    "node.plugins.contracts",
+    "node.batching",
     "node.store.database",
     # A decision and the messages that carry it out are written in one transaction, and leave the
     # same way as the node's own.
@@ -53,6 +51,9 @@ OPEN_TO_LEAD = (
     "node.store.reservations",
 )
 """What lead may take from node. What these import in turn is node's own affair."""
+
+ASSEMBLING = ("lead.assembly", "lead.simulation")
+"""The parts of lead that build nodes."""
 
 CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.postgres", "node.web")
 """The simulation puts whole nodes together; what is at a real host's border it does not need."""
@@ -119,16 +120,29 @@ def test_each_dangerous_library_has_its_importers(graph: grimp.ImportGraph) -> N
 
 
 def test_lead_takes_only_the_open_parts_of_node(graph: grimp.ImportGraph) -> None:
-    """The lead knows node's words, its client and its clock, not how a node works inside."""
+    """The lead knows node's words and its clock, not how a node works inside."""
     trespasses = [
         f"{importer} imports {imported}"
         for importer, imported in imports(graph)
         if within(importer, "lead")
-        and not within(importer, "lead.simulation")
+        and not within(importer, *ASSEMBLING)
         and within(imported, "node")
         and not within(imported, *OPEN_TO_LEAD)
     ]
     assert trespasses == []
+
+
+def test_lead_uses_every_open_part(graph: grimp.ImportGraph) -> None:
+    """No part of node stays open to the lead after the lead has stopped using it."""
+    used = {
+        place
+        for importer, imported in imports(graph)
+        for place in OPEN_TO_LEAD
+        if within(importer, "lead")
+        and not within(importer, *ASSEMBLING)
+        and within(imported, place)
+    }
+    assert set(OPEN_TO_LEAD) - used == set()
 
 
 def test_the_simulation_takes_no_real_border_of_a_node(graph: grimp.ImportGraph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.architecture.sources import PRODUCT, REPOSITORY
 
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 LOCKS = ("deploy/requirements.txt", "deploy/requirements-dev.txt")
 
 
@@ -24,13 +26,38 @@ def test_the_import_names_are_ours(package: str) -> None:
 def test_no_other_distribution_brings_our_names() -> None:
     """Nothing else in this environment installs a ``node`` or ``lead`` that could shadow ours."""
     owners = importlib.metadata.packages_distributions()
-    assert {owner for package in PRODUCT for owner in owners.get(package, [])} <= {"parley"}
+    ours = {PROJECT["name"]}
+    assert {owner for package in PRODUCT for owner in owners.get(package, [])} <= ours
+
+
+def test_what_is_to_be_installed_is_ours() -> None:
+    """Hints and documents name our distribution, because ``parley`` is somebody else's."""
+    files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "deploy").glob("*.md")]
+    files += (REPOSITORY / "docs").glob("*.md")
+    files += [
+        path
+        for package in PRODUCT
+        for kind in ("*.py", "*.md", "*.template")
+        for path in (REPOSITORY / package).rglob(kind)
+    ]
+    named = {
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path in files
+        for name in re.findall(r"(parley[\w-]*)\[[a-z]", path.read_text())
+        if name != PROJECT["name"]
+    }
+    assert named == set()
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_types_are_shipped(package: str) -> None:
+    """Type checkers of plugins read our annotations."""
+    assert (REPOSITORY / package / "py.typed").read_bytes() == b""
 
 
 def test_no_command_is_called_like_another_program() -> None:
     """Every command says parley, because ``node`` is somebody else's program."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert [name for name in project["scripts"] if name.split("-")[0] != "parley"] == []
+    assert [name for name in PROJECT["scripts"] if name.split("-")[0] != "parley"] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
+from deploy.packages import NEEDS
 from tests.architecture.sources import dotted, functions, parsed
+from tests.support.needs import RIGHTS
 
 SLEEPS = {"time.sleep", "asyncio.sleep"}
 EXCUSES = {"skip", "skipif", "skipTest", "importorskip", "xfail"}
+DESELECTS = {"pytest_deselected", "pytest_ignore_collect", "collect_ignore", "collect_ignore_glob"}
+MECHANISM = "tests/support/needs.py"
 SECOND_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
 
 
@@ -49,7 +53,7 @@ def test_no_test_sleeps() -> None:
 
 
 def test_no_test_is_excused() -> None:
-    """Nothing is skipped or expected to fail: what a test needs, the build installs."""
+    """Nothing is skipped or expected to fail; needs are declared, and counted where not met."""
     excused = [
         f"{path}:{node.lineno} {dotted(node)}"
         for path, tree in parsed("tests")
@@ -57,3 +61,33 @@ def test_no_test_is_excused() -> None:
         if isinstance(node, ast.Attribute) and node.attr in EXCUSES and "." in dotted(node)
     ]
     assert excused == []
+
+
+def test_only_declared_needs_leave_tests_out() -> None:
+    """One module may take tests out of a run, and it says in the last line how many and why."""
+    others = [
+        f"{path}:{node.lineno}"
+        for path, tree in parsed("tests")
+        if path != MECHANISM
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in DESELECTS)
+        or (isinstance(node, ast.Name) and node.id in DESELECTS)
+        or (isinstance(node, ast.FunctionDef) and node.name in DESELECTS)
+    ]
+    assert others == []
+
+
+def test_needs_are_named_in_the_open() -> None:
+    """A need is a word where it is declared, and one that the table of packages knows."""
+    known = {*NEEDS, *RIGHTS}
+    unknown = [
+        f"{path}:{node.lineno}"
+        for path, tree in parsed("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute | ast.Name)
+        and dotted(node.func) in {"pytest.mark.needs", "fixture_needs"}
+        for word in node.args
+        if isinstance(word, ast.Constant) and word.value not in known
+    ]
+    assert unknown == []

@@ -48,9 +48,9 @@ WITHOUT = {
         "intervals_forward",
         "intervals_backward",
     },
-    "node.store/outlooks": {"giving_way", "hours"},
+    "node.store/impacts": {"giving_way", "hours"},
     # The tables in memory need not be made.
-    "node.store/schema": {"lock_set_up", "has_version", "count_tables", "version"},
+    "node.store/setup": {"lock_set_up", "has_version", "count_tables", "version"},
 }
 """By file, the queries that the simulated nodes never ask."""
 

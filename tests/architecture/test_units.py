@@ -43,12 +43,14 @@ def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return copy
 
 
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_has_no_complaint(unit: Path) -> None:
     """Each unit passes ``systemd-analyze verify`` without a word."""
     outcome = analyze("verify", "--man=no", "--recursive-errors=no", unit)
     assert (outcome.returncode, outcome.stdout + outcome.stderr) == (0, "")
 
 
+@pytest.mark.needs("systemd-analyze")
 def test_units_are_tightly_closed(unit: Path) -> None:
     """By systemd's reckoning, each unit's exposure is at most 2.0 out of 10."""
     outcome = analyze("security", "--offline=yes", "--no-pager", unit)
@@ -81,6 +83,7 @@ def test_settings_exist(name: str) -> None:
     assert named - set(Settings.model_fields) == set()
 
 
+@pytest.mark.needs("systemd-analyze", "jq")
 @pytest.mark.parametrize(
     ("program", "document", "said"),
     [("{b: .a}", {"b": 1}, None), (HOARDING, None, "cannot allocate memory")],

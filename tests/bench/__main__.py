@@ -29,7 +29,7 @@ from tests.bench import (
 )
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
-from tests.listeners import PEERS
+from tests.support.listeners import PEERS
 
 Benchmark = Callable[[Fleet], Awaitable[list[Figure]]]
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import asyncpg
 
 from node.execution import process
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.store.database import Queries
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
@@ -91,7 +91,7 @@ async def archives(fleet: Fleet) -> list[Figure]:
 class _Server:
     """The receiver, a process of its own."""
 
-    def __init__(self, running: Running, url: str) -> None:
+    def __init__(self, running: RunningProcess, url: str) -> None:
         """It listens."""
         self.running = running
         self.url = url

@@ -13,20 +13,20 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 
-from lead.policy.asking import Outcome
 from lead.policy.episode import Episode
-from lead.policy.placing import place
-from lead.policy.sets import SETS, PolicySet
+from lead.policy.joint_placement import place
+from lead.policy.placement_requests import EpisodeOutcome
+from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.view import (
-    Campaign,
+    CampaignView,
     Candidate,
     Charge,
-    Limit,
-    Node,
-    Pool,
+    LimitView,
+    NodeView,
+    PoolView,
     PostedRun,
-    Queue,
-    State,
+    QueueView,
+    RememberedState,
     View,
 )
 from node.model import times
@@ -50,7 +50,7 @@ NO_TIME_EVERY = 10
 def world(tasks: int, rng: random.Random) -> View:
     """A busy pool, as a lead would see it."""
     nodes = {
-        f"n{number:03}": Node(
+        f"n{number:03}": NodeView(
             f"n{number:03}",
             {"site": f"s{number % 120}", "country": f"c{number % 30}"},
             lanes=8,
@@ -66,23 +66,23 @@ def world(tasks: int, rng: random.Random) -> View:
     return View(
         now=NOW,
         horizon=HORIZON,
-        pool=Pool("everywhere", names),
+        pool=PoolView("everywhere", names),
         nodes=nodes,
         campaigns={campaign.name: campaign for campaign in _campaigns(rng)},
         candidates=[_candidate(number, matches, rng) for number in range(tasks)],
         runs=[_run(number, names, rng) for number in range(RUNS)],
         ledger=list(_ledger(rng)),
-        state=State(),
+        state=RememberedState(),
         workers=WORKERS,
     )
 
 
-def _campaigns(rng: random.Random) -> Iterator[Campaign]:
+def _campaigns(rng: random.Random) -> Iterator[CampaignView]:
     for number in range(PARENTS):
         target = Fraction(1, 2 * PARENTS)
-        yield Campaign(f"p{number}", weight=1 + number % 5, target=target, created_at=number)
+        yield CampaignView(f"p{number}", weight=1 + number % 5, target=target, created_at=number)
     for number in range(PARENTS, CAMPAIGNS):
-        yield Campaign(
+        yield CampaignView(
             f"c{number}",
             parent=f"p{number % PARENTS}",
             weight=Fraction(rng.randrange(1, 40), 10),
@@ -91,9 +91,9 @@ def _campaigns(rng: random.Random) -> Iterator[Campaign]:
             seats_max=200 if number % 4 == 0 else None,
             preemptor=number % 3 == 0,
             preemptee=number % 2 == 0,
-            limits={"runs": Limit(50, 100), "seat_time": Limit(None, 400 * times.HOUR)},
+            limits={"runs": LimitView(50, 100), "seat_time": LimitView(None, 400 * times.HOUR)},
             quotas={"mbps": 40_000} if number % 5 == 0 else {},
-            queue=Queue(price=rng.randrange(1, 12), passes=5),
+            queue=QueueView(price=rng.randrange(1, 12), passes=5),
         )
 
 
@@ -144,7 +144,7 @@ def _ledger(rng: random.Random) -> Iterator[Charge]:
             yield Charge(f"c{number}", start, start + times.HOUR, amount)
 
 
-def drive(view: View, policy: PolicySet) -> Outcome:
+def drive(view: View, policy: PolicyComposition) -> EpisodeOutcome:
     """An episode whose every run is placed where it asks for, but for one in ten."""
     episode = Episode(view, policy, random.Random(1))
     number = 0
@@ -170,7 +170,7 @@ def drive(view: View, policy: PolicySet) -> Outcome:
     return episode.outcome()
 
 
-def took_ms(view: View, policy: PolicySet) -> float:
+def took_ms(view: View, policy: PolicyComposition) -> float:
     """The median processor time of an episode."""
     times_ms = []
     for _ in range(REPEATS):

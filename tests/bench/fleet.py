@@ -19,7 +19,7 @@ import asyncpg
 
 from node.clock import SystemClock
 from node.execution import process
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.lab import nodes
 from node.lab.nodes import LabNode, NodePlan
 from node.lab.supervisor import Lab
@@ -35,7 +35,7 @@ class Fleet:
         """Nothing is started."""
         self._plans: dict[str, NodePlan] = {}
         self._lab = Lab(count, command=self._node_command)
-        self._leads: dict[str, Running] = {}
+        self._leads: dict[str, RunningProcess] = {}
         self._clock = SystemClock()
         self.session: aiohttp.ClientSession
 
@@ -56,7 +56,7 @@ class Fleet:
         await self._lab.stop()
         await self.session.close()
 
-    async def start_lead(self, name: str) -> Running:
+    async def start_lead(self, name: str) -> RunningProcess:
         """Start a node's lead as a process of its own."""
         argv = _command("lead_main", self._plans[name])
         log = self._plans[name].state / "lead.log"

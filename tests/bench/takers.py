@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from node.archivers import archivers
-from node.plugins.contracts import ArchivingHost, Delivery, Destination, Fate
+from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryStatus, Destination
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
+from node.results.archivers import archivers
 from tests.bench.figures import Figure
-from tests.listeners import PEERS, deliveries, document
-from tests.takers import CLOCK, Surroundings, servers
+from tests.support.listeners import PEERS, deliveries, document
+from tests.support.receivers import CLOCK, Surroundings, servers
 
 RESULTS = 20_000
 """As many at least, in whole batches."""
@@ -68,7 +68,7 @@ def _patient(archiver: str) -> dict[str, str]:
     return {} if archiver == "file" else {"timeout": "PT1M"}
 
 
-def _documents(count: int) -> list[Delivery]:
+def _documents(count: int) -> list[DeliveryItem]:
     began = CLOCK.now() - count * _APART
     chance = Random(1)
     values = [round(chance.gauss(20, 1), 3) for _ in range(10_000)]
@@ -87,6 +87,6 @@ def _some(values: Sequence[float], number: int) -> Sequence[float]:
     return values[first : first + _VALUES]
 
 
-async def _take(destination: Destination, batch: Sequence[Delivery]) -> None:
+async def _take(destination: Destination, batch: Sequence[DeliveryItem]) -> None:
     outcomes = await destination.deliver(batch)
-    assert all(one.fate is Fate.ACCEPTED for one in outcomes), outcomes[-1]
+    assert all(one.fate is DeliveryStatus.ACCEPTED for one in outcomes), outcomes[-1]

@@ -24,7 +24,7 @@ import asyncpg
 
 from node.clock import SystemClock
 from node.execution import process
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.lab import loopback
 from node.lab.nodes import module_environment, names
 from node.model.errors import DatabaseUnavailable
@@ -51,7 +51,7 @@ class Service:
         self._environment = environment
         self._directory = directory
         self._log = log
-        self._running: Running | None = None
+        self._running: RunningProcess | None = None
         self._stopping = False
         self._keeping: asyncio.Task[None] | None = None
 

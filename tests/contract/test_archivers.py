@@ -12,14 +12,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from node.archivers import archivers, missing
 from node.model import archiving, times
 from node.model.errors import ArchiverFailed
-from node.plugins.contracts import ArchivingHost, Destination, Fate
+from node.plugins.contracts import ArchivingHost, DeliveryStatus, Destination
 from node.postgres.cluster import PrivateCluster
-from tests.clocks import START
-from tests.listeners import PEERS, deliveries, document
-from tests.takers import (
+from node.results.archivers import archivers, missing_requirement
+from tests.support.clocks import START
+from tests.support.listeners import PEERS, deliveries, document
+from tests.support.receivers import (
     BOOT,
     CLOCK,
     REJECTED,
@@ -32,8 +32,20 @@ from tests.takers import (
 
 pytestmark = pytest.mark.timeout(BOOT + 60)
 
+PROGRAMS = {
+    "prometheus": ("prometheus",),
+    "rabbitmq": ("rabbitmq",),
+    "syslog-tcp": ("rsyslogd",),
+    "syslog-udp": ("rsyslogd",),
+    "syslog-unix": ("rsyslogd",),
+}
+
 LASTING = {"udp", "syslog-udp"}
 """Who sends datagrams does not notice that nobody takes them, unless the host says so."""
+
+
+CASES = {name: pytest.mark.needs(*PROGRAMS.get(name, ())) for name in PEERS}
+"""Each case with the programs at the other end."""
 
 
 @dataclass
@@ -58,12 +70,12 @@ def where(tmp_path: Path, cluster: PrivateCluster, started: Servers) -> Surround
     return Surroundings(tmp_path, cluster, started)
 
 
-@pytest.fixture(params=sorted(PEERS))
+@pytest.fixture(params=[pytest.param(name, marks=needs) for name, needs in sorted(CASES.items())])
 async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIterator[Case]:
     """Each archiver with its peer."""
     name, made = PEERS[request.param]
     archiver = archivers()[name]
-    assert missing(archiver) is None
+    assert missing_requirement(archiver) is None
     async with made(where) as peer:
         spec = archiver.spec_model.model_validate(peer.spec)
         host = ArchivingHost("a.example", (where.folder, where.cluster.socket), lambda: START)
@@ -82,7 +94,7 @@ async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
     """Each document of two batches arrives once, as it was, in order."""
     for first in (0, 30):
         outcomes = await case.destination.deliver(deliveries(30, first))
-        assert [outcome.fate for outcome in outcomes] == [Fate.ACCEPTED] * 30
+        assert [outcome.fate for outcome in outcomes] == [DeliveryStatus.ACCEPTED] * 30
     got = await case.peer.until(60)
     assert [document["number"] for document in got] == list(range(60))
     assert {document["text"] for document in got} == {'é" \\ %s'}
@@ -102,7 +114,7 @@ async def test_who_has_gone_is_noticed(case: Case) -> None:
     await case.peer.leave()
     await case.destination.deliver(deliveries(2, 1))
     outcomes = await case.destination.deliver(deliveries(2, 1))
-    assert {outcome.fate for outcome in outcomes} == {Fate.AGAIN}
+    assert {outcome.fate for outcome in outcomes} == {DeliveryStatus.AGAIN}
     assert all(outcome.reason for outcome in outcomes)
     if case.name not in LASTING:
         with pytest.raises(ArchiverFailed):
@@ -162,7 +174,7 @@ async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None
         good = deliveries(5)
         bad = replace(good[2], key="key-bad", body=b'{"text": "\\u0000"}')
         outcomes = await destination.deliver([*good[:2], bad, *good[2:]])
-        accepted, refused = Fate.ACCEPTED, Fate.REFUSED
+        accepted, refused = DeliveryStatus.ACCEPTED, DeliveryStatus.REFUSED
         assert [one.fate for one in outcomes] == [accepted] * 2 + [refused] + [accepted] * 3
         assert "Unicode" in (outcomes[2].reason or "")
         assert {one.fate for one in await destination.deliver(good)} == {accepted}
@@ -182,35 +194,41 @@ async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) ->
     async with met("postgresql", where, create=False) as (peer, destination):
         [outcome] = await destination.deliver(deliveries(1))
         assert (outcome.fate, outcome.reason) == (
-            Fate.AGAIN,
+            DeliveryStatus.AGAIN,
             "there is no table parley_result in schema public",
         )
         with pytest.raises(ArchiverFailed):
             await destination.test()
         async with at("postgresql", peer) as making:
-            assert (await making.deliver(deliveries(1)))[0].fate is Fate.ACCEPTED
-        assert (await destination.deliver(deliveries(1)))[0].fate is Fate.ACCEPTED
+            assert (await making.deliver(deliveries(1)))[0].fate is DeliveryStatus.ACCEPTED
+        assert (await destination.deliver(deliveries(1)))[0].fate is DeliveryStatus.ACCEPTED
 
 
+@pytest.mark.needs("rabbitmq")
 async def test_what_no_queue_takes_is_not_delivered(where: Surroundings) -> None:
     """In an exchange to which nothing is bound a message would be lost; one not there is told."""
     async with rabbitmq(where) as peer:
         for exchange, said in (("amq.fanout", "no queue takes it"), ("none", "no exchange 'none'")):
             async with at("rabbitmq", peer, exchange=exchange) as destination:
                 outcomes = await destination.deliver(deliveries(3))
-                assert {one.fate for one in outcomes} == {Fate.AGAIN}
+                assert {one.fate for one in outcomes} == {DeliveryStatus.AGAIN}
                 assert said in (outcomes[0].reason or "")
         assert peer.got() == []
 
 
+@pytest.mark.needs("prometheus")
 async def test_prometheus_refuses_what_is_older_than_what_it_has(where: Surroundings) -> None:
     """Only that, and what has no figures; what comes twice at the same instant is taken."""
     async with met("prometheus", where) as (peer, destination):
         first, *later = deliveries(4)
         empty = replace(first, key="key-empty", body=b'{"summary": "changed by a transform"}')
-        assert {one.fate for one in await destination.deliver(later)} == {Fate.ACCEPTED}
+        assert {one.fate for one in await destination.deliver(later)} == {DeliveryStatus.ACCEPTED}
         outcomes = await destination.deliver([first, later[-1], empty])
-        assert [one.fate for one in outcomes] == [Fate.REFUSED, Fate.ACCEPTED, Fate.REFUSED]
+        assert [one.fate for one in outcomes] == [
+            DeliveryStatus.REFUSED,
+            DeliveryStatus.ACCEPTED,
+            DeliveryStatus.REFUSED,
+        ]
         assert "out of order" in (outcomes[0].reason or "")
         assert "figures" in (outcomes[2].reason or "")
         assert [one["number"] for one in await peer.until(3)] == [1, 2, 3]
@@ -222,7 +240,12 @@ async def test_a_collector_may_reject_one_of_many(where: Surroundings) -> None:
         good = deliveries(4)
         bad = replace(good[2], body=json.dumps(document(REJECTED)).encode())
         outcomes = await destination.deliver([*good[:2], bad, good[3]])
-        fates = [Fate.ACCEPTED, Fate.ACCEPTED, Fate.REFUSED, Fate.ACCEPTED]
+        fates = [
+            DeliveryStatus.ACCEPTED,
+            DeliveryStatus.ACCEPTED,
+            DeliveryStatus.REFUSED,
+            DeliveryStatus.ACCEPTED,
+        ]
         assert [one.fate for one in outcomes] == fates
         assert outcomes[2].reason == "rejected: not this one"
         assert {one["number"] for one in await peer.until(3)} == {0, 1, 3}
@@ -234,5 +257,9 @@ async def test_kafka_parks_what_no_record_holds(where: Surroundings) -> None:
         first, second, third = deliveries(3)
         long = replace(second, body=b'"' + b"x" * 1_000_000 + b'"')
         outcomes = await destination.deliver([first, long, third])
-        assert [one.fate for one in outcomes] == [Fate.ACCEPTED, Fate.REFUSED, Fate.ACCEPTED]
+        assert [one.fate for one in outcomes] == [
+            DeliveryStatus.ACCEPTED,
+            DeliveryStatus.REFUSED,
+            DeliveryStatus.ACCEPTED,
+        ]
         assert [one["number"] for one in await peer.until(2)] == [0, 2]

@@ -10,21 +10,21 @@ from uuid import uuid4
 
 import pytest
 
-from lead.participants import Adviser, Participant
-from node.client.peers import Peers, by_own_node
-from node.consent import stored
+from lead.participants import ImpactSource, ParticipantClient
+from node.client.peers import Peers, via_own_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
-from node.model.wire.outlooks import HOURS, OutlookRequest
+from node.model.wire.impacts import HOURS, ImpactRequest
 from node.model.wire.participants import Introduction, Obstacle, ProposalRequest
 from node.model.wire.tasks import Participant as Listed
-from node.service import Node, signer
+from node.service import NodeService, signer
 from node.store import tasks
-from tests.clocks import START, ManualClock
+from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
-from tests.served import fetching, know, served
-from tests.worlds import DURATION, commit_request, hold_request, introduce
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import fetching, know, served
+from tests.support.worlds import DURATION, commit_request, hold_request, introduce
 
 HOUR = START + times.HOUR
 FETCHES = "peer that fetches"
@@ -36,10 +36,10 @@ WINDOW = (HOUR, HOUR + times.HOUR)
 class Party:
     """A participant under test, who leads it, and where it really is."""
 
-    participant: Participant
-    adviser: Adviser
-    lead: Node
-    node: Node
+    participant: ParticipantClient
+    adviser: ImpactSource
+    lead: NodeService
+    node: NodeService
 
     def task(self, *, reference: object = None, **options: object) -> Introduction:
         """An idle task of this participant alone."""
@@ -51,13 +51,13 @@ class Party:
         made = self.task(**options)
         if self.node is self.lead:
             async with self.node.database.transaction() as connection:
-                await tasks.keep(connection, stored(made, self.lead.card.identity))
+                await tasks.keep(connection, stored_task(made, self.lead.card.identity))
         answered = await self.participant.introduce(made)
         assert answered.accepted
         return made
 
 
-def _listed(node: Node) -> Listed:
+def _listed(node: NodeService) -> Listed:
     card = node.card
     return Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
 
@@ -70,7 +70,7 @@ async def party(
     async with contextlib.AsyncExitStack() as stack:
         lead = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         if request.param == "own node":
-            yield Party(lead.own, lead.own, lead, lead)
+            yield Party(lead.local_participant, lead.local_participant, lead, lead)
             return
         pull = request.param in {FETCHES, FETCHES_BESIDE}
         far = await stack.enter_async_context(
@@ -85,7 +85,7 @@ async def party(
         if request.param == FETCHES_BESIDE:
             peers = Peers(lead.peers._session, signer(lead.key, clock), timeout_s=5)
             own = peers.to(lead.card.identity, "a", lead.card.url)
-            peers.carry = by_own_node(peers, own)
+            peers.carry = via_own_node(peers, own)
             peer = peers.to(far.card.identity, "b", None)
         yield Party(peer, peer, lead, far)
 
@@ -132,7 +132,7 @@ async def test_it_looks_ahead_without_booking(party: Party) -> None:
     await party.participant.hold(exchange, kept)
     await party.participant.commit(exchange, commit_request(kept))
     runs = ((HOUR + DURATION, HOUR + 2 * DURATION), (HOUR, HOUR + times.MINUTE))
-    asked = OutlookRequest(
+    asked = ImpactRequest(
         since=START,
         scheduling_class=SchedulingClass.EXCLUSIVE,
         priority=1,
@@ -167,7 +167,7 @@ async def test_what_others_have(party: Party) -> None:
     runs = ((HOUR - times.HOUR, HOUR),)
     options = {"since": START, "scheduling_class": SchedulingClass.NORMAL, "priority": 0}
     for mesh, share in (("ours", 2), ("theirs", 2), (None, 3)):
-        asked = OutlookRequest.model_validate({**options, "runs": runs, "mesh": mesh})
+        asked = ImpactRequest.model_validate({**options, "runs": runs, "mesh": mesh})
         hours = (await party.adviser.outlook(asked)).hours
         assert sum(hour.others for hour in hours) == share * DURATION
         assert sum(hour.before for hour in hours) == 4 * DURATION

@@ -31,12 +31,12 @@ from node.store.database import (
     PostgresDatabase,
     parse_notice,
 )
-from tests.clocks import ManualClock
 from tests.conftest import CLEAR_CAMPAIGNS
-from tests.lives import Life, acts
-from tests.monkey import Monkey
-from tests.pooled import known_as_they_are, pooled
-from tests.recorded import (
+from tests.support.clocks import ManualClock
+from tests.support.pool_worlds import known_as_they_are, pooled
+from tests.support.random_operations import RandomHistory, acts
+from tests.support.random_queries import RandomQuerier
+from tests.support.recorded_queries import (
     NOT_SIMULATED,
     ROWS,
     TABLES,
@@ -47,7 +47,7 @@ from tests.recorded import (
     play_to_both,
     stored,
 )
-from tests.worlds import World
+from tests.support.worlds import World
 
 CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
@@ -91,11 +91,11 @@ async def seated(world: World) -> None:
     await pool.nodes[0].node.own_card.set({"in": "asia"})
     await known_as_they_are(world)
     await pool.changed()
-    await pool.lead.node.ending.cancel_task(tasks[1])
+    await pool.lead.node.termination.cancel_task(tasks[1])
     world.clock.advance(times.DAY)
     for site in world.sites:
         await site.node.launcher.recover()
-        await site.node.ending.finish_tasks()
+        await site.node.termination.finish_tasks()
     await pool.seat()
     for _ in range(3):
         world.clock.advance(31 * times.DAY)
@@ -142,7 +142,7 @@ async def test_a_life(database: PostgresDatabase, seed: int) -> None:
     async def live(world: World) -> None:
         for name in ("a", "b", "c"):
             await world.site(name, horizon=6 * times.HOUR)
-        await Life(world).live(acts(Random(seed), ACTS))
+        await RandomHistory(world).live(acts(Random(seed), ACTS))
 
     for asked in await recorded(live):
         await same(database, asked)
@@ -157,7 +157,7 @@ async def test_seats(database: PostgresDatabase) -> None:
 @pytest.mark.parametrize("seed", MONKEYS)
 async def test_anything_may_be_asked(database: PostgresDatabase, seed: int) -> None:
     """So they do whatever is asked, in any order, about the same few things."""
-    await same(database, Monkey(Random(seed)).transactions(400))
+    await same(database, RandomQuerier(Random(seed)).transactions(400))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.file)

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lead.policy.feasible.backoff import FIRST, JITTER, MOST, Key, answered, pause
+from lead.policy.feasible.backoff import FIRST, JITTER, MOST, Key, after_answer, pause
 from lead.policy.feasible.busy_time import busy_for
 from lead.policy.feasible.round_robin_simulation import (
-    Seats,
+    SimulatedSeats,
     late,
     simulate,
     turns_taken,
@@ -29,10 +29,17 @@ from lead.policy.feasible.work_fetch import (
     whom_to_ask,
 )
 from lead.policy.order.deadline_first import by_deadline, run_list
-from lead.policy.share.recent_work import Turns, Work, by_standing, choose, decayed, standings
+from lead.policy.share.recent_work import (
+    RecentWorkSelector,
+    WorkItem,
+    by_standing,
+    choose,
+    decayed,
+    standings,
+)
 from lead.policy.view import Backoff
 from node.model import times
-from node.model.idleness import Outlook, outlook
+from node.model.spare_capacity import SpareCapacity, outlook
 from tests.golden.figures import figure, micros, seconds, told
 from tests.golden.shapes import shaped
 
@@ -69,9 +76,9 @@ def _each(one: Callable[[Given], Given]) -> Callable[[Given], Given]:
 # -- simulation ------------------------------------------------------------------------------------
 
 
-def _work(tasks: Iterable[Given]) -> list[Work]:
+def _work(tasks: Iterable[Given]) -> list[WorkItem]:
     return [
-        Work(
+        WorkItem(
             task=it["id"],
             campaign=it.get("project", _ALONE),
             duration=_time(it, "duration", "hours") or 0,
@@ -89,13 +96,13 @@ def _time(given: Given, in_seconds: str, in_hours: str) -> int | None:
     return None if found is None else micros(found)
 
 
-def _seats(given: Given, work: Iterable[Work]) -> Seats:
+def _seats(given: Given, work: Iterable[WorkItem]) -> SimulatedSeats:
     """The host; what it does at full load keeps the recent work at its present sum."""
     names = {it.campaign for it in work}
     shares = told(given, "shares", "share", default=dict.fromkeys(names, 1))
     recent = given.get("rec", {})
     rate = (sum(recent.values()) or 1) / given["instances"]
-    return Seats(given["instances"], shares, recent, rate, _HALF_LIFE)
+    return SimulatedSeats(given["instances"], shares, recent, rate, _HALF_LIFE)
 
 
 def _simulation(given: Given) -> Given:
@@ -140,7 +147,7 @@ def _busy(given: Given) -> Given:
         asked = {**shared, **item}
         needs = asked.get("needs", [1] * len(asked["edf_durations"]))
         first = [
-            Work(str(at), _ALONE, micros(duration), need)
+            WorkItem(str(at), _ALONE, micros(duration), need)
             for at, (duration, need) in enumerate(zip(asked["edf_durations"], needs, strict=True))
         ]
         found.append(seconds(busy_for(first, asked["instances"])))
@@ -154,7 +161,7 @@ def _slices(given: Given) -> Given:
     count = given["instances"]
     rate = (sum(given.get("rec", {}).values()) or 1) / count
     half_life = round(given.get("half_life_days", 10) * times.DAY)
-    seats = Seats(count, given["shares"], given.get("rec", {}), rate, half_life)
+    seats = SimulatedSeats(count, given["shares"], given.get("rec", {}), rate, half_life)
     served = turns_taken(seats, given["slices"])
     taken = Counter(dict.fromkeys(seats.shares, 0))
     shared, lag, so_far = sum(seats.shares.values()), 0.0, 0
@@ -194,7 +201,7 @@ def _recent(given: Given) -> Given:
 def _run_list(given: Given) -> Given:
     projects = given["projects"]
     work = [
-        Work(
+        WorkItem(
             task=job["id"],
             campaign=job["project"],
             duration=micros(told(job, "remaining", "duration")),
@@ -206,7 +213,7 @@ def _run_list(given: Given) -> Given:
     shares = {name: it["share"] for name, it in projects.items()}
     recent = {name: it["rec"] for name, it in projects.items()}
     missed = {job["id"] for job in given["jobs"] if job.get("miss")}
-    turns = Turns(recent, shares, given["instances"])
+    turns = RecentWorkSelector(recent, shares, given["instances"])
     run = run_list(work, missed, turns, given["instances"])
     return {"run": [it.task for it in run]}
 
@@ -216,10 +223,10 @@ def _mixed(given: Given) -> Given:
     for item in given["items"]:
         asked = {**given, **item}
         waiting = {
-            name: [Work(f"{name}{at}", name, times.HOUR) for at in range(asked["jobs_each"])]
+            name: [WorkItem(f"{name}{at}", name, times.HOUR) for at in range(asked["jobs_each"])]
             for name in asked["share"]
         }
-        turns = Turns(asked["rec"], asked["share"], asked["instances"])
+        turns = RecentWorkSelector(asked["rec"], asked["share"], asked["instances"])
         found.append([it.campaign for it in choose(waiting, turns, asked["instances"])])
     return {"items": found}
 
@@ -229,7 +236,7 @@ def _mixed(given: Given) -> Given:
 
 def _ask(given: Given) -> Given:
     amount = amount_to_ask(
-        Outlook(micros(given["shortfall"]), micros(given["saturated"]), given["idle_now"]),
+        SpareCapacity(micros(given["shortfall"]), micros(given["saturated"]), given["idle_now"]),
         Buffer(micros(given["min_buffer"]), micros(given["max_buffer"])),
         on_contact=given["scheduled_contact"],
         stands_highest=given.get("highest_priority", True),
@@ -268,7 +275,7 @@ def _intervals(given: Given) -> Given:
     replies = given["consecutive_empty_replies"]
     key = (_ALONE, "", "")
     long_ago = {key: Backoff(replies, 0)}
-    cleared = answered(long_ago, [key], [key], 1, random.Random(0))
+    cleared = after_answer(long_ago, [key], [key], 1, random.Random(0))
     return {
         "intervals": [seconds(pause(at + 1, first, most)) for at in range(replies)],
         "jitter_factor_range": list(JITTER),
@@ -287,7 +294,7 @@ def _events(given: Given) -> Given:
             if count
         }
         asked = event["asked"] if event.get("automatic", True) else event["got"]
-        after = answered(
+        after = after_answer(
             before,
             [_key(f"{event['project']}/{kind}") for kind in asked],
             [_key(f"{event['project']}/{kind}") for kind in event["got"]],

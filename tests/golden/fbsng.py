@@ -17,7 +17,7 @@ from lead.policy.order import pacing, passes, queues
 from lead.policy.select import attributes, placement
 from lead.policy.share import start_counts
 from lead.policy.throttle import quota
-from lead.policy.view import Exact, Queue
+from lead.policy.view import Exact, QueueView
 from node.model import times
 from tests.golden.figures import told
 from tests.golden.shapes import shaped
@@ -50,19 +50,19 @@ def _number(exact: Exact) -> int | float:
 # -- queues ----------------------------------------------------------------------------------------
 
 
-def _queue(given: Given) -> Queue:
+def _queue(given: Given) -> QueueView:
     floor, ceiling, gap, gain, price = (
         _exact(given.get(word, usual))
         for word, usual in (("QPmin", 0), ("QPmax", 100), ("QPG", 100), ("QPI", 1), ("QPD", 1))
     )
-    return Queue(floor, ceiling, gap, gain, price)
+    return QueueView(floor, ceiling, gap, gain, price)
 
 
 @dataclass
 class _Farm:
     """Queues that contend; ``find`` says whether a section of a queue can start now."""
 
-    queues: dict[str, Queue]
+    queues: dict[str, QueueView]
     priorities: dict[str, Exact] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     picks: list[str] = field(default_factory=list)
@@ -192,7 +192,7 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
         while True:
             tried = passes.choose(
                 sorted(
-                    (passes.Waiting(name, submitted[name], counts[name]) for name in waiting),
+                    (passes.ReadyTask(name, submitted[name], counts[name]) for name in waiting),
                     key=passes.key,
                 ),
                 lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
@@ -224,7 +224,7 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
     for gap in given["N"]:
         lights, counted, free, passed = 0, [0], 0, 0
         while len(counted) <= given["bulks"]:
-            waiting = [passes.Waiting("bulk", 0, passed), passes.Waiting("light", 1)]
+            waiting = [passes.ReadyTask("bulk", 0, passed), passes.ReadyTask("light", 1)]
             tried = passes.choose(
                 sorted(waiting, key=passes.key),
                 lambda name, free=free: free >= (2 if name == "bulk" else 1) or None,  # type: ignore[misc]

@@ -12,7 +12,7 @@ from typing import Any
 
 from lead.policy.feasible import blacklist
 from lead.policy.preempt import groups, score
-from lead.policy.seats import NamedSeats, Seats, Stake
+from lead.policy.seats import CampaignStake, FreeSeats, NamedSeats
 from lead.policy.select import affinity
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import URGENT, Charge, Exact
@@ -139,7 +139,7 @@ def _names(given: Given) -> list[str]:
     return list(given["levels"] if "levels" in given else given["weights"])
 
 
-def _stakes(given: Given) -> list[Stake]:
+def _stakes(given: Given) -> list[CampaignStake]:
     flat = _flat(given)
     stakes = []
     for place, name in enumerate(_names(given)):
@@ -150,7 +150,7 @@ def _stakes(given: Given) -> list[Stake]:
         if demand is not None:
             waiting = max(0, demand - allocated)
         stakes.append(
-            Stake(
+            CampaignStake(
                 name,
                 _weight(flat, name, level),
                 level,
@@ -164,11 +164,11 @@ def _stakes(given: Given) -> list[Stake]:
     return stakes
 
 
-def _free(given: Given, stakes: Iterable[Stake]) -> Seats:
+def _free(given: Given, stakes: Iterable[CampaignStake]) -> FreeSeats:
     free = given.get("free", given.get("engines", 0) - sum(stake.allocated for stake in stakes))
     eligible = {name: frozenset(some) for name, some in given.get("eligible", {}).items()}
     if not eligible:
-        return Seats(len(free) if isinstance(free, list) else free)
+        return FreeSeats(len(free) if isinstance(free, list) else free)
     if isinstance(free, list):
         return NamedSeats.of(free, eligible)
     return NamedSeats.of(sorted(frozenset().union(*eligible.values()))[:free], eligible)
@@ -177,24 +177,24 @@ def _free(given: Given, stakes: Iterable[Stake]) -> Seats:
 # -- sharing ---------------------------------------------------------------------------------------
 
 
-def _ideals(seats: int, stakes: list[Stake], *, aggregate: bool) -> dict[str, int]:
+def _ideals(seats: int, stakes: list[CampaignStake], *, aggregate: bool) -> dict[str, int]:
     if not aggregate:
         return usage.ideals(seats, stakes)
     return aggregation.ideals(seats, stakes, _groups(stakes))
 
 
-def _groups(stakes: list[Stake]) -> list[aggregation.Group]:
+def _groups(stakes: list[CampaignStake]) -> list[aggregation.WeightGroup]:
     """Sessions of one level count together."""
     members: dict[tuple[int, Exact], set[str]] = {}
     for stake in stakes:
         members.setdefault((stake.level, stake.weight), set()).add(stake.name)
     return [
-        aggregation.Group(f"{level} {weight}", weight, frozenset(some))
+        aggregation.WeightGroup(f"{level} {weight}", weight, frozenset(some))
         for (level, weight), some in members.items()
     ]
 
 
-def _entitled(stakes: list[Stake], given: Given) -> Mapping[str, Exact]:
+def _entitled(stakes: list[CampaignStake], given: Given) -> Mapping[str, Exact]:
     """The weight of each active session, or its part of that of its level."""
     if given.get("aggregate", "aggregate" in given["policy"]):
         return aggregation.entitlements(stakes, _groups(stakes))
@@ -228,13 +228,15 @@ def _sharing(given: Given) -> Given:
 def _serial(given: Given) -> Given:
     """Level by level, each with the policy that is named."""
 
-    def by_usage(seats: int, level: list[Stake], free: Seats) -> list[tuple[str, int]]:
+    def by_usage(seats: int, level: list[CampaignStake], free: FreeSeats) -> list[tuple[str, int]]:
         return usage.allot(usage.serving_order(level), usage.ideals(seats, level), free)
 
-    def by_time(seats: int, level: list[Stake], free: Seats) -> list[tuple[str, int]]:
+    def rank_by_free_time(
+        seats: int, level: list[CampaignStake], free: FreeSeats
+    ) -> list[tuple[str, int]]:
         return creation.allot(level, free)
 
-    inner = by_time if "time" in given["policy"] else by_usage
+    inner = rank_by_free_time if "time" in given["policy"] else by_usage
     found: Given = {}
     for key, cases in (("assigned", [given]), ("extra", given.get("extra", []))):
         answers = []
@@ -262,7 +264,7 @@ def _creation(given: Given) -> Given:
 def _newcomers(given: Given) -> Given:
     """The usage that sessions begin with, created one after the other."""
     window, engines = _micros(given["window_seconds"]), given["engines"]
-    stakes: dict[str, Stake] = {}
+    stakes: dict[str, CampaignStake] = {}
     charges: list[Charge] = []
     created: dict[str, Charge] = {}
     now = 0
@@ -270,14 +272,14 @@ def _newcomers(given: Given) -> Given:
         now = _micros(event.get("at", 0))
         name, level = event["create"], _level(event.get("level", 5))
         weight = _exact(event["weight"]) if "weight" in event else _weight(given, name, level)
-        stakes[name] = Stake(name, weight, level)
+        stakes[name] = CampaignStake(name, weight, level)
         active = _entitled([stakes[each] for each in (*event["active_before"], name)], given)
         ideal = engines * Fraction(active[name]) / sum(active.values(), Fraction(0))
         created[name] = usage.newcomer(name, ideal, now, window)
         charges.append(created[name])
     used = usage.used_within(charges, now, window)
     served = usage.serving_order(
-        Stake(name, stake.weight, usage=used[name], created_at=place)
+        CampaignStake(name, stake.weight, usage=used[name], created_at=place)
         for place, (name, stake) in enumerate(stakes.items())
     )
     return {
@@ -303,7 +305,7 @@ def _long_run(given: Given) -> Given:
     for now in range(0, _micros(given["rounds"]), times.SECOND):
         ledger = [charge for charge in ledger if charge.end > now - window]
         standing = _standing(stakes, ledger, now, window, length)
-        free = Seats(engines - sum(stake.allocated for stake in standing))
+        free = FreeSeats(engines - sum(stake.allocated for stake in standing))
         ideals = _ideals(engines, standing, aggregate="aggregate" in given["policy"])
         for name, count in usage.allot(usage.serving_order(standing), ideals, free):
             ledger.append(Charge(name, now, now + length, count * length))
@@ -313,8 +315,8 @@ def _long_run(given: Given) -> Given:
 
 
 def _standing(
-    stakes: list[Stake], ledger: list[Charge], now: int, window: int, length: int
-) -> list[Stake]:
+    stakes: list[CampaignStake], ledger: list[Charge], now: int, window: int, length: int
+) -> list[CampaignStake]:
     used = usage.used_within(ledger, now, window)
     held = dict.fromkeys(used, 0)
     for charge in ledger:
@@ -390,7 +392,7 @@ def _lending(given: Given) -> Given:
             )
             for name, count in groups.take_back(short, held, settled.targets).items():
                 held[name] -= count
-        free = Seats(engines - sum(held.values()))
+        free = FreeSeats(engines - sum(held.values()))
         for wanted in (
             {name: _need(settled, demand, name) for name in promises},
             settled.total,

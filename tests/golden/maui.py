@@ -12,16 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from lead.policy.feasible.availability import Counted, available, seats_on
-from lead.policy.feasible.deferral import Patience, failed
-from lead.policy.fill.backfill import Choice, Worth, fill, windows
+from lead.policy.feasible.availability import CapacityBasis, available, seats_on
+from lead.policy.feasible.deferral import DeferralRule, failed
+from lead.policy.fill.backfill import BackfillChoice, RunWorth, fill, windows
 from lead.policy.preempt.flagged import may_displace
 from lead.policy.select import last_available, linear_function, poorest
-from lead.policy.throttle.active_limits import Holder, Level, limit_at, outstanding, within_limits
+from lead.policy.throttle.active_limits import (
+    Holder,
+    LimitLevel,
+    limit_at,
+    outstanding,
+    within_limits,
+)
 from lead.policy.throttle.delivered_cap import within_amount, within_part
-from lead.policy.throttle.due_limits import Due, considered
+from lead.policy.throttle.due_limits import DueTask, considered
 from lead.policy.timetable import free_for
-from lead.policy.view import Deferral, Limit
+from lead.policy.view import Deferral, LimitView
 from tests.golden import maui_priority, maui_rounds
 from tests.golden.figures import figure, micros, seconds, told
 from tests.golden.maui_rounds import busy, requests
@@ -41,12 +47,16 @@ _USES = {"jobs": "runs", "nodes": "nodes", "procs": "seats", "ps": "seat_time", 
 _USES |= {"mem": "memory"}
 _CREDENTIALS = ("user", "group", "account", "class", "qos")
 _PAIR = re.compile(r"(?P<limit>[A-Z]+)\[(?P<other>[A-Za-z]+)(?::(?P<name>\w+))?\]")
-_CHOICES = {"FIRSTFIT": Choice.FIRST, "BESTFIT": Choice.BEST, "GREEDY": Choice.COMBINATION}
-_WORTHS = {"PROCS": Worth.SEATS, "SECONDS": Worth.TIME, "PROCSECONDS": Worth.SEAT_TIME}
+_CHOICES = {
+    "FIRSTFIT": BackfillChoice.FIRST,
+    "BESTFIT": BackfillChoice.BEST,
+    "GREEDY": BackfillChoice.COMBINATION,
+}
+_WORTHS = {"PROCS": RunWorth.SEATS, "SECONDS": RunWorth.TIME, "PROCSECONDS": RunWorth.SEAT_TIME}
 _COUNTED = {
-    "COMBINED": Counted.COMBINED,
-    "DEDICATED": Counted.DEDICATED,
-    "UTILIZED": Counted.UTILISED,
+    "COMBINED": CapacityBasis.COMBINED,
+    "DEDICATED": CapacityBasis.DEDICATED,
+    "UTILIZED": CapacityBasis.UTILISED,
 }
 _NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 _FIRST_ATTEMPTS = 3
@@ -99,7 +109,7 @@ def _atomic_tasks(given: Given) -> Given:
 
 
 def _deferral(given: Given) -> Given:
-    patience = Patience(
+    patience = DeferralRule(
         micros(given["defer_seconds"]), given["defer_count"], given.get("defer_start_count", 1)
     )
     again = micros(given.get("iteration_seconds", 0))
@@ -120,17 +130,17 @@ def _deferral(given: Given) -> Given:
 # -- throttle --------------------------------------------------------------------------------------
 
 
-def _limit(written: Any) -> Limit:
+def _limit(written: Any) -> LimitView:
     """``"2,8"`` is soft 2 and hard 8; one number is both."""
     if isinstance(written, list):
-        return Limit(*written)
+        return LimitView(*written)
     if isinstance(written, str) and "," in written:
         soft, hard = written.split(",")
-        return Limit(int(soft), int(hard))
-    return Limit(None, int(written))
+        return LimitView(int(soft), int(hard))
+    return LimitView(None, int(written))
 
 
-def _limits(written: Given) -> dict[str, Limit]:
+def _limits(written: Given) -> dict[str, LimitView]:
     return {_KINDS[key]: _limit(it) for key, it in written.items() if key in _KINDS}
 
 
@@ -192,7 +202,7 @@ def _credentials(given: Given) -> Given:
     for item in given["items"]:
         qos = _of(given, "qos", item)
         overrides = _limits({key[1:]: it for key, it in qos.items() if key.startswith("O")})
-        level = Level(told({**given, **item}, "level", default="hard"))
+        level = LimitLevel(told({**given, **item}, "level", default="hard"))
         no = within_limits(_request(item), _holders(given, item), level, overrides)
         admitted.append(no is None)
         by.append(None)
@@ -215,7 +225,7 @@ def _both_passes(given: Given) -> Given:
     used: dict[str, dict[str, int]] = {}
     started: dict[str, list[str]] = {}
     gone: set[str] = set()
-    for level in Level:
+    for level in LimitLevel:
         started[level.value] = []
         for name, user, nodes, *_ in given["queue"]:
             request = _request({"nodes": nodes})
@@ -234,7 +244,7 @@ def _outstanding(given: Given) -> Given:
     found = [outstanding(runs, after) for after in given["after_seconds"]]
     if "MAXPS" not in given:
         return {"outstanding": found}
-    most = limit_at(_limit(given["MAXPS"]), Level.HARD)
+    most = limit_at(_limit(given["MAXPS"]), LimitLevel.HARD)
     return {"outstanding": found, "within": [most is None or it <= most for it in found]}
 
 
@@ -245,7 +255,7 @@ def _idle(given: Given) -> Given:
         if key.startswith("MAXI")
     }
     due = [
-        Due(name, (user,), _request({"nodes": more[0]} if more else {}))
+        DueTask(name, (user,), _request({"nodes": more[0]} if more else {}))
         for name, user, *more in given["queue"]
     ]
     eligible, refused = considered(due, {it.holders[0]: limits for it in due})

@@ -8,7 +8,7 @@ from typing import Any
 
 from lead.policy.order.weighted import Weights, expansion, in_order, priority, urgency, weighed
 from lead.policy.share.decayed_windows import decayed_sum, deltas, usage
-from lead.policy.view import Fairshare, FairshareKind
+from lead.policy.view import FairshareKind, FairshareView
 from tests.golden.figures import figure, told
 
 Given = dict[str, Any]
@@ -47,12 +47,12 @@ def _exact(number: float) -> Fraction:
 
 
 def _fairshare(given: Given) -> Given:
-    fairshares: dict[str, Fairshare | None] = {}
+    fairshares: dict[str, FairshareView | None] = {}
     for name, target in given["targets"].items():
         fairshares[name] = None
         if target is not None:
             part, kind = target if isinstance(target, list) else (target, "target")
-            fairshares[name] = Fairshare(_exact(part) / 100, _KINDS[kind])
+            fairshares[name] = FairshareView(_exact(part) / 100, _KINDS[kind])
     used = {name: _exact(it) / 100 for name, it in given["usage"].items()}
     found = deltas(fairshares, used, relative=given.get("form") == "ratio")
     terms = {name: given["weights"].get(name, 0) for name in found}

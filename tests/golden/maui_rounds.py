@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lead.policy.asking import Ask, Outcome
 from lead.policy.axes.fill import Protected
 from lead.policy.episode import Episode
-from lead.policy.placing import place
-from lead.policy.sets import SETS, PolicySet
-from lead.policy.timetable import Request, booked, earliest, free_for, timetable_for
-from lead.policy.view import Campaign, Candidate, Node, Pool, PostedRun, View
+from lead.policy.joint_placement import place
+from lead.policy.placement_requests import Ask, EpisodeOutcome
+from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.timetable import PlacementRequest, booked, earliest, free_for, timetable_for
+from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, PostedRun, View
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise
@@ -64,10 +64,10 @@ def busy(given: Given) -> dict[str, list[Span]]:
     return {name: normalise(spans) for name, spans in found.items()}
 
 
-def requests(queue: Iterable[Given], names: Sequence[str]) -> list[Request]:
+def requests(queue: Iterable[Given], names: Sequence[str]) -> list[PlacementRequest]:
     """The queue by priority, each on any of these nodes."""
     return [
-        Request(
+        PlacementRequest(
             job["id"],
             told(job, "nodes", "procs", default=1),
             micros(told(job, "dur", "duration")),
@@ -81,16 +81,19 @@ def requests(queue: Iterable[Given], names: Sequence[str]) -> list[Request]:
 
 
 def starting_now(
-    queue: Sequence[Request], runs: Sequence[PostedRun], now: int, policy: PolicySet
-) -> Outcome:
+    queue: Sequence[PlacementRequest],
+    runs: Sequence[PostedRun],
+    now: int,
+    policy: PolicyComposition,
+) -> EpisodeOutcome:
     """Who starts now, and what is kept for the others: whatever cannot start now is refused."""
     names = queue[0].nodes if queue else ()
     view = View(
         now=now,
         horizon=times.LONGEST,
-        pool=Pool("p", names),
-        nodes={name: Node(name) for name in names},
-        campaigns={_ALL: Campaign(_ALL)},
+        pool=PoolView("p", names),
+        nodes={name: NodeView(name) for name in names},
+        campaigns={_ALL: CampaignView(_ALL)},
         candidates=[_candidate(request, at, now) for at, request in enumerate(queue)],
         runs=runs,
         workers=len(queue),
@@ -107,11 +110,11 @@ def starting_now(
     return episode.outcome()
 
 
-def _filling(fill: Protected) -> PolicySet:
+def _filling(fill: Protected) -> PolicyComposition:
     return replace(SETS["maui-fifo"], fill=fill)
 
 
-def _candidate(request: Request, at: int, now: int) -> Candidate:
+def _candidate(request: PlacementRequest, at: int, now: int) -> Candidate:
     return Candidate(
         task=request.task,
         campaign=_ALL,
@@ -137,7 +140,7 @@ def _offered(ask: Ask, runs: Iterable[PostedRun], now: int) -> dict[str, list[Sp
     }
 
 
-def _reserved(outcome: Outcome) -> dict[str, Any]:
+def _reserved(outcome: EpisodeOutcome) -> dict[str, Any]:
     return {it.name.removeprefix(_SLOT): seconds(it.start) for it in outcome.reservations}
 
 
@@ -169,7 +172,7 @@ class Played:
     """When each started, and what each round came to, by the instant of the round."""
 
     starts: dict[str, int]
-    rounds: dict[int, Outcome]
+    rounds: dict[int, EpisodeOutcome]
 
 
 def early_end(given: Given) -> Given:

@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID, uuid5
 
-from lead.planning.agenda import Limits, Slot, Standing, agenda, plan_next_at
-from lead.planning.agreement import agree
-from lead.planning.placement import Offer, choose, common
-from lead.planning.selection import Candidate, select
+from lead.planning.agenda import Limits, PlanningProgress, Slot, agenda, plan_next_at
+from lead.planning.hold_agreement import agree
+from lead.planning.placement import Offer, choose, common_ranges
+from lead.planning.task_selection import AgendaTask, select
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerAnswered
 from node.model.recurrence import Recurrence, next_nominal
 from node.model.spans import Span, at_least
-from node.model.timeline import Answer, Booking, Question, displaced
-from node.model.timeline import answer as time_line
+from node.model.timeline import Booking, TimelineAnswer, TimelineQuestion, displaced_bookings
+from node.model.timeline import answer_question as time_line
 from node.model.wire.participants import HoldAnswer, Refusal
 
 Given = dict[str, Any]
@@ -108,7 +108,7 @@ def _acceptable_range(given: Given) -> Given:
 
 
 def _first_slot(recurrence: Recurrence, duration: int) -> Slot:
-    standing = Standing(recurrence.anchor, None, (), None)
+    standing = PlanningProgress(recurrence.anchor, None, (), None)
     limits = Limits(horizon=times.LONGEST, margin=0, batch=1)
     return agenda(recurrence, duration, standing, limits, recurrence.anchor).slots[0]
 
@@ -137,14 +137,14 @@ def _booking(given: Given, sooner: float) -> Booking:
     return Booking(run, run, "idle", kind, given.get("priority", 0), start, end, fixed)
 
 
-def _question(given: Given, kind: str) -> Question:
+def _question(given: Given, kind: str) -> TimelineQuestion:
     [window] = _spans([given["acceptable_range"]])
     duration, priority = _micros(given["duration"]), given.get("priority", 0)
     earliest, latest = window
     if "now" in given:
         earliest = _micros(given["now"] + given.get("margin", _MARGIN))
         latest = _micros(given["now"] + given.get("horizon", _HORIZON))
-    return Question([window], SchedulingClass(kind), duration, priority, earliest, latest)
+    return TimelineQuestion([window], SchedulingClass(kind), duration, priority, earliest, latest)
 
 
 def _proposals(given: Given) -> Given:
@@ -156,7 +156,7 @@ def _proposals(given: Given) -> Given:
 
 
 def _intersection(given: Given) -> Given:
-    ranges = common([_spans(proposal) for proposal in given["proposals"]])
+    ranges = common_ranges([_spans(proposal) for proposal in given["proposals"]])
     if "duration" in given:
         duration = _micros(given["duration"])
         return {"common": _ranges(at_least(ranges, duration)), "start": _start(ranges, duration)}
@@ -182,7 +182,7 @@ def _placement(given: Given) -> Given:
     """Two passes over what every participant offers, and what gives way on each."""
     question = _question(given, given["class"])
     time_lines = {name: _bookings(given, runs) for name, runs in given["participants"].items()}
-    answered: dict[str, Answer] = {
+    answered: dict[str, TimelineAnswer] = {
         name: time_line(question, list(booked.values())) for name, booked in time_lines.items()
     }
     offers = [Offer(name, a.free, a.free_displacing) for name, a in answered.items()]
@@ -196,7 +196,7 @@ def _placement(given: Given) -> Given:
         booking.run
         for booked in time_lines.values()
         if choice.displacing
-        for booking in displaced(question, choice.starts_at, list(booked.values()))
+        for booking in displaced_bookings(question, choice.starts_at, list(booked.values()))
     }
     return {
         "start": _seconds(choice.starts_at),
@@ -236,7 +236,7 @@ def _selection(given: Given) -> Given:
     return {"selected": [candidate.task for candidate in chosen]}
 
 
-def _candidate(task: Given, limits: Limits, now: int) -> Candidate:
+def _candidate(task: Given, limits: Limits, now: int) -> AgendaTask:
     """A task as its last planning left it: ``plan_at`` says when its next slot may be asked for."""
     nominal = _micros(task["next"])
     duration = _micros(task["duration"]) if "duration" in task else 1
@@ -244,8 +244,8 @@ def _candidate(task: Given, limits: Limits, now: int) -> Candidate:
     recurrence = Recurrence(nominal, until=until, slip=_micros(task.get("slip", 0)))
     remaining = max(0, task["max_runs"] - task["runs"]) if "max_runs" in task else None
     led = task.get("enabled", True) and task.get("participant", 0) == 0
-    done = agenda(recurrence, duration, Standing(nominal, None, (), remaining), limits, now)
-    return Candidate(
+    done = agenda(recurrence, duration, PlanningProgress(nominal, None, (), remaining), limits, now)
+    return AgendaTask(
         task=task["id"],
         next_run_at=done.next_slot,
         plan_at=plan_next_at(recurrence, duration, done, limits, 0, now) if led else None,

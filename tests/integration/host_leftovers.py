@@ -6,7 +6,6 @@ Other sessions may be busy on the same host, so what belongs to another living p
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tempfile
@@ -19,9 +18,8 @@ from node.execution import process
 
 def _state() -> set[str]:
     """Namespaces, bridges and lab directories that are ours, or that nobody alive owns."""
-    namespaces = [line.split()[0] for line in _ask("ip", "netns", "list").splitlines()]
-    links = json.loads(_ask("ip", "-json", "link", "show"))
-    aliases = [str(link.get("ifalias", "")) for link in links]
+    namespaces = [path.name for path in process.NAMESPACES.glob("*")]
+    aliases = [path.read_text().strip() for path in Path("/sys/class/net").glob("*/ifalias")]
     places = [path.name for path in Path(tempfile.gettempdir()).glob("parley-lab-*")]
     return {name for name in (*namespaces, *aliases, *places) if _ours(name)}
 
@@ -32,10 +30,6 @@ def _ours(name: str) -> bool:
     if match is None:
         return False
     return int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists()
-
-
-def _ask(*argv: str) -> str:
-    return process.run(list(argv), timeout_s=10).stdout.decode()
 
 
 def descendants(pid: int, but_below: AbstractSet[int] = frozenset()) -> set[int]:

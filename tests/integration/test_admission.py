@@ -8,7 +8,7 @@ import pytest
 
 from node.model.errors import Conflict, InvalidDocument, PeerUnreachable, RefusedByParticipant
 from node.model.wire.tasks import TaskDocument
-from tests.worlds import ON_ONE_LOOP, Call, Site, World
+from tests.support.worlds import ON_ONE_LOOP, Call, Site, World
 
 pytestmark = ON_ONE_LOOP
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from node.model import times
-from tests.archived import receiver
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker
+from tests.support.archiving import receiver
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Asker, asker
+
+WITH_JQ = pytest.mark.needs("jq")
 
 HUSH = "hush-hush-hush-hush"
 IDLE = {"type": "idle", "spec": {"duration": "PT1S", "class": "background"}}
@@ -33,7 +35,7 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
     """A node to ask, with a token."""
     async with asker("a", await new_database(), clock, tmp_path) as made:
         yield made
-        await made.node.archiving.close()
+        await made.node.result_delivery.close()
 
 
 def http(url: str = DEAD, **spec: Any) -> dict[str, Any]:
@@ -64,7 +66,9 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
         ({"archiver": "file", "spec": {"path": "/etc/x"}}, "/spec/path", "ARCHIVE_DIRECTORIES"),
         ({**http(), "runs": "some"}, "/runs", ""),
         ({**http(), "transform": {"jmespath": "a."}}, "/transform/jmespath", "Parse error"),
-        ({**http(), "transform": {"jq": ".a |"}}, "/transform/jq", "syntax error"),
+        pytest.param(
+            {**http(), "transform": {"jq": ".a |"}}, "/transform/jq", "syntax error", marks=WITH_JQ
+        ),
         ({**http(), "transform": {}}, "/transform", "jmespath or jq"),
         ({**http(), "transform": {"jq": ".", "jmespath": "@"}}, "/transform", "either"),
     ],
@@ -127,6 +131,7 @@ async def test_what_is_secret_is_never_shown(a: Asker) -> None:
     assert specs[-1]["headers"] == {"Authorization": HUSH, "X": HUSH}
 
 
+@pytest.mark.needs("jq")
 async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> None:
     """The same again changes nothing, another of its name is refused; a patch is a merge."""
     document = {**http(), "name": "own", "transform": {"jmespath": "run"}}
@@ -190,7 +195,7 @@ async def test_deliveries_are_listed_page_by_page_and_tried_again(
     runs = await _unplaced(a, task["id"], 3)
     await _unplaced(a, other["id"])
     clock.advance(times.SECOND)
-    await a.node.archiving.run_once()
+    await a.node.result_delivery.run_once()
     _, first = await a.ask("GET", "/v1/archivings?limit=3")
     _, rest = await a.ask("GET", f"/v1/archivings?limit=3&cursor={first['next']}")
     assert (len(first["items"]), len(rest["items"]), rest["next"]) == (3, 1, None)

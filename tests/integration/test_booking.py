@@ -15,9 +15,9 @@ from node.model.wire.participants import (
     CommitRequest,
     Obstacle,
 )
-from tests.bookers import HOUR, REACH, Booker
-from tests.clocks import START
-from tests.worlds import (
+from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.clocks import START
+from tests.support.worlds import (
     DURATION,
     ON_ONE_LOOP,
     World,
@@ -31,7 +31,7 @@ pytestmark = ON_ONE_LOOP
 # -- holds -----------------------------------------------------------------------------------------
 
 
-async def test_a_hold_books_what_it_can(booker: Booker) -> None:
+async def test_a_hold_books_what_it_can(booker: BookingLead) -> None:
     """Of three runs two are held; the third is refused and names what is in its way."""
     other = await booker.task(priority=7)
     [theirs] = (await booker.book(other, HOUR)).runs
@@ -48,7 +48,7 @@ async def test_a_hold_books_what_it_can(booker: Booker) -> None:
 
 
 async def test_ports_in_a_row_lie_in_the_range(
-    booker: Booker, monkeypatch: pytest.MonkeyPatch
+    booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that a tool needs are open to it, and none is another's as long as there are enough."""
     line = booker.site.node.time_line
@@ -66,7 +66,7 @@ async def test_ports_in_a_row_lie_in_the_range(
 
 
 async def test_where_no_ports_in_a_row_are_free_the_hold_is_refused(
-    booker: Booker, monkeypatch: pytest.MonkeyPatch
+    booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither others' ports nor those after the range are given out; the reason is told."""
     line = booker.site.node.time_line
@@ -87,7 +87,7 @@ async def test_where_no_ports_in_a_row_are_free_the_hold_is_refused(
         assert refusal.reason.startswith(f"no 4 ports in a row are free in {reason} (PARLEY_PORT_")
 
 
-async def test_a_run_whose_start_has_passed_is_refused(booker: Booker) -> None:
+async def test_a_run_whose_start_has_passed_is_refused(booker: BookingLead) -> None:
     """What comes too late for its start is refused and says so."""
     request = hold_request(await booker.task(), [START - 1, HOUR])
     answered = await booker.hold(request)
@@ -95,7 +95,7 @@ async def test_a_run_whose_start_has_passed_is_refused(booker: Booker) -> None:
     assert [refusal.reason for refusal in answered.refused] == ["its start has passed"]
 
 
-async def test_a_repeated_hold_gets_the_same_answer(booker: Booker) -> None:
+async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None:
     """The same exchange again is answered as before, whatever happened since."""
     await booker.book(await booker.task(), HOUR)
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
@@ -107,7 +107,7 @@ async def test_a_repeated_hold_gets_the_same_answer(booker: Booker) -> None:
     assert await booker.hold(request, exchange) == first
 
 
-async def test_a_released_exchange_cannot_be_held(booker: Booker) -> None:
+async def test_a_released_exchange_cannot_be_held(booker: BookingLead) -> None:
     """A release that overtakes its hold has the last word."""
     task, exchange = await booker.task(), uuid4()
     await booker.site.node.time_line.release(exchange, task.task)
@@ -116,14 +116,14 @@ async def test_a_released_exchange_cannot_be_held(booker: Booker) -> None:
     assert await booker.site.states() == {}
 
 
-async def test_an_unknown_task_cannot_be_held(booker: Booker) -> None:
+async def test_an_unknown_task_cannot_be_held(booker: BookingLead) -> None:
     """A task that was never introduced is not found."""
     request = hold_request(introduction([booker.lead, booker.site]), [HOUR])
     with pytest.raises(NotFound, match="introduce it first"):
         await booker.hold(request)
 
 
-async def test_a_stale_lease_epoch_is_refused(booker: Booker) -> None:
+async def test_a_stale_lease_epoch_is_refused(booker: BookingLead) -> None:
     """Whoever has seen a newer epoch refuses a worker that lost its lease."""
     task = await booker.task()
     await booker.hold(hold_request(task, [HOUR], epoch=3))
@@ -131,7 +131,7 @@ async def test_a_stale_lease_epoch_is_refused(booker: Booker) -> None:
         await booker.hold(hold_request(task, [HOUR + REACH], epoch=2))
 
 
-async def test_another_lead_is_refused(booker: Booker) -> None:
+async def test_another_lead_is_refused(booker: BookingLead) -> None:
     """Only the node that introduced a task books for it, commits and releases."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
@@ -144,10 +144,10 @@ async def test_another_lead_is_refused(booker: Booker) -> None:
         await time_line.commit(exchange, commit_request(request), stranger.identity)
 
 
-async def test_a_task_that_is_over_is_refused(booker: Booker) -> None:
+async def test_a_task_that_is_over_is_refused(booker: BookingLead) -> None:
     """No new run is held for a task that was cancelled here."""
     task = await booker.task()
-    await booker.site.node.ending.cancel_task(task.task)
+    await booker.site.node.termination.cancel_task(task.task)
     with pytest.raises(Conflict, match="is refused here"):
         await booker.hold(hold_request(task, [HOUR]))
 
@@ -155,7 +155,7 @@ async def test_a_task_that_is_over_is_refused(booker: Booker) -> None:
 # -- commits and releases --------------------------------------------------------------------------
 
 
-async def test_a_commit_keeps_the_chosen_runs(booker: Booker) -> None:
+async def test_a_commit_keeps_the_chosen_runs(booker: BookingLead) -> None:
     """What is committed is scheduled; the rest of the exchange is free at once."""
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR, HOUR + REACH])
     await booker.hold(request, exchange)
@@ -166,7 +166,7 @@ async def test_a_commit_keeps_the_chosen_runs(booker: Booker) -> None:
     assert await booker.free((HOUR, HOUR + DURATION), freed) == [freed]
 
 
-async def test_a_repeated_commit_is_not_late(booker: Booker) -> None:
+async def test_a_repeated_commit_is_not_late(booker: BookingLead) -> None:
     """A commit whose answer was lost may come again."""
     exchange, request = uuid4(), hold_request(await booker.task(), [HOUR])
     await booker.hold(request, exchange)
@@ -176,7 +176,7 @@ async def test_a_repeated_commit_is_not_late(booker: Booker) -> None:
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
 
 
-async def test_a_late_commit_says_so(booker: Booker) -> None:
+async def test_a_late_commit_says_so(booker: BookingLead) -> None:
     """A commit of a hold that was dropped, or never came, books nothing and says late."""
     exchange, task = uuid4(), await booker.task()
     request = hold_request(task, [HOUR])
@@ -188,7 +188,7 @@ async def test_a_late_commit_says_so(booker: Booker) -> None:
     assert await booker.site.states() == {}
 
 
-async def test_a_release_after_a_commit_changes_nothing(booker: Booker) -> None:
+async def test_a_release_after_a_commit_changes_nothing(booker: BookingLead) -> None:
     """What is decided stays decided."""
     exchange, task = uuid4(), await booker.task()
     request = hold_request(task, [HOUR])
@@ -198,7 +198,7 @@ async def test_a_release_after_a_commit_changes_nothing(booker: Booker) -> None:
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
 
 
-async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: Booker) -> None:
+async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLead) -> None:
     """A stranger who guesses the name of an exchange cannot spoil it beforehand."""
     stranger = await booker.world.site("c")
     task, exchange = await booker.task(), uuid4()
@@ -210,7 +210,7 @@ async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: Booker) ->
 # -- at the lead -----------------------------------------------------------------------------------
 
 
-async def test_at_its_lead_a_released_run_waits(booker: Booker) -> None:
+async def test_at_its_lead_a_released_run_waits(booker: BookingLead) -> None:
     """The slot of a dropped hold is not lost at its lead: it waits, with a reason."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
@@ -229,7 +229,7 @@ async def test_at_its_lead_a_released_run_waits(booker: Booker) -> None:
 
 async def test_of_thirty_overlapping_holds_one_wins(world: World) -> None:
     """Whoever is first has the time; the others are refused, and none meets an error."""
-    booker = Booker(world, await world.site("a"), await world.site("b", connections=30))
+    booker = BookingLead(world, await world.site("a"), await world.site("b", connections=30))
     requests = [hold_request(await booker.task(), [HOUR + number]) for number in range(30)]
     answers = await asyncio.gather(*(booker.hold(request) for request in requests))
     assert sum(len(answered.held) for answered in answers) == 1
@@ -239,7 +239,7 @@ async def test_of_thirty_overlapping_holds_one_wins(world: World) -> None:
 
 async def test_concurrent_batches_share_the_time(world: World) -> None:
     """Batches of 288 runs in any order leave no dead-lock, and each time belongs to one of them."""
-    booker = Booker(world, await world.site("a"), await world.site("b", connections=10))
+    booker = BookingLead(world, await world.site("a"), await world.site("b", connections=10))
     rng = random.Random(7)
     requests = []
     for _ in range(6):
@@ -257,7 +257,7 @@ async def test_concurrent_batches_share_the_time(world: World) -> None:
 
 async def test_concurrent_displacing_batches_end_consistent(world: World) -> None:
     """Batches of growing priority that displace each other leave one owner for each time."""
-    booker = Booker(world, await world.site("a"), await world.site("b", connections=10))
+    booker = BookingLead(world, await world.site("a"), await world.site("b", connections=10))
     rng = random.Random(8)
     starts = [HOUR + number * DURATION for number in range(50)]
     await booker.book(await booker.task(0), *starts)
@@ -279,7 +279,7 @@ async def test_concurrent_displacing_batches_end_consistent(world: World) -> Non
     assert len(told) == states.get((0, str(RunState.DISPLACED)), 0)
 
 
-async def test_a_commit_against_a_release_has_one_winner(booker: Booker) -> None:
+async def test_a_commit_against_a_release_has_one_winner(booker: BookingLead) -> None:
     """Of a commit and a release at the same instant one is first, and both say the same."""
     for number in range(10):
         task, exchange = await booker.task(), uuid4()

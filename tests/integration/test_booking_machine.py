@@ -38,9 +38,9 @@ from node.model.wire.participants import HoldAnswer, Introduction
 from node.model.wire.tasks import Schedule
 from node.store import runs
 from node.store.database import Database
-from tests.clocks import START, ManualClock
-from tests.invariants import always, no_old_holds, settled
-from tests.worlds import (
+from tests.support.clocks import START, ManualClock
+from tests.support.invariants import always, no_old_holds, settled
+from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
     Call,
@@ -215,7 +215,7 @@ class Booking(RuleBasedStateMachine):
     async def _cancel_task(self, which: int, by: int) -> None:
         _, task = self.tasks[which % len(self.tasks)]
         try:
-            await self.sites[by].node.ending.cancel_task(task.task)
+            await self.sites[by].node.termination.cancel_task(task.task)
         except NotFound:
             note("it is not known there")
 
@@ -228,7 +228,7 @@ class Booking(RuleBasedStateMachine):
         site = self.sites[by]
         rows = await site.rows("SELECT id FROM run ORDER BY starts_at, id")
         if rows:
-            await site.node.ending.cancel_run(rows[which % len(rows)][0])
+            await site.node.termination.cancel_run(rows[which % len(rows)][0])
 
     # -- what leads do -----------------------------------------------------------------------------
 

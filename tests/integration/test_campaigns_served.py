@@ -12,9 +12,9 @@ import pytest
 from node.model import times
 from node.model.times import format_instant
 from node.store.database import PostgresConnection, PostgresDatabase
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Asker, asker
 
 _CHARGE = """
 INSERT INTO charge (
@@ -348,7 +348,7 @@ async def test_nothing_is_computed_to_see_whether_there_is_one(
     async def computed(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(a.node.accounts, "all", computed)
+    monkeypatch.setattr(a.node.usage, "all", computed)
     assert (await a.ask("GET", "/v1/campaigns/ops/usage"))[0] == 200
     for path in ("/v1/campaigns/op", "/v1/campaigns/op/usage"):
         status, problem = await a.ask("GET", path)

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from node.client.causes import cause_of
-from node.plugins.transport.senders import said
+from node.plugins.transport.senders import error_summary
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ async def test_archives_that_are_not_there(nobody: int) -> None:
     """One address or several: why, and not which call of which library failed."""
     with pytest.raises(OSError, match="Connect call failed") as refused:
         await asyncio.open_connection("127.0.0.1", nobody)
-    assert said(refused.value) == "Connection refused"
+    assert error_summary(refused.value) == "Connection refused"
     calls = "[Errno 111] Connect call failed ('::1', 9, 0, 0), [Errno 113] Connect call failed (0)"
     both = OSError(f"Multiple exceptions: {calls}")
-    assert said(both) == "Connection refused, No route to host"
-    assert said(OSError("Connect call failed ('::1', 9)")) == "no connection"
-    assert said(TimeoutError()) == "took too long"
+    assert error_summary(both) == "Connection refused, No route to host"
+    assert error_summary(OSError("Connect call failed ('::1', 9)")) == "no connection"
+    assert error_summary(TimeoutError()) == "took too long"

@@ -16,8 +16,8 @@ from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from node.store import runs
 from node.store.database import Connection
-from tests.clocks import START
-from tests.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 

@@ -12,7 +12,7 @@ import pytest
 
 from node.cli import services
 from node.execution import process
-from node.execution.descriptors import WANTED
+from node.execution.descriptors import DESCRIPTORS_WANTED
 from node.model.errors import HostError
 from node.settings import Settings
 from tests.integration.test_process import alive
@@ -49,7 +49,9 @@ def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with limited(100):
         services._run(Settings(), node=True, lead=True)
-    assert found == [WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)]
+    assert found == [
+        DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
+    ]
 
 
 @contextlib.contextmanager
@@ -68,7 +70,7 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     await process.finish(["true"], timeout_s=10)  # what is looked up once needs descriptors, too
     reasons, pids = set(), []
-    for soft in range(8, highest + 16):
+    for soft in range(8, highest + 32):
         with limited(soft):
             try:
                 running = await process.start(["true"], stdin=b"text", held=True)

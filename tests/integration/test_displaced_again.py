@@ -8,8 +8,8 @@ from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 

@@ -10,8 +10,8 @@ from node.model import times
 from node.model.wire.participants import CommitRequest
 from node.settings import Settings
 from node.store import runs
-from tests.bookers import HOUR, REACH, Booker
-from tests.worlds import (
+from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
     ON_ONE_LOOP,
@@ -22,7 +22,7 @@ from tests.worlds import (
 pytestmark = ON_ONE_LOOP
 
 
-async def test_a_higher_priority_sets_lower_ones_aside(booker: Booker) -> None:
+async def test_a_higher_priority_sets_lower_ones_aside(booker: BookingLead) -> None:
     """Strictly lower priorities give way to a displacing hold; a release gives them back."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     task, exchange = await booker.task(2), uuid4()
@@ -35,7 +35,7 @@ async def test_a_higher_priority_sets_lower_ones_aside(booker: Booker) -> None:
 
 
 @pytest.mark.parametrize("priority", [2, 3])
-async def test_equal_or_higher_priorities_stay(booker: Booker, priority: int) -> None:
+async def test_equal_or_higher_priorities_stay(booker: BookingLead, priority: int) -> None:
     """Only strictly lower priorities are displaced."""
     stays = (await booker.book(await booker.task(priority), HOUR)).runs[0].run
     answered = await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
@@ -43,7 +43,7 @@ async def test_equal_or_higher_priorities_stay(booker: Booker, priority: int) ->
     assert await booker.site.states() == {stays: "scheduled"}
 
 
-async def test_nothing_is_displaced_unless_asked_for(booker: Booker) -> None:
+async def test_nothing_is_displaced_unless_asked_for(booker: BookingLead) -> None:
     """A hold of the first pass leaves lower priorities alone."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     answered = await booker.hold(hold_request(await booker.task(9), [HOUR]))
@@ -51,7 +51,7 @@ async def test_nothing_is_displaced_unless_asked_for(booker: Booker) -> None:
     assert await booker.site.states() == {low: "scheduled"}
 
 
-async def test_a_running_run_is_never_displaced(booker: Booker) -> None:
+async def test_a_running_run_is_never_displaced(booker: BookingLead) -> None:
     """What runs already goes on, however important the other is."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     booker.world.clock.move_to(HOUR)
@@ -65,7 +65,7 @@ async def test_a_running_run_is_never_displaced(booker: Booker) -> None:
 
 @pytest.mark.parametrize(("before", "left"), [(1, "scheduled"), (0, "set-aside")])
 async def test_a_run_about_to_start_is_never_displaced(
-    booker: Booker, before: int, left: str
+    booker: BookingLead, before: int, left: str
 ) -> None:
     """Inside the start margin a run is safe; at its edge it still gives way."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
@@ -76,7 +76,7 @@ async def test_a_run_about_to_start_is_never_displaced(
     assert await booker.site.state(low) == left
 
 
-async def test_a_commit_displaces_and_tells_the_lead(booker: Booker) -> None:
+async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> None:
     """Once the winner is committed, what was set aside is displaced and its lead is told why."""
     lower = await booker.task(1)
     low = (await booker.book(lower, HOUR)).runs[0].run
@@ -94,7 +94,7 @@ async def test_a_commit_displaces_and_tells_the_lead(booker: Booker) -> None:
     assert await booker.site.reason(low) == reason
 
 
-async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booker) -> None:
+async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: BookingLead) -> None:
     """Expiry gives set-aside runs their time back, as a release does."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     await booker.hold(hold_request(await booker.task(2), [HOUR], displacing=True))
@@ -104,7 +104,7 @@ async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: Booker)
     assert await booker.site.letters() == []
 
 
-async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: Booker) -> None:
+async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: BookingLead) -> None:
     """If somebody else has taken the time meanwhile the run is lost, and its lead is told."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     task, exchange = await booker.task(2), uuid4()
@@ -119,7 +119,7 @@ async def test_a_set_aside_run_whose_time_is_gone_is_displaced(booker: Booker) -
     assert [body["run"] for _, _, body in await booker.site.letters()] == [str(low)]
 
 
-async def test_a_refused_winner_gives_back_at_once(booker: Booker) -> None:
+async def test_a_refused_winner_gives_back_at_once(booker: BookingLead) -> None:
     """If the winner cannot be booked after all, what gave way for it has its time back."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     high = (await booker.book(await booker.task(9), HOUR + DURATION)).runs[0].run
@@ -129,7 +129,7 @@ async def test_a_refused_winner_gives_back_at_once(booker: Booker) -> None:
     assert await booker.site.states() == {low: "scheduled", high: "scheduled"}
 
 
-async def test_a_commit_of_a_part_gives_back_the_rest(booker: Booker) -> None:
+async def test_a_commit_of_a_part_gives_back_the_rest(booker: BookingLead) -> None:
     """A commit displaces what gave way to the kept runs only."""
     lost, kept = (
         run.run for run in (await booker.book(await booker.task(1), HOUR, 2 * REACH + HOUR)).runs
@@ -142,7 +142,7 @@ async def test_a_commit_of_a_part_gives_back_the_rest(booker: Booker) -> None:
     assert await booker.site.state(kept) == "scheduled"
 
 
-async def test_a_held_run_that_gave_way_goes_with_its_release(booker: Booker) -> None:
+async def test_a_held_run_that_gave_way_goes_with_its_release(booker: BookingLead) -> None:
     """A held run set aside by a second hold is gone after both are released; nothing is left."""
     first, second = (uuid4(), await booker.task(1)), (uuid4(), await booker.task(2))
     for exchange, task in (first, second):
@@ -153,7 +153,7 @@ async def test_a_held_run_that_gave_way_goes_with_its_release(booker: Booker) ->
     assert await booker.free((HOUR, HOUR + DURATION)) == [(HOUR, HOUR + DURATION)]
 
 
-async def test_a_chain_of_displacements_unwinds(booker: Booker) -> None:
+async def test_a_chain_of_displacements_unwinds(booker: BookingLead) -> None:
     """Three holds over each other: the released ones give back in turn, the first owner wins."""
     owner = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     chain = [(uuid4(), await booker.task(priority)) for priority in (2, 3)]
@@ -164,7 +164,7 @@ async def test_a_chain_of_displacements_unwinds(booker: Booker) -> None:
     assert await booker.site.states() == {owner: "scheduled"}
 
 
-async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: Booker) -> None:
+async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: BookingLead) -> None:
     """When a hold that had set a run aside is displaced itself, that run is settled with it."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held, task = uuid4(), await booker.task(2)
@@ -178,7 +178,7 @@ async def test_what_gave_way_to_a_displaced_run_is_not_forgotten(booker: Booker)
     assert str(low) in {body["run"] for _, _, body in await booker.site.letters()}
 
 
-async def test_a_commit_displaces_for_its_own_runs_only(booker: Booker) -> None:
+async def test_a_commit_displaces_for_its_own_runs_only(booker: BookingLead) -> None:
     """A commit that names runs of another exchange decides nothing for those."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     held = hold_request(await booker.task(2), [HOUR], displacing=True)

@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from node import booking
 from node.model import times
 from node.model.errors import NotAllowed, PeerUnreachable
 from node.model.wire.participants import (
     HoldRequest,
 )
 from node.store.database import Notice
-from tests.bookers import HOUR, REACH, Booker
-from tests.clocks import START
-from tests.worlds import (
+from node.timetable import booking
+from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.clocks import START
+from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
     ON_ONE_LOOP,
@@ -30,7 +30,7 @@ from tests.worlds import (
 pytestmark = ON_ONE_LOOP
 
 
-async def _negotiate(booker: Booker, request: HoldRequest, state: str) -> UUID:
+async def _negotiate(booker: BookingLead, request: HoldRequest, state: str) -> UUID:
     """The lead's side of an exchange that b holds."""
     exchange = uuid4()
     await booker.lead.execute(
@@ -51,7 +51,7 @@ async def _negotiate(booker: Booker, request: HoldRequest, state: str) -> UUID:
     ("state", "left"), [("committed", ["scheduled"]), ("aborted", []), ("open", [])]
 )
 async def test_an_expired_hold_follows_the_lead(
-    booker: Booker, state: str, left: list[str]
+    booker: BookingLead, state: str, left: list[str]
 ) -> None:
     """A lead that committed is followed; one that aborted, or had not decided in time, too."""
     request = hold_request(await booker.task(), [HOUR, HOUR + REACH])
@@ -65,7 +65,7 @@ async def test_an_expired_hold_follows_the_lead(
     assert decision[0][0] == ("committed" if left else "aborted")
 
 
-async def test_an_exchange_its_lead_does_not_know_is_freed(booker: Booker) -> None:
+async def test_an_exchange_its_lead_does_not_know_is_freed(booker: BookingLead) -> None:
     """Presumed abort: what the lead has no record of is not committed."""
     await booker.hold(hold_request(await booker.task(), [HOUR]))
     booker.world.clock.advance(HOLD_LIFE)
@@ -73,7 +73,7 @@ async def test_an_exchange_its_lead_does_not_know_is_freed(booker: Booker) -> No
     assert await booker.site.states() == {}
 
 
-async def test_a_silent_lead_is_waited_for_less_than_twice_the_life(booker: Booker) -> None:
+async def test_a_silent_lead_is_waited_for_less_than_twice_the_life(booker: BookingLead) -> None:
     """While the lead cannot be reached the hold stays, but is gone before twice its life."""
     request = hold_request(await booker.task(), [HOUR])
     await _negotiate(booker, request, "committed")
@@ -86,7 +86,7 @@ async def test_a_silent_lead_is_waited_for_less_than_twice_the_life(booker: Book
     assert await booker.site.states() == {}
 
 
-async def test_a_lead_that_comes_back_in_time_is_followed(booker: Booker) -> None:
+async def test_a_lead_that_comes_back_in_time_is_followed(booker: BookingLead) -> None:
     """A commit that was only cut off is found by asking again."""
     request = hold_request(await booker.task(), [HOUR])
     await _negotiate(booker, request, "committed")
@@ -99,7 +99,7 @@ async def test_a_lead_that_comes_back_in_time_is_followed(booker: Booker) -> Non
     assert list((await booker.site.states()).values()) == ["scheduled"]
 
 
-async def test_a_lead_that_knows_us_no_more_does_not_keep_holds(booker: Booker) -> None:
+async def test_a_lead_that_knows_us_no_more_does_not_keep_holds(booker: BookingLead) -> None:
     """A lead that refuses to answer is as silent as one that is away; other holds go on."""
     refused = hold_request(await booker.task(), [HOUR])
     await booker.hold(refused)
@@ -123,7 +123,7 @@ async def test_a_lead_that_knows_us_no_more_does_not_keep_holds(booker: Booker) 
     assert await booker.site.states() == {}
 
 
-async def test_a_run_that_comes_back_is_looked_for_at_once(booker: Booker) -> None:
+async def test_a_run_that_comes_back_is_looked_for_at_once(booker: BookingLead) -> None:
     """The launcher hears of a run that gets its time back: it may have to start soon."""
     site = booker.site
     [low] = await book_everywhere(introduction([site]), site, [site], [HOUR])
@@ -135,9 +135,9 @@ async def test_a_run_that_comes_back_is_looked_for_at_once(booker: Booker) -> No
     def heard(notice: Notice) -> None:
         site.node.launcher.heard(notice)
         if notice.kind == "wake":
-            site.node.launcher._woken.silence()
+            site.node.launcher._woken.clear()
             listening.set()
-        if site.node.launcher._woken.rung:
+        if site.node.launcher._woken.is_set:
             back.set()
 
     hearing = asyncio.create_task(site.database.listen(heard, site.clock))
@@ -150,7 +150,7 @@ async def test_a_run_that_comes_back_is_looked_for_at_once(booker: Booker) -> No
     await asyncio.gather(hearing, return_exceptions=True)
 
 
-async def test_silent_leads_are_asked_all_at_once(booker: Booker) -> None:
+async def test_silent_leads_are_asked_all_at_once(booker: BookingLead) -> None:
     """Many holds of a lead that takes long to say nothing do not wait for each other."""
     for number in range(20):
         await booker.hold(hold_request(await booker.task(), [HOUR + number * DURATION]))
@@ -172,7 +172,7 @@ async def test_silent_leads_are_asked_all_at_once(booker: Booker) -> None:
     assert asked == 20
 
 
-async def test_no_lead_holds_for_as_long_as_it_likes(booker: Booker) -> None:
+async def test_no_lead_holds_for_as_long_as_it_likes(booker: BookingLead) -> None:
     """A hold is asked about after ten minutes at the latest, whatever life its lead wishes it."""
     await booker.hold(hold_request(await booker.task(), [HOUR], life=times.DAY))
     booker.world.clock.advance(10 * times.MINUTE)
@@ -180,7 +180,7 @@ async def test_no_lead_holds_for_as_long_as_it_likes(booker: Booker) -> None:
     assert await booker.site.states() == {}
 
 
-async def test_nothing_is_held_beyond_the_horizon(booker: Booker) -> None:
+async def test_nothing_is_held_beyond_the_horizon(booker: BookingLead) -> None:
     """A run that would end later than a proposal may offer is refused, with the reason."""
     edge = START + times.DAY - DURATION
     answered = await booker.hold(hold_request(await booker.task(), [edge, edge + DURATION]))
@@ -190,7 +190,7 @@ async def test_nothing_is_held_beyond_the_horizon(booker: Booker) -> None:
 
 
 async def test_more_holds_than_are_settled_at_once_are_settled_at_once(
-    booker: Booker, monkeypatch: pytest.MonkeyPatch
+    booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One look settles every hold that ran out, also behind those of a lead that says nothing."""
     monkeypatch.setattr(booking, "_EXPIRED_MAX", 2)

@@ -12,9 +12,9 @@ from node.model.wire.participants import TaskEnd
 from node.model.wire.tasks import Schedule
 from node.store import outbox, seats
 from node.store.database import Record
-from tests.clocks import START
-from tests.pooled import Pooled, pooled
-from tests.worlds import ON_ONE_LOOP, World, book_everywhere, introduction
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, pooled
+from tests.support.worlds import ON_ONE_LOOP, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -48,7 +48,7 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
     world.clock.advance(31 * times.DAY)
     await a.node._purge()
     assert len(await a.rows("SELECT FROM run")) == 1
-    await a.node.ending.cancel_task(task.task)
+    await a.node.termination.cancel_task(task.task)
     await a.node._purge()
     assert await a.rows("SELECT FROM run") == []
 
@@ -69,7 +69,7 @@ async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None
     assert len(await pool.lead.rows("SELECT FROM task WHERE parent = $1", task)) == 2
     listed = await _seats_listed(pool, task)
     assert [seat["lost_at"] for seat in listed] == [None, None], "none seems to be empty"
-    await pool.lead.node.ending.cancel_task(task)
+    await pool.lead.node.termination.cancel_task(task)
     await _purge(world)
     assert await pool.lead.rows("SELECT FROM term") == []
     assert [row[0] for row in await pool.lead.rows("SELECT id FROM task")] == [task]
@@ -114,13 +114,13 @@ async def test_tasks_of_others_are_forgotten(world: World) -> None:
     for task in (first, second):
         for site in (a, b):
             await site.keep(task, a)
-    await b.node.ending.cancel_task(first.task)
-    await a.node.ending.cancel_task(second.task)
+    await b.node.termination.cancel_task(first.task)
+    await a.node.termination.cancel_task(second.task)
     await world.settle()
     assert await b.rows("SELECT FROM task WHERE state = 'active'") == []
     async with b.database.transaction() as connection:
         end = TaskEnd(task=first.task, state="refused", reason="x").model_dump(mode="json")
-        await outbox.post(connection, ["a"], outbox.Kind.TASK_END, end, world.clock.now())
+        await outbox.post(connection, ["a"], outbox.MessageKind.TASK_END, end, world.clock.now())
     world.clock.advance(89 * times.DAY)
     await _purge(world)
     assert len(await b.rows("SELECT FROM task")) == 2
@@ -153,7 +153,7 @@ async def _all_ended(pool: Pooled) -> None:
     await pool.lead.execute(
         "UPDATE planning SET plan_at = NULL FROM seat WHERE planning.task_id = seat.task_id"
     )
-    await pool.lead.node.ending.finish_tasks()
+    await pool.lead.node.termination.finish_tasks()
     await pool.world.settle()
 
 

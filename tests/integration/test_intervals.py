@@ -11,11 +11,12 @@ from node.execution.intervals import GRACE, NO_SHARE
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, NotAllowed
+from node.model.intervals import Interval
 from node.model.wire.participants import IntervalShare, IntervalsMessage
-from node.plugins.contracts import Interval
 from node.store import intervals, runs
 from node.store.runs import KeptPart
-from tests.clocks import START
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
 from tests.unit.plugins.records import (
     SPEC,
     at_dest,
@@ -24,7 +25,6 @@ from tests.unit.plugins.records import (
     sender_record,
     silence,
 )
-from tests.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 

@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from node.execution import process, proctable
-from node.execution.process import Running
+from node.execution.process import RunningProcess
 from node.lab import loopback, nodes
 from node.lab.loopback import claim
 from node.lab.supervisor import Lab
@@ -57,6 +57,7 @@ async def test_nodes_know_each_other() -> None:
     assert told[-1] == "every node knows every other"
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_namespaces_are_joined_by_the_wan() -> None:
     """Nodes answer on the management side at once, and reach each other through the delay."""
     async with Lab(3, WanSettings(delay_ms=20), command=fake_command) as lab:
@@ -135,12 +136,13 @@ async def test_stopping_twice_is_the_same_as_once() -> None:
     await lab.stop()
 
 
-async def program(*options: str) -> Running:
+async def program(*options: str) -> RunningProcess:
     """A lab as a program of its own."""
     argv = [sys.executable, "-m", "tests.integration.lab_program", *options]
     return await process.start(argv, cwd=Path.cwd(), env={"TMPDIR": tempfile.gettempdir()})
 
 
+@pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None:
     """INT, TERM or HUP of a served lab: exit code 0, and nothing is left, not even a namespace."""
@@ -153,6 +155,7 @@ async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in below)
 
 
+@pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("far", [b"WAN", b"Postgres", b"node "])
 async def test_a_signal_during_the_start_ends_it_cleanly(far: bytes) -> None:
     """However far the start has come, INT undoes it."""
@@ -173,7 +176,7 @@ async def test_nothing_runs_on_when_the_program_is_killed() -> None:
     lab.send(signal.SIGKILL)
     finished = await lab.wait()
     async with asyncio.timeout(20):
-        await proctable.exits(list(below))
+        await proctable.wait_for_exits(list(below))
     dsn = json.loads(finished.stdout.splitlines()[-1])[0]["dsn"]
     found = re.search(r"host=(.*)/socket", dsn)
     assert found

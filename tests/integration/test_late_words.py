@@ -8,9 +8,9 @@ import pytest
 
 from node.model import times
 from node.model.errors import Conflict, NotFound
-from node.model.wire.participants import Freeing, Introduction
-from tests.clocks import START
-from tests.worlds import (
+from node.model.wire.participants import FreedRuns, Introduction
+from tests.support.clocks import START
+from tests.support.worlds import (
     ON_ONE_LOOP,
     Site,
     World,
@@ -26,8 +26,8 @@ HOUR = START + times.HOUR
 MANY = 288
 
 
-def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> Freeing:
-    return Freeing(
+def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> FreedRuns:
+    return FreedRuns(
         before_epoch=before_epoch,
         starting=starting,
         slots_from=slots_from,
@@ -43,16 +43,16 @@ def _at(task: Introduction, revision: int, **changes: object) -> Introduction:
 async def _known(world: World) -> tuple[Site, Site, Introduction]:
     a, b = await world.two()
     task = introduction([a, b])
-    await b.node.consent.consider(a.identity, _at(task, 1))
+    await b.node.acceptance.consider(a.identity, _at(task, 1))
     return a, b, task
 
 
 async def test_an_old_introduction_changes_nothing(world: World) -> None:
     """It is refused as such, and the terms that came before it stay."""
     a, b, task = await _known(world)
-    await b.node.consent.consider(a.identity, _at(task, 3, priority=7, paused_at=START))
+    await b.node.acceptance.consider(a.identity, _at(task, 3, priority=7, paused_at=START))
     with pytest.raises(Conflict, match="3 is known"):
-        await b.node.consent.consider(a.identity, _at(task, 2, priority=5))
+        await b.node.acceptance.consider(a.identity, _at(task, 2, priority=5))
     row = (await b.rows("SELECT priority, revision, state::text FROM task"))[0]
     assert tuple(row) == (7, 3, "paused")
 
@@ -60,26 +60,26 @@ async def test_an_old_introduction_changes_nothing(world: World) -> None:
 async def test_a_question_keeps_nothing(world: World) -> None:
     """Who is only asked about an edit answers, and knows the task as before."""
     a, b, task = await _known(world)
-    answered = await b.node.consent.judge(a.identity, _at(task, 2, priority=9))
+    answered = await b.node.acceptance.judge(a.identity, _at(task, 2, priority=9))
     assert answered.accepted
     assert (await b.rows("SELECT priority, revision FROM task"))[0][1] == 1
     never = introduction([a, b])
-    await b.node.consent.judge(a.identity, _at(never, 1))
+    await b.node.acceptance.judge(a.identity, _at(never, 1))
     assert len(await b.rows("SELECT FROM task")) == 1
 
 
 async def test_a_question_about_a_task_that_is_over_is_refused(world: World) -> None:
     """Who has withdrawn from a task says so when it is asked about an edit of it."""
     a, b, task = await _known(world)
-    await b.node.ending.cancel_task(task.task)
-    answered = await b.node.consent.judge(a.identity, _at(task, 2))
+    await b.node.termination.cancel_task(task.task)
+    answered = await b.node.acceptance.judge(a.identity, _at(task, 2))
     assert answered.reason == "the task is refused here: b withdrew from it"
 
 
 async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
     """An older one is a conflict; a newer one asks for the task to be introduced again."""
     a, b, task = await _known(world)
-    await b.node.consent.consider(a.identity, _at(task, 2))
+    await b.node.acceptance.consider(a.identity, _at(task, 2))
     request = hold_request(task, [HOUR])
     with pytest.raises(Conflict, match="changed since"):
         await b.node.time_line.hold(uuid4(), a.identity, request)
@@ -93,7 +93,7 @@ async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
 async def test_a_paused_task_holds_nothing(world: World) -> None:
     """Its lead is told why."""
     a, b, task = await _known(world)
-    await b.node.consent.consider(a.identity, _at(task, 2, paused_at=START))
+    await b.node.acceptance.consider(a.identity, _at(task, 2, paused_at=START))
     request = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
     with pytest.raises(Conflict, match="is paused here"):
         await b.node.time_line.hold(uuid4(), a.identity, request)
@@ -108,7 +108,7 @@ async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None
         await b.node.time_line.hold(exchange, a.identity, request)
         await b.node.time_line.commit(exchange, commit_request(request))
     for _ in range(2):
-        await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
+        await b.node.acceptance.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
     states = list((await b.states()).values())
     assert states == ["cancelled", "scheduled"]
     assert "slip PT5M → PT1M" in (await b.rows("SELECT reason FROM run WHERE freed"))[0][0]
@@ -120,9 +120,9 @@ async def test_an_old_word_still_frees(world: World) -> None:
     exchange, request = uuid4(), hold_request(task, [HOUR])
     await b.node.time_line.hold(exchange, a.identity, request)
     await b.node.time_line.commit(exchange, commit_request(request))
-    await b.node.consent.consider(a.identity, _at(task, 3))
+    await b.node.acceptance.consider(a.identity, _at(task, 3))
     with pytest.raises(Conflict):
-        await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
+        await b.node.acceptance.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
     assert list((await b.states()).values()) == ["cancelled"]
 
 
@@ -131,7 +131,7 @@ async def test_what_was_only_held_is_forgotten(world: World) -> None:
     a, b, task = await _known(world)
     exchange, request = uuid4(), hold_request(task, [HOUR])
     await b.node.time_line.hold(exchange, a.identity, request)
-    await b.node.consent.consider(a.identity, _at(task, 2, freeing=_freeing(2)))
+    await b.node.acceptance.consider(a.identity, _at(task, 2, freeing=_freeing(2)))
     await b.node.time_line.commit(exchange, commit_request(request))
     assert await b.states() == {}
     old = hold_request(task, [HOUR]).model_copy(update={"revision": 2})
@@ -147,7 +147,7 @@ async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
     await b.node.time_line.commit(exchange, commit_request(request))
     b.node.capabilities.tests = {}
     paused = _at(task, 2, freeing=_freeing(2), paused_at=START)
-    answered = await b.node.consent.consider(a.identity, paused)
+    answered = await b.node.acceptance.consider(a.identity, paused)
     assert not answered.accepted
     assert list((await b.states()).values()) == ["cancelled"]
     row = (await b.rows("SELECT state::text, revision FROM task"))[0]
@@ -157,8 +157,8 @@ async def test_who_refuses_new_terms_frees_the_old_runs(world: World) -> None:
 async def test_a_task_that_ended_here_is_not_brought_back(world: World) -> None:
     """A host that withdrew refuses an edit, and says what became of the task."""
     a, b, task = await _known(world)
-    await b.node.ending.cancel_task(task.task)
-    answered = await b.node.consent.consider(a.identity, _at(task, 2))
+    await b.node.termination.cancel_task(task.task)
+    answered = await b.node.acceptance.consider(a.identity, _at(task, 2))
     assert (answered.accepted, answered.reason) == (
         False,
         "the task is refused here: b withdrew from it",
@@ -173,7 +173,7 @@ async def test_many_runs_are_freed_by_one_letter(world: World) -> None:
     starts = [HOUR + number * 5 * times.MINUTE for number in range(MANY)]
     await book_everywhere(task, a, [a, b], starts)
     await a.execute("UPDATE planning SET lease_epoch = 1")
-    await a.node.changing.pause(task.task)
+    await a.node.editing.pause(task.task)
     world.calls.clear()
     await world.settle()
     assert world.calls == [("a", "b", "introduce")]

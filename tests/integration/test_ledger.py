@@ -15,8 +15,8 @@ from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule, TaskPatch
 from node.store import runs
 from node.store.runs import KeptPart
-from tests.clocks import START
-from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -98,7 +98,7 @@ async def test_what_is_cancelled_is_given_back(world: World) -> None:
     """A run cancelled before its start leaves nothing charged, and both rows to be read."""
     a, b = await world.two()
     _, run = await _planned(a, b)
-    await a.node.ending.cancel_run(run)
+    await a.node.termination.cancel_run(run)
     assert [(row[3], row[4]) for row in await _charges(a)] == [
         (1000, "booked"),
         (1000, "booked"),
@@ -160,13 +160,13 @@ async def test_an_edit_to_another_campaign_moves_the_charges(world: World) -> No
     await a.execute(_NEW_CAMPAIGN, "ops")
     await a.node.campaigns.refresh()
     task, run = await _planned(a, b)
-    await a.node.changing.edit(task.task, TaskPatch(campaign="ops"))
+    await a.node.editing.edit(task.task, TaskPatch(campaign="ops"))
     await world.settle()
     by_campaign: dict[str, int] = {}
     for *_, weight, _, campaign in await _charges(a):
         by_campaign[campaign] = by_campaign.get(campaign, 0) + weight
     assert by_campaign == {"default": 0, "ops": 2000}
-    await a.node.ending.cancel_run(run)
+    await a.node.termination.cancel_run(run)
     assert await _net(a) == 0
     assert {row[5] for row in await _charges(a) if row[4] == "unused"} == {"ops"}
     await _agrees(a)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from node.execution import leftovers, process, proctable, strays
+from node.execution import leftovers, process, process_marks, proctable
 from tests.integration.test_process import alive, gone
 
 WAITING = ["sh", "-c", "echo $$; kill -STOP $$"]
@@ -54,7 +54,7 @@ async def test_what_a_living_service_started_is_left_alone() -> None:
 def test_a_recycled_number_of_an_owner_is_no_owner() -> None:
     """Who has the number of the service that is gone, and another start tick, owns nothing."""
     ticks = proctable.identity(os.getpid()) + 1
-    env = {**os.environ, strays.VARIABLE: f"{os.getpid()}.{ticks}.1"}
+    env = {**os.environ, process_marks.VARIABLE: f"{os.getpid()}.{ticks}.1"}
     with subprocess.Popen(WAITING, env=env, stdout=subprocess.PIPE) as left:
         assert left.stdout is not None
         assert int(left.stdout.readline()) == left.pid

@@ -14,8 +14,8 @@ from node.model.errors import DatabaseUnavailable, PeerUnreachable
 from node.store import outbox
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
-from node.store.outbox import Kind, Message
-from tests.worlds import ON_ONE_LOOP, Site, World
+from node.store.outbox import Message, MessageKind
+from tests.support.worlds import ON_ONE_LOOP, Site, World
 
 
 class Loop(Protocol):
@@ -111,7 +111,7 @@ async def test_a_message_that_cannot_be_made_holds_up_no_other(world: World) -> 
     a.node.outbox._deliver = deliver
     async with a.database.connection() as connection:
         for body in ({"stumble": 1}, {"fine": 1}):
-            await outbox.post(connection, [b.identity], Kind.PART, body, a.clock.now())
+            await outbox.post(connection, [b.identity], MessageKind.PART, body, a.clock.now())
     await a.node.outbox.run_once()
     assert delivered == [{"fine": 1}]
     assert [body for _, _, body in await a.letters()] == [{"stumble": 1}]
@@ -134,7 +134,7 @@ async def test_a_slow_node_holds_up_no_other(world: World) -> None:
     for node in (b, c, c):
         arrived.clear()
         async with a.database.connection() as connection:
-            await outbox.post(connection, [node.identity], Kind.PART, {}, a.clock.now())
+            await outbox.post(connection, [node.identity], MessageKind.PART, {}, a.clock.now())
         a.node.outbox.heard(Notice("wake", "", ()))
         if node is c:
             await asyncio.wait_for(arrived.wait(), 10)
@@ -162,16 +162,16 @@ async def test_letters_to_a_node_that_is_back_do_not_wait(
         return None if known.identity in answering else "nobody answers", None
 
     a.node.outbox._deliver = deliver
-    monkeypatch.setattr(a.node.lookout, "_look", look)
+    monkeypatch.setattr(a.node.peer_monitor, "_look", look)
     async with a.database.connection() as connection:
         nodes = [b.identity, c.identity]
-        await outbox.post(connection, nodes, Kind.PART, {}, a.clock.now())
+        await outbox.post(connection, nodes, MessageKind.PART, {}, a.clock.now())
     await a.execute("UPDATE outbox SET attempts = 9")
     await a.node.outbox.run_once()
     answering.add(b.identity)
     await a.node.outbox.run_once()
     assert delivered == []
-    await a.node.lookout.run_once()
+    await a.node.peer_monitor.run_once()
     await a.node.outbox.run_once()
     assert delivered == [b.identity]
     assert [node for node, _, _ in await a.letters()] == [c.identity]

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from node.execution.launcher import LOST_AFTER, Outcome
+from node.execution.launcher import LOST_RUN_TIMEOUT, LaunchOutcome
 from node.model import times
 from node.store import runs
 from node.store.runs import DueRun, KeptPart
-from tests.clocks import START
-from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -35,12 +35,14 @@ async def _begun(world: World) -> tuple[Site, Site, UUID, DueRun]:
 @pytest.mark.parametrize(
     "outcome",
     [
-        Outcome(None, "a complaint \x00" * 500, HOUR),
-        Outcome({"slept": "\x00"}, None, HOUR),
-        Outcome({"slept_ms": 1 << 70}, None, HOUR),
+        LaunchOutcome(None, "a complaint \x00" * 500, HOUR),
+        LaunchOutcome({"slept": "\x00"}, None, HOUR),
+        LaunchOutcome({"slept_ms": 1 << 70}, None, HOUR),
     ],
 )
-async def test_a_part_that_cannot_be_kept_fails_the_run(world: World, outcome: Outcome) -> None:
+async def test_a_part_that_cannot_be_kept_fails_the_run(
+    world: World, outcome: LaunchOutcome
+) -> None:
     """What Postgres or the message cannot take is told in other words, to the lead as well."""
     a, b, run, due = await _begun(world)
     await b.node.launcher._keep(due, outcome)
@@ -54,7 +56,7 @@ async def test_a_part_that_cannot_be_kept_fails_the_run(world: World, outcome: O
 async def test_a_run_nobody_executes_any_more_is_marked(world: World) -> None:
     """A run that still runs long after its end, with nobody there who ends it, fails."""
     _, b, run, _ = await _begun(world)
-    world.clock.move_to(HOUR + DURATION + LOST_AFTER)
+    world.clock.move_to(HOUR + DURATION + LOST_RUN_TIMEOUT)
     await b.node.launcher.run_once()
     assert await b.state(run) == "running"
     world.clock.advance(1)

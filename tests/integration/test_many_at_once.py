@@ -8,17 +8,17 @@ from uuid import uuid4
 
 import pytest
 
-from node.clock import Bell
+from node.clock import LatchedEvent
 from node.execution import process
-from node.execution.launcher import LATE_MAX, PREPARE
-from node.execution.turns import TURN
-from node.execution.witness import Scene
+from node.execution.launcher import PREPARATION_TIME, START_LATENESS_MAX
+from node.execution.observer import PartObservation
+from node.execution.staggering import STAGGER_INTERVAL
 from node.model import times
 from node.model.runstate import RunState
 from node.store import runs
 from node.store.runs import DueRun
-from tests.clocks import START
-from tests.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -47,7 +47,7 @@ async def test_they_are_prepared_one_after_the_other(
     site, due = await _due(world)
     launcher, waited = site.node.launcher, list[int]()
 
-    async def until(instant: int, _: Bell) -> bool:
+    async def until(instant: int, _: LatchedEvent) -> bool:
         waited.append(instant)
         return False
 
@@ -59,19 +59,19 @@ async def test_they_are_prepared_one_after_the_other(
         for task in list(launcher._tasks.values()):
             await task
         await world.settle()
-        last = (HOUR - PREPARE) // TURN * TURN
-        assert waited == [last - place * TURN for place in range(20)]
+        last = (HOUR - PREPARATION_TIME) // STAGGER_INTERVAL * STAGGER_INTERVAL
+        assert waited == [last - place * STAGGER_INTERVAL for place in range(20)]
 
 
 async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
     """The others have gone on without it: its program is not released, and the part is missed."""
     site, due = await _due(world)
-    launcher, scene = site.node.launcher, cast("Scene", Unseen())
-    for late, state in ((LATE_MAX, None), (LATE_MAX + 1, RunState.MISSED)):
+    launcher, scene = site.node.launcher, cast("PartObservation", Unseen())
+    for late, state in ((START_LATENESS_MAX, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
         running = await process.start(["echo", "begun"], held=True)
         try:
             world.clock.move_to(HOUR + late)
-            outcome = await launcher._release(due, running, HOUR, scene, Bell())
+            outcome = await launcher._release(due, running, HOUR, scene, LatchedEvent())
             assert (outcome and outcome.state) == state
         finally:
             if state is not None:

@@ -15,8 +15,8 @@ from node.model.errors import PeerUnreachable
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.worlds import (
+from tests.support.clocks import START
+from tests.support.worlds import (
     DURATION,
     ON_ONE_LOOP,
     Call,
@@ -56,7 +56,7 @@ async def test_a_run_cancelled_before_the_decision_is_booked_nowhere(world: Worl
     _, run = await _led(a, b, c)
 
     async def cancel() -> None:
-        await b.node.ending.cancel_run(run)
+        await b.node.termination.cancel_run(run)
         await b.deliver()
 
     _when(world, ("a", "c", "hold"), "answered", cancel)
@@ -75,7 +75,7 @@ async def test_a_waiting_slot_cancelled_while_it_is_booked_stays_so(world: World
     assert await a.state(run) == "waiting"
 
     async def cancel() -> None:
-        await a.node.ending.cancel_run(run)
+        await a.node.termination.cancel_run(run)
         await a.node.outbox.run_once()
 
     _when(world, ("a", "b", "hold"), "asked", cancel)
@@ -96,7 +96,7 @@ async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: W
     await a.plan()
     await world.pass_time(times.MINUTE, 4 * times.SECOND)
     assert (await a.state(run), await b.state(run)) == ("scheduled", None)
-    await a.node.ending.cancel_run(run)
+    await a.node.termination.cancel_run(run)
     world.cut = set()
     await a.node.outbox.run_once()
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
@@ -123,7 +123,7 @@ async def test_a_slot_whose_release_was_held_up_is_planned_again(world: World) -
     assert world.watch is None
     await world.pass_time(20 * times.SECOND)
     assert await a.state(run) == "waiting"
-    await b.node.ending.cancel_task(other.task)
+    await b.node.termination.cancel_task(other.task)
     await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
     assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")
 
@@ -154,7 +154,7 @@ async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
 
     async def keep_while_cancelled(*values: Any) -> None:
         await keep(*values)
-        cancelling.append(asyncio.create_task(a.node.ending.cancel_task(task.task)))
+        cancelling.append(asyncio.create_task(a.node.termination.cancel_task(task.task)))
         waiting = "SELECT FROM pg_locks WHERE NOT granted"
         while not await a.rows(waiting):
             await asyncio.wait(cancelling, timeout=0.01)
@@ -194,6 +194,6 @@ async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     monkeypatch.setattr(planning, "waiting", look_too_early)
     await a.plan()
     assert await a.state(run) == "waiting"
-    await b.node.ending.cancel_task(other.task)
+    await b.node.termination.cancel_task(other.task)
     await world.pass_time(times.MINUTE, 5 * times.SECOND)
     assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")

@@ -15,9 +15,9 @@ import pytest
 from node.model import times
 from node.model.times import format_instant
 from node.store import meshes
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Asker, asker
 
 _RUN = """
 INSERT INTO run (

@@ -7,8 +7,8 @@ from typing import Any
 from lead.store import planning
 from node.model import times
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.worlds import ON_ONE_LOOP, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -27,7 +27,7 @@ async def test_more_slots_wait_than_a_batch_has(world: World) -> None:
         await a.plan()
     assert list((await b.states()).values()) == ["scheduled"] * 4
     for run in await a.states():
-        await a.node.ending.lose_run(run, "b has lost it")
+        await a.node.termination.lose_run(run, "b has lost it")
     await world.pass_time(5 * times.SECOND)
     states = list((await b.states()).values())
     assert (states.count("scheduled"), states.count("held"), len(states)) == (4, 0, 8)
@@ -65,7 +65,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
 
     async def meanwhile(*concluded: Any) -> None:
         """Another task's question is answered before this one is written."""
-        a.reach.heard(b.identity)
+        a.reachability.heard(b.identity)
         await a.planner.spread()
         await conclude(*concluded)
 

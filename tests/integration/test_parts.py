@@ -19,9 +19,9 @@ from node.plugins.contracts import Metric, Result
 from node.plugins.tests.idle import IdleTest
 from node.store import runs
 from node.store.runs import KeptPart
-from tests.circumstances import told
-from tests.clocks import START
-from tests.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
+from tests.support.circumstances import told
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, book_everywhere, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -156,7 +156,7 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
     """Parts of a cancelled run are kept and change nothing."""
     a, b, _ = sites = await world.three()
     run = await _running(sites)
-    await a.node.ending.cancel_run(run)
+    await a.node.termination.cancel_run(run)
     await world.settle()
     for place, site in enumerate(sites):
         await site.node.collector.keep_own(run, _part(site, place, "cancelled"))

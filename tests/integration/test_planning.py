@@ -15,8 +15,8 @@ from node.model.errors import Conflict, ParleyError
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START, ManualClock
-from tests.worlds import (
+from tests.support.clocks import START, ManualClock
+from tests.support.worlds import (
     DURATION,
     ON_ONE_LOOP,
     Call,
@@ -211,7 +211,7 @@ async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
     assert await a.state(run) == "waiting"
     await world.pass_time(50 * times.MINUTE, 2 * times.MINUTE)
     assert await a.state(run) == "waiting"
-    await b.node.ending.cancel_run(blocking)
+    await b.node.termination.cancel_run(blocking)
     await world.pass_time(6 * times.MINUTE, times.MINUTE)
     assert await a.state(run) == "scheduled"
     assert await b.state(run) == "scheduled"
@@ -271,7 +271,7 @@ async def test_a_participant_removed_from_the_known_nodes_makes_runs_wait(world:
     """A task with a participant that is not known any more is not forgotten: its slots say why."""
     a, b = await world.two()
     task = await _led(a, (a, b), schedule=_repeating(), duration=times.MINUTE)
-    await a.node.peering.remove("b")
+    await a.node.registration.remove("b")
     await a.plan()
     assert set((await a.states()).values()) == {"waiting"}
     reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
@@ -322,7 +322,7 @@ async def test_a_task_cancelled_while_it_is_planned_books_nothing(world: World) 
     async def cancel(call: Call, phase: str) -> None:
         if call == ("a", "b", "hold") and phase == "answered":
             world.watch = None
-            await a.node.ending.cancel_task(task.task)
+            await a.node.termination.cancel_task(task.task)
 
     world.watch = cancel
     await a.plan()
@@ -347,7 +347,7 @@ async def test_a_slot_that_came_to_wait_meanwhile_is_planned(world: World) -> No
     async def lose(call: Call, phase: str) -> None:
         if call[2] == "propose":
             world.watch = None
-            await a.node.ending.lose_run(lost, "b does not have it any more")
+            await a.node.termination.lose_run(lost, "b does not have it any more")
 
     world.watch = lose
     world.clock.advance(4 * times.HOUR - times.HOUR)
@@ -414,7 +414,7 @@ async def test_a_late_commit_to_a_node_removed_meanwhile_frees_the_run(world: Wo
     """A participant that is not known here any more has no run that the others wait for."""
     a, b = await world.two()
     _, run = await _cut_off_commit(world, a, b)
-    await a.node.peering.remove("b")
+    await a.node.registration.remove("b")
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert await a.state(run) == "displaced"
 

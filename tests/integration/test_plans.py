@@ -17,9 +17,9 @@ from node.plugins import registry
 from node.plugins.contracts import Requirement
 from node.plugins.tests.idle import IdleSpec
 from node.plugins.tools.sleep import SleepTool
-from tests.clocks import START, ManualClock
-from tests.prospects import idle, plan
-from tests.worlds import (
+from tests.support.clocks import START, ManualClock
+from tests.support.previews import idle, plan
+from tests.support.worlds import (
     ON_ONE_LOOP,
     Site,
     World,

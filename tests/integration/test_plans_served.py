@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.services import with_foresight
 from node.client.users import UserClient
 from node.model.wire.plans import Outcome
 from node.store import nodes
 from node.trust.tokens import digest
-from tests.clocks import ManualClock
 from tests.conftest import NewDatabase
-from tests.served import know, served
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import know, served
 
 
 @pytest.fixture
@@ -28,7 +27,6 @@ async def client(
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
         await know(a, b)
         await know(b, a)
-        with_foresight(a)
         async with a.database.transaction() as connection:
             await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
         async with UserClient(a.settings.public_url, "secret", clock) as made:

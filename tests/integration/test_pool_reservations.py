@@ -16,12 +16,12 @@ from node.model.ids import TaskId, run_id
 from node.model.times import format_instant
 from node.model.wire.tasks import TaskDocument
 from node.store import seats
-from tests import prospects
-from tests.bookers import HOUR
-from tests.clocks import START
-from tests.pooled import Pooled, pooled
-from tests.reserving import WORDS, edit, reserve
-from tests.worlds import ON_ONE_LOOP, Call, Site, World
+from tests.support import previews
+from tests.support.booking import HOUR
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, pooled
+from tests.support.reservations import WORDS, edit, reserve
+from tests.support.worlds import ON_ONE_LOOP, Call, Site, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -254,7 +254,7 @@ async def test_it_closes_no_node(world: World) -> None:
     pool = await _pool(world)
     made = await reserve(pool.lead, pool="europe")
     at: dict[str, Any] = {"schedule": {"start": format_instant(HOUR), "slip": "PT0S"}}
-    asked = prospects.idle(pool.lead, pool.nodes[0], **at)
+    asked = previews.idle(pool.lead, pool.nodes[0], **at)
     await pool.lead.node.admission.create(TaskDocument.model_validate(asked), None)
     await pool.lead.plan()
     await world.settle()

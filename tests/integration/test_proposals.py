@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from node.booking import TimeLine
 from node.model import times
 from node.model.spans import Span
-from node.model.timeline import Occupied
+from node.model.timeline import OccupiedSpan
 from node.store import bookings, changes, runs
 from node.store.database import Connection, Notice
-from tests.bookers import HOUR, REACH, Booker
-from tests.worlds import DURATION, ON_ONE_LOOP, Site, commit_request, hold_request
+from node.timetable.booking import TimeLine
+from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, commit_request, hold_request
 
 pytestmark = ON_ONE_LOOP
 
@@ -64,7 +64,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
 
     async def recorded(
         connection: Connection, windows: Sequence[Span], fixed_before: int
-    ) -> list[Occupied]:
+    ) -> list[OccupiedSpan]:
         asked.append(windows)
         return await read(connection, windows, fixed_before)
 
@@ -72,7 +72,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
     return asked
 
 
-def elsewhere(booker: Booker) -> Booker:
+def elsewhere(booker: BookingLead) -> BookingLead:
     """Another process of the same node books for the same lead."""
     site = booker.site
     node = site.node
@@ -86,11 +86,11 @@ def elsewhere(booker: Booker) -> Booker:
     )
     other = Site(node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
-    return Booker(booker.world, booker.lead, other)
+    return BookingLead(booker.world, booker.lead, other)
 
 
 async def test_the_next_proposal_sees_what_was_booked(
-    booker: Booker, reads: list[Sequence[Span]]
+    booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
     """A node knows what it has just done: it hears nothing of it, and reads nothing."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
@@ -101,7 +101,7 @@ async def test_the_next_proposal_sees_what_was_booked(
 
 
 async def test_what_another_process_booked_is_heard(
-    booker: Booker, reads: list[Sequence[Span]]
+    booker: BookingLead, reads: list[Sequence[Span]]
 ) -> None:
     """The lead's process books, the service answers: one notification, and nothing is read."""
     async with listening(booker.site) as ear:
@@ -112,7 +112,7 @@ async def test_what_another_process_booked_is_heard(
     assert len(reads) == 1
 
 
-async def test_more_runs_than_one_notification_holds_are_heard(booker: Booker) -> None:
+async def test_more_runs_than_one_notification_holds_are_heard(booker: BookingLead) -> None:
     """Five hundred runs booked at once are told in several notifications, none is left out."""
     task = await booker.task(duration=times.SECOND)
     starts = [HOUR + n * 2 * times.SECOND for n in range(500)]
@@ -126,7 +126,7 @@ async def test_more_runs_than_one_notification_holds_are_heard(booker: Booker) -
 
 
 async def _cancel(site: Site, run: UUID) -> None:
-    await site.node.ending.cancel_run(run)
+    await site.node.termination.cancel_run(run)
 
 
 async def _forget(site: Site, run: UUID) -> None:
@@ -135,7 +135,7 @@ async def _forget(site: Site, run: UUID) -> None:
 
 @pytest.mark.parametrize("how", [_cancel, _forget])
 async def test_what_is_given_back_is_free_again(
-    booker: Booker, how: Callable[[Site, UUID], Awaitable[None]]
+    booker: BookingLead, how: Callable[[Site, UUID], Awaitable[None]]
 ) -> None:
     """Whoever gives time back: it is heard, and read again."""
     run = (await booker.book(await booker.task(), HOUR)).runs[0].run
@@ -146,7 +146,7 @@ async def test_what_is_given_back_is_free_again(
         assert await booker.free(WINDOW) == [WINDOW]
 
 
-async def test_what_is_set_aside_and_comes_back_is_heard(booker: Booker) -> None:
+async def test_what_is_set_aside_and_comes_back_is_heard(booker: BookingLead) -> None:
     """A long run gives way to a short one: the rest is free, until it comes back."""
     long = await booker.task(1, duration=2 * DURATION)
     await booker.book(long, HOUR)
@@ -161,7 +161,7 @@ async def test_what_is_set_aside_and_comes_back_is_heard(booker: Booker) -> None
         assert await booker.free(WINDOW) == [(HOUR + 2 * DURATION, WINDOW[1])]
 
 
-async def test_another_priority_is_heard(booker: Booker) -> None:
+async def test_another_priority_is_heard(booker: BookingLead) -> None:
     """What got a higher priority gives way no longer."""
     low = await booker.task(1)
     await booker.book(low, HOUR)
@@ -173,7 +173,7 @@ async def test_another_priority_is_heard(booker: Booker) -> None:
         assert await booker.displacing(WINDOW, priority=5) == BEHIND
 
 
-async def test_what_begins_soon_gives_way_no_longer(booker: Booker) -> None:
+async def test_what_begins_soon_gives_way_no_longer(booker: BookingLead) -> None:
     """As time goes on a run of lower priority comes too close to be displaced, unheard of."""
     run = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     clock, margin = booker.world.clock, booker.site.node.settings.start_margin
@@ -188,17 +188,17 @@ async def test_what_begins_soon_gives_way_no_longer(booker: Booker) -> None:
     assert await booker.displacing(WINDOW, priority=5) == BEHIND
 
 
-async def test_nothing_is_refused_from_memory_alone(booker: Booker) -> None:
+async def test_nothing_is_refused_from_memory_alone(booker: BookingLead) -> None:
     """A notification was lost: what seems full is looked up, and found free."""
     run = (await booker.book(await booker.task(), HOUR)).runs[0].run
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     window = (HOUR, HOUR + DURATION)
     assert await booker.free(window) == []
-    await booker.site.node.ending.cancel_run(run)
+    await booker.site.node.termination.cancel_run(run)
     assert await booker.free(window) == [window]
 
 
-async def test_a_refused_hold_corrects_the_memory(booker: Booker) -> None:
+async def test_a_refused_hold_corrects_the_memory(booker: BookingLead) -> None:
     """A notification was lost: what was offered in vain is not offered again."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     assert await booker.free(WINDOW) == [WINDOW]
@@ -208,7 +208,9 @@ async def test_a_refused_hold_corrects_the_memory(booker: Booker) -> None:
     assert await booker.free(WINDOW) == BEHIND
 
 
-async def test_who_hears_nothing_keeps_nothing(booker: Booker, reads: list[Sequence[Span]]) -> None:
+async def test_who_hears_nothing_keeps_nothing(
+    booker: BookingLead, reads: list[Sequence[Span]]
+) -> None:
     """When the connection that listens is lost, every proposal is read again, until it is back."""
     async with listening(booker.site) as ear:
         await booker.free(WINDOW)
@@ -225,7 +227,7 @@ async def test_who_hears_nothing_keeps_nothing(booker: Booker, reads: list[Seque
     assert len(reads) == 4
 
 
-async def test_a_hold_that_comes_twice_takes_its_time_once(booker: Booker) -> None:
+async def test_a_hold_that_comes_twice_takes_its_time_once(booker: BookingLead) -> None:
     """The answer of a hold that was released meanwhile is told again; its time stays free."""
     booker.site.node.time_line.heard(Notice("wake", "", ()))
     task, exchange = await booker.task(), uuid4()

@@ -15,23 +15,23 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from node.api.nodes import _document
-from node.client.mailboxes import PRESENT_FOR
-from node.client.peers import Peer, Peers, by_own_node
-from node.consent import stored
-from node.fetching import PAUSE_FIRST
+from node.client.mailboxes import PRESENCE_TIMEOUT
+from node.client.peers import Peer, Peers, via_own_node
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument, NotAllowed, PeerUnreachable
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.participants import HoldAnswer
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.work import Question, WorkRequest
+from node.peers.pull import PAUSE_FIRST
 from node.service import signer
 from node.store import nodes, tasks
+from node.tasks.acceptance import stored_task
 from tests.chaos.links import Mood, Wire
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Served, fetching, served
-from tests.worlds import DURATION, commit_request, hold_request, introduce
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Served, fetching, served
+from tests.support.worlds import DURATION, commit_request, hold_request, introduce
 
 HOUR = START + times.HOUR
 
@@ -56,7 +56,7 @@ class Pair:
         listed = Listed(node=card.identity, name=card.name, url=card.url, address=card.address)
         made = introduce([listed])
         async with self.far.database.transaction() as connection:
-            await tasks.keep(connection, stored(made, self.lead.card.identity))
+            await tasks.keep(connection, stored_task(made, self.lead.card.identity))
         return made
 
     async def until(self, holds: Callable[[], Any], step: int = times.SECOND // 10) -> None:
@@ -94,7 +94,7 @@ async def pair(
         wire = Wire("b", "a", settings.listen_host, settings.listen_port)
         await wire.open()
         stack.push_async_callback(wire.close)
-        await lead.peering.add(NodeAddition(identity=far.card.identity))
+        await lead.registration.add(NodeAddition(identity=far.card.identity))
         async with far.database.transaction() as connection:
             card = lead.card.model_copy(update={"url": wire.url})
             await nodes.keep(connection, card, clock.now())
@@ -119,7 +119,7 @@ async def test_a_key_is_enough(pair: Pair) -> None:
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     assert known.name.startswith("unseen-")
     assert (known.url, known.seen_at) == (None, None)
-    await pair.lead.lookout.run_once()
+    await pair.lead.peer_monitor.run_once()
     await pair.lead.directory.refresh()
     assert pair.lead.directory.by_identity(pair.far.card.identity) == known
     async with fetching(pair.far):
@@ -133,14 +133,14 @@ async def test_a_key_is_enough(pair: Pair) -> None:
 async def test_a_node_that_says_it_has_no_url_is_not_looked_for(pair: Pair) -> None:
     """Who adds a node by an address it happens to have, believes the node's own word."""
     url = pair.far.settings.public_url
-    known = await pair.lead.peering.add(NodeAddition(url=url))
+    known = await pair.lead.registration.add(NodeAddition(url=url))
     assert (known.name, known.url) == ("b", None)
 
 
 async def test_a_key_of_ones_own_is_refused(pair: Pair) -> None:
     """A node does not fetch from itself."""
     with pytest.raises(InvalidDocument, match="is this node itself"):
-        await pair.lead.peering.add(NodeAddition(identity=pair.lead.card.identity))
+        await pair.lead.registration.add(NodeAddition(identity=pair.lead.card.identity))
 
 
 async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
@@ -169,13 +169,13 @@ async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     """A lead in a process of its own reaches the node; another node does not by the same way."""
     outside = Peers(pair.lead.peers._session, signer(pair.lead.key, pair.clock), timeout_s=5)
     own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
-    outside.carry = by_own_node(outside, own)
+    outside.carry = via_own_node(outside, own)
     async with fetching(pair.far):
         await pair.attended()
         far = outside.to(pair.far.card.identity, "b", None)
         assert (await far.decision(uuid4())).state == "aborted"
     foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
-    pair.far.peers.carry = by_own_node(pair.far.peers, foreign)
+    pair.far.peers.carry = via_own_node(pair.far.peers, foreign)
     with pytest.raises(NotAllowed, match="for its own lead only"):
         await pair.far.peers.to(pair.far.card.identity, "b", None).decision(uuid4())
 
@@ -213,7 +213,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
         exchange = uuid4()
         holding = asyncio.create_task(pair.peer.hold(exchange, request))
         identity = pair.lead.card.identity
-        await pair.until(lambda: pair.far.fetching.fault(identity))
+        await pair.until(lambda: pair.far.work_puller.fault(identity))
         pair.wire.turn(Mood.WELL)
         assert (pair.wire.lost_answers > 0) == (mood is Mood.DEAF)
         await pair.until(holding.done)
@@ -229,21 +229,21 @@ async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
     pair.wire.turn(Mood.CUT)
     identity = pair.lead.card.identity
     async with fetching(pair.far):
-        await pair.until(lambda: pair.far.fetching.fault(identity))
-        assert "a cannot be reached" in (pair.far.fetching.fault(identity) or "")
+        await pair.until(lambda: pair.far.work_puller.fault(identity))
+        assert "a cannot be reached" in (pair.far.work_puller.fault(identity) or "")
         pair.clock.advance(times.HOUR)
         pair.wire.turn(Mood.WELL)
         await pair.attended()
-        await pair.until(lambda: pair.far.fetching.fault(identity) is None)
+        await pair.until(lambda: pair.far.work_puller.fault(identity) is None)
 
 
 async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     """Both sides show what is wrong: the lead who does not ask, the node who does not let it in."""
     await _once(pair.far, pair.lead, shortfall=times.HOUR, busy_until=HOUR)
-    await pair.lead.lookout.run_once()
+    await pair.lead.peer_monitor.run_once()
     known = pair.lead.directory.by_identity(pair.far.card.identity)
-    pair.clock.advance(PRESENT_FOR)
-    await pair.lead.lookout.run_once()
+    pair.clock.advance(PRESENCE_TIMEOUT)
+    await pair.lead.peer_monitor.run_once()
     await pair.lead.directory.refresh()
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     assert known.last_error == (
@@ -257,10 +257,10 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     await _once(pair.far, pair.lead)
     assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
 
-    await pair.lead.peering.remove("b")
+    await pair.lead.registration.remove("b")
     async with fetching(pair.far):
-        await pair.until(lambda: pair.far.fetching.fault(pair.lead.card.identity))
-        await pair.far.lookout.run_once()
+        await pair.until(lambda: pair.far.work_puller.fault(pair.lead.card.identity))
+        await pair.far.peer_monitor.run_once()
         await pair.far.directory.refresh()
         error = pair.far.directory.by_identity(pair.lead.card.identity).last_error or ""
     assert "which this node does not know; its owner admits it with" in error
@@ -272,10 +272,10 @@ async def test_the_figures_are_those_of_the_run_table(pair: Pair) -> None:
     begins = START + times.MINUTE
     await pair.far.time_line.hold(uuid4(), pair.lead.card.identity, hold_request(task, [begins]))
     pair.clock.move_to(begins + times.MINUTE)
-    found = await pair.far.fetching.figures()
+    found = await pair.far.work_puller.figures()
     assert found.busy_until == begins + DURATION
     assert found.missing == times.DAY - (DURATION - times.MINUTE)
-    assert await pair.far.fetching.figures() is found
+    assert await pair.far.work_puller.figures() is found
 
 
 async def test_a_lead_that_never_waits_is_not_asked_without_end(
@@ -298,6 +298,6 @@ async def test_a_lead_that_never_waits_is_not_asked_without_end(
                 pause = pair.clock._sleepers[0][0] - pair.clock.now()
                 undrawn = PAUSE_FIRST << failures
                 assert undrawn // 2 <= pause <= undrawn + undrawn // 2
-                fault = pair.far.fetching.fault(pair.lead.card.identity)
+                fault = pair.far.work_puller.fault(pair.lead.card.identity)
                 assert fault == "a had nothing to ask and did not wait for it"
                 pair.clock.advance(pause)

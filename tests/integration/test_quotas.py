@@ -12,9 +12,9 @@ from node.model.shortfall import Shortfall
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
 from node.store import nodes
-from tests.clocks import START
-from tests.pooled import Pooled, pooled
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 

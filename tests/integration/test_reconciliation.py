@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lead.reconciliation import Comparable, Reconciler
+from lead.exchange.reconciliation import Comparable, Reconciler
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -25,8 +25,8 @@ async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
         site.clock,
         times.DAY,
         lambda: [comparable],
-        node.ending.lose_run,
-        node.ending.drop_run,
+        node.termination.lose_run,
+        node.termination.drop_run,
     )
     return await reconciler.run_once(comparable, together)
 

@@ -16,10 +16,17 @@ from node.model.errors import InvalidDocument
 from node.model.spans import Span
 from node.model.wire.participants import Closure, Obstacle
 from node.store.database import Notice
-from tests.bookers import HOUR, REACH, Booker
-from tests.clocks import START
-from tests.reserving import WORDS, edit, reserve
-from tests.worlds import DURATION, ON_ONE_LOOP, World, commit_request, hold_request, introduction
+from tests.support.booking import HOUR, REACH, BookingLead
+from tests.support.clocks import START
+from tests.support.reservations import WORDS, edit, reserve
+from tests.support.worlds import (
+    DURATION,
+    ON_ONE_LOOP,
+    World,
+    commit_request,
+    hold_request,
+    introduction,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -30,7 +37,9 @@ CLASSES = list(SchedulingClass)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-async def test_no_class_is_offered_reserved_time(booker: Booker, kind: SchedulingClass) -> None:
+async def test_no_class_is_offered_reserved_time(
+    booker: BookingLead, kind: SchedulingClass
+) -> None:
     """Not even background runs, and no priority displaces it; the reason says all about it."""
     made = await reserve(booker.site)
     task = await booker.task(1000, kind)
@@ -48,7 +57,7 @@ async def test_no_class_is_offered_reserved_time(booker: Booker, kind: Schedulin
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("displacing", [False, True])
 async def test_a_hold_is_refused_in_reserved_time(
-    booker: Booker, kind: SchedulingClass, *, displacing: bool
+    booker: BookingLead, kind: SchedulingClass, *, displacing: bool
 ) -> None:
     """Run by run, with the same words; what gave way for it meanwhile gets its time back."""
     low = (await booker.book(await booker.task(1), HOUR + HALF - times.MINUTE)).runs[0].run
@@ -66,7 +75,7 @@ async def test_a_hold_is_refused_in_reserved_time(
     assert (await booker.site.states())[low] == "scheduled"
 
 
-async def test_the_database_has_the_last_word(booker: Booker) -> None:
+async def test_the_database_has_the_last_word(booker: BookingLead) -> None:
     """Whoever writes a run into reserved time is stopped by the database itself."""
     task = await booker.task()
     await reserve(booker.site)
@@ -84,7 +93,7 @@ async def test_the_database_has_the_last_word(booker: Booker) -> None:
     await booker.site.execute(insert, task.task, *span, None)
 
 
-async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: Booker) -> None:
+async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: BookingLead) -> None:
     """A hold under way is waited for and told as a run inside; one that comes then is refused."""
     first, second = await booker.task(), await booker.task()
     node, waiting = booker.site.node, "SELECT count(*) FROM pg_locks WHERE NOT granted"
@@ -102,7 +111,7 @@ async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: Book
     assert (await late).held == ()
 
 
-def _hold(booker: Booker, request: Any) -> Any:
+def _hold(booker: BookingLead, request: Any) -> Any:
     from node.store.bookings import Hold  # noqa: PLC0415
 
     return Hold(uuid4(), booker.lead.identity, request)
@@ -117,7 +126,9 @@ def _hold(booker: Booker, request: Any) -> Any:
         {"campaigns": ["ops"], "tests": ["rtt"], "leads": ["a"]},
     ],
 )
-async def test_who_meets_one_criterion_books_there(booker: Booker, access: dict[str, Any]) -> None:
+async def test_who_meets_one_criterion_books_there(
+    booker: BookingLead, access: dict[str, Any]
+) -> None:
     """It is offered the time as if it were not reserved, and gets it."""
     await reserve(booker.site, access=access)
     task = await booker.task(3)
@@ -137,7 +148,7 @@ async def test_who_meets_one_criterion_books_there(booker: Booker, access: dict[
         {"tasks": [str(uuid4())]},
     ],
 )
-async def test_who_meets_none_does_not(booker: Booker, access: dict[str, Any]) -> None:
+async def test_who_meets_none_does_not(booker: BookingLead, access: dict[str, Any]) -> None:
     """Neither by asking nor by a hold that has not asked."""
     await reserve(booker.site, access=access)
     task = await booker.task(3)
@@ -147,7 +158,7 @@ async def test_who_meets_none_does_not(booker: Booker, access: dict[str, Any]) -
 
 @pytest.mark.parametrize("access", [{"campaigns": ["default"]}, {"priority": 3}])
 async def test_the_word_of_another_lead_is_not_enough(
-    booker: Booker, access: dict[str, Any]
+    booker: BookingLead, access: dict[str, Any]
 ) -> None:
     """Campaign and priority admit what the node leads itself, and of others whom it names."""
     made = await reserve(booker.site, access=access)
@@ -156,7 +167,7 @@ async def test_the_word_of_another_lead_is_not_enough(
     assert not (await booker.hold(hold_request(theirs, [HOUR]))).held
     own, site = introduction([booker.site], priority=3), booker.site
     await site.keep(own, site)
-    itself = Booker(booker.world, site, site)
+    itself = BookingLead(booker.world, site, site)
     assert (await itself.ask(own, WINDOW)).free == (WINDOW,)
     assert (await itself.hold(hold_request(own, [HOUR]))).held
     assert (await site.node.reservations.one(made.id)).inside == ()
@@ -164,7 +175,7 @@ async def test_the_word_of_another_lead_is_not_enough(
     assert (await booker.hold(hold_request(theirs, [HOUR + DURATION]))).held
 
 
-async def test_every_stacked_reservation_must_admit(booker: Booker) -> None:
+async def test_every_stacked_reservation_must_admit(booker: BookingLead) -> None:
     """A task that is on the list of one is kept out by another one that lies over it."""
     task = await booker.task()
     await reserve(booker.site, access={"tasks": [str(task.task)]})
@@ -178,7 +189,7 @@ async def test_every_stacked_reservation_must_admit(booker: Booker) -> None:
     assert (await booker.ask(task, WINDOW)).free == ((HOUR + DURATION, HOUR + REACH),)
 
 
-async def test_what_is_kept_in_memory_follows(booker: Booker) -> None:
+async def test_what_is_kept_in_memory_follows(booker: BookingLead) -> None:
     """A node that hears its database knows of a reservation made, changed and removed."""
     heard: asyncio.Queue[Notice] = asyncio.Queue()
 
@@ -210,7 +221,7 @@ async def test_what_is_kept_in_memory_follows(booker: Booker) -> None:
     await asyncio.gather(listening, return_exceptions=True)
 
 
-async def test_a_lost_notification_refuses_nobody(booker: Booker) -> None:
+async def test_a_lost_notification_refuses_nobody(booker: BookingLead) -> None:
     """Time that was given back unheard of is found free when a refusal is looked up."""
     task = await booker.task()
     made = await reserve(booker.site)
@@ -221,7 +232,7 @@ async def test_a_lost_notification_refuses_nobody(booker: Booker) -> None:
     assert (await booker.ask(task, span)).free == (span,)
 
 
-async def test_reserved_time_comes_nearer_while_it_is_kept(booker: Booker) -> None:
+async def test_reserved_time_comes_nearer_while_it_is_kept(booker: BookingLead) -> None:
     """What lies beyond the horizon now is known when it is within, without any notification."""
     horizon = booker.site.node.settings.horizon
     await reserve(booker.site, START + horizon + times.MINUTE)
@@ -235,7 +246,7 @@ async def test_reserved_time_comes_nearer_while_it_is_kept(booker: Booker) -> No
     assert (await booker.ask(task, window)).free == ()
 
 
-async def test_a_run_set_aside_comes_back_into_reserved_time(booker: Booker) -> None:
+async def test_a_run_set_aside_comes_back_into_reserved_time(booker: BookingLead) -> None:
     """It was booked before the reservation was made, and that keeps what is booked."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run
     high, exchange = await booker.task(2), uuid4()
@@ -245,7 +256,7 @@ async def test_a_run_set_aside_comes_back_into_reserved_time(booker: Booker) -> 
     assert await booker.site.state(low) == "scheduled"
 
 
-async def test_a_hold_made_before_is_committed(booker: Booker) -> None:
+async def test_a_hold_made_before_is_committed(booker: BookingLead) -> None:
     """A reservation does not break an exchange that is under way."""
     task, exchange = await booker.task(), uuid4()
     request = hold_request(task, [HOUR])
@@ -270,9 +281,9 @@ async def test_a_lead_that_takes_no_part_is_not_closed(world: World) -> None:
     assert answered.held
 
 
-async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Booker) -> None:
+async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: BookingLead) -> None:
     """Whom a reservation admits by the id of a pool task is led by who is named with it."""
-    whole, site, consent = uuid4(), booker.site, booker.site.node.consent
+    whole, site, consent = uuid4(), booker.site, booker.site.node.acceptance
     named = f"{whole}@{booker.lead.name}"
     with pytest.raises(InvalidDocument, match="nobody is not a node known here"):
         await reserve(site, access={"tasks": [f"{whole}@nobody"]})
@@ -285,7 +296,7 @@ async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Boo
     leads = (other, other, booker.lead)
     for lead, task in zip(leads, tasks, strict=True):
         assert (await consent.consider(lead.identity, task)).accepted
-    theirs = Booker(booker.world, other, site)
+    theirs = BookingLead(booker.world, other, site)
     assert not (await theirs.hold(hold_request(tasks[1], [HOUR]))).held
     assert (await booker.ask(tasks[2], WINDOW)).free == (WINDOW,)
     assert (await booker.hold(hold_request(tasks[2], [HOUR]))).held

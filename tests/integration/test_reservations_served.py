@@ -17,11 +17,11 @@ from node.model.errors import Conflict, InvalidDocument, NotAuthenticated, NotFo
 from node.model.times import format_instant
 from node.store import nodes
 from node.trust.tokens import digest
-from tests.bookers import HOUR
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.reserving import document
-from tests.served import Served, served
+from tests.support.booking import HOUR
+from tests.support.clocks import START, ManualClock
+from tests.support.reservations import document
+from tests.support.served_nodes import Served, served
 
 HALF = 30 * times.MINUTE
 

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from node import ending
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
@@ -19,16 +18,17 @@ from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.plans import Outcome
 from node.model.wire.reservations import Reservation
 from node.model.wire.tasks import Schedule, TaskDocument
-from node.reservations import KEEP
 from node.store import reservations
 from node.store.database import Notice
-from node.store.reservations import Filter
-from tests.bookers import HOUR
-from tests.clocks import START
-from tests.prospects import idle, plan
-from tests.reserving import WORDS, edit, reserve
-from tests.statements import asked_of_database
-from tests.worlds import (
+from node.store.reservations import ReservationFilter
+from node.tasks import termination as ending
+from node.timetable.reservations import SPANS_RETENTION
+from tests.support.booking import HOUR
+from tests.support.clocks import START
+from tests.support.previews import idle, plan
+from tests.support.reservations import WORDS, edit, reserve
+from tests.support.statements import asked_of_database
+from tests.support.worlds import (
     DURATION,
     ON_ONE_LOOP,
     Site,
@@ -131,7 +131,7 @@ async def test_many_are_displaced_together(world: World, monkeypatch: pytest.Mon
     booked = await book_everywhere(introduction([b]), b, [b], starts)
     made = await reserve(b)
     settle, settled = b.database.settle, 0
-    lose, unlucky = b.node.ending._lose_runs, [booked[-1]]
+    lose, unlucky = b.node.termination._lose_runs, [booked[-1]]
 
     async def counted(action: Any) -> Any:
         nonlocal settled
@@ -145,7 +145,7 @@ async def test_many_are_displaced_together(world: World, monkeypatch: pytest.Mon
             raise asyncpg.DeadlockDetectedError
 
     monkeypatch.setattr(b.database, "settle", counted)
-    monkeypatch.setattr(b.node.ending, "_lose_runs", lose_but_once)
+    monkeypatch.setattr(b.node.termination, "_lose_runs", lose_but_once)
     changed = await edit(b, made, displace=True)
     assert _inside(changed) == [(run, True) for run in booked]
     assert (changed.inside_count, changed.displaced_count) == (5, 5)
@@ -257,7 +257,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
     told = {"wake": asyncio.Event(), "freed": asyncio.Event()}
 
     def heard(notice: Notice) -> None:
-        b.node.interest.heard(notice)
+        b.node.freed_time.heard(notice)
         if notice.kind in told:
             told[notice.kind].set()
 
@@ -273,7 +273,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
         case _:
             await edit(b, made, access={"leads": ["a"]})
     await asyncio.wait_for(told["freed"].wait(), 10)
-    await b.node.interest.run_once()
+    await b.node.freed_time.run_once()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     assert world.count("freed") == 1
@@ -289,13 +289,13 @@ async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
     await reserve(b, schedule=schedule)
     nights = [START + times.HOUR + n * times.DAY for n in range(60)]
     assert await _spans(b) == [(at, at + HALF) for at in nights[:8]]
-    await b.node.reservations.tend()
+    await b.node.reservations.extend_spans()
     assert len(await _spans(b)) == 8
     world.clock.advance(3 * times.DAY)
-    await b.node.reservations.tend()
+    await b.node.reservations.extend_spans()
     assert await _spans(b) == [(at, at + HALF) for at in nights[:11]]
-    world.clock.advance(KEEP)
-    await b.node.reservations.tend()
+    world.clock.advance(SPANS_RETENTION)
+    await b.node.reservations.extend_spans()
     assert await _spans(b) == [(at, at + HALF) for at in (*nights[3:11], *nights[33:41])]
 
 
@@ -307,12 +307,12 @@ async def test_one_that_is_over_is_shown_and_then_forgotten(world: World) -> Non
     states = [made.state]
     for instant in (HOUR, HOUR + HALF):
         world.clock.move_to(instant)
-        await b.node.reservations.tend()
+        await b.node.reservations.extend_spans()
         states.append((await b.node.reservations.one(made.id)).state)
     assert states == ["upcoming", "now", "over"]
-    world.clock.advance(KEEP + 1)
-    await b.node.reservations.tend()
-    assert [one.id for one in await b.node.reservations.listed(Filter())] == [far.id]
+    world.clock.advance(SPANS_RETENTION + 1)
+    await b.node.reservations.extend_spans()
+    assert [one.id for one in await b.node.reservations.listed(ReservationFilter())] == [far.id]
     with pytest.raises(NotFound, match="there is no reservation"):
         await b.node.reservations.one(made.id)
 
@@ -424,11 +424,11 @@ async def test_a_page_of_them(world: World) -> None:
     for _ in range(3):
         made.append((await reserve(b)).id)
         world.clock.advance(1)
-    first = await b.node.reservations.listed(Filter(limit=2))
+    first = await b.node.reservations.listed(ReservationFilter(limit=2))
     rest = await b.node.reservations.listed(
-        Filter(before_created=first[-1].created_at, before_id=first[-1].id)
+        ReservationFilter(before_created=first[-1].created_at, before_id=first[-1].id)
     )
     assert [one.id for one in [*first, *rest]] == made[::-1]
     assert first[0].inside is None
-    [found] = await b.node.reservations.listed(Filter(prefix=str(made[1])[:13]))
+    [found] = await b.node.reservations.listed(ReservationFilter(prefix=str(made[1])[:13]))
     assert found.id == made[1]

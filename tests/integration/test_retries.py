@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lead.conclusion import BEYOND
+from lead.exchange.decision import BEYOND_HORIZON
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START, ManualClock
-from tests.worlds import (
+from tests.support.clocks import START, ManualClock
+from tests.support.worlds import (
     DURATION,
     ON_ONE_LOOP,
     Call,
@@ -153,7 +153,7 @@ async def test_a_slot_beyond_the_horizon_says_so(world: World) -> None:
     world.cut = set()
     world.clock.move_to((await _agenda(a))["plan_at"])
     await a.plan()
-    assert await a.reason(run_id(TaskId(task.task), LATE, 1)) == BEYOND
+    assert await a.reason(run_id(TaskId(task.task), LATE, 1)) == BEYOND_HORIZON
 
 
 @pytest.mark.parametrize("off", [-90, 90])
@@ -185,7 +185,7 @@ async def test_equal_decisions_in_a_row_are_one(world: World) -> None:
     await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
     attempts = [START, *await _attempts(a, START + 20 * times.SECOND)]
-    await b.node.ending.cancel_run(busy)
+    await b.node.termination.cancel_run(busy)
     await _attempts(a, HOUR)
     rows = await a.rows("SELECT outcome, times, first_at, decided_at FROM decision ORDER BY id")
     assert len(attempts) > 3
@@ -230,12 +230,12 @@ async def test_a_wake_up_while_planning_is_kept(world: World) -> None:
     await a.plan()
     first = run_id(TaskId(task.task), HOUR, 1)
     second = run_id(TaskId(task.task), HOUR + times.HOUR, 1)
-    await a.node.ending.cancel_run(first)
+    await a.node.termination.cancel_run(first)
 
     async def cancel(call: Call, phase: str) -> None:
         if call == ("a", "b", "hold") and phase == "answered":
             world.watch = None
-            await a.node.ending.cancel_run(second)
+            await a.node.termination.cancel_run(second)
 
     world.watch = cancel
     await a.plan()
@@ -292,7 +292,7 @@ async def test_more_slots_wait_than_fit_a_batch(world: World) -> None:
         await a.plan()
     for number in range(10):
         lost = run_id(TaskId(task.task), HOUR + number * times.HOUR, 1)
-        await a.node.ending.lose_run(lost, "b does not have it any more")
+        await a.node.termination.lose_run(lost, "b does not have it any more")
     await world.settle()
     busy = introduction([b], duration=5 * times.HOUR)
     await book_everywhere(busy, b, [b], [HOUR - times.MINUTE])

@@ -8,16 +8,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from lead.planning.selection import Candidate, select
+from lead.planning.task_selection import AgendaTask, select
 from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reservations import Applicant, access_of, admits
-from node.model.timeline import Booking, Question, answer, displaced
+from node.model.timeline import Booking, TimelineQuestion, answer_question, displaced_bookings
 from node.settings import Settings
-from tests.bookers import HOUR, Booker
-from tests.clocks import START
-from tests.worlds import ON_ONE_LOOP, World, hold_request, introduction
+from tests.support.booking import HOUR, BookingLead
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, World, hold_request, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -33,7 +33,7 @@ def _some(rng: random.Random, *values: int | None) -> int | None:
     return rng.choice(values)
 
 
-async def _agenda(world: World, rng: random.Random) -> list[Candidate]:
+async def _agenda(world: World, rng: random.Random) -> list[AgendaTask]:
     """Tasks of a lead in all states of planning."""
     [site] = world.sites
     candidates = []
@@ -41,7 +41,7 @@ async def _agenda(world: World, rng: random.Random) -> list[Candidate]:
         added = START - rng.randrange(10**9)
         task = introduction([site]).model_copy(update={"created_at": added})
         await site.keep(task, site)
-        one = Candidate(
+        one = AgendaTask(
             task=str(task.task),
             next_run_at=_some(rng, None, START, START + 1, START + 2),
             plan_at=_some(rng, None, START - 1, START, START, START + 1),
@@ -74,7 +74,7 @@ async def test_the_query_claims_what_the_rule_selects(world: World, seed: int) -
     assert expected
 
 
-async def _booked(booker: Booker, rng: random.Random) -> list[Booking]:
+async def _booked(booker: BookingLead, rng: random.Random) -> list[Booking]:
     """Runs of all classes and priorities, as many as find a place; some run already."""
     made = []
     for _ in range(TASKS):
@@ -150,7 +150,7 @@ async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_hold_sets_aside_what_the_rule_says(
-    booker: Booker, seed: int, *, named: bool
+    booker: BookingLead, seed: int, *, named: bool
 ) -> None:
     """What overlaps, conflicts, is lower, not running or about to start; if so, only the named."""
     rng = random.Random(seed)
@@ -164,9 +164,11 @@ async def test_a_hold_sets_aside_what_the_rule_says(
         start = HOUR + minute * STEP
         window = (start, start + LENGTH)
         whom = None if yielding is None else frozenset(yielding)
-        question = Question([window], kind, LENGTH, 1, *window, yielding=whom)
-        possible = answer(question, made).free_displacing == [window]
-        expected = {one.run for one in displaced(question, start, made)} if possible else set()
+        question = TimelineQuestion([window], kind, LENGTH, 1, *window, yielding=whom)
+        possible = answer_question(question, made).free_displacing == [window]
+        expected = (
+            {one.run for one in displaced_bookings(question, start, made)} if possible else set()
+        )
         exchange = uuid4()
         request = hold_request(task, [start], displacing=True)
         request = request.model_copy(update={"yielding": yielding})

@@ -16,8 +16,8 @@ from node.model.errors import DatabaseUnavailable, SchemaMismatch
 from node.model.runstate import RunState
 from node.model.wire.archives import ArchivingState, RunsKept
 from node.store.database import SCHEMA_VERSION, PostgresConnection, PostgresDatabase
-from tests.clocks import START
 from tests.conftest import NewDatabase
+from tests.support.clocks import START
 
 VIEWS = (
     "run_known",

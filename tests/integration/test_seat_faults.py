@@ -7,8 +7,8 @@ from uuid import UUID
 
 from node.model import times
 from node.model.wire.pools import PoolDocument
-from tests.pooled import Pooled, known_as_they_are, pooled
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.pool_worlds import Pooled, known_as_they_are, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 

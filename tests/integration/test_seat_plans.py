@@ -7,21 +7,18 @@ from typing import Any
 
 import pytest
 
-from lead.seatplans import SeatCounsel, SeatForesight
+from lead.assembly import pool_task_preview
 from node.cli.plans import plan_view
-from node.consent import introduced
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.wire.campaigns import CampaignDocument
-from node.model.wire.participants import Introduction
 from node.model.wire.plans import Outcome, Plan, PlanRequest
-from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
-from tests.clocks import START
-from tests.pooled import Pooled, bounds_of, idle, pooled, powers_of
-from tests.prospects import foresight
-from tests.reserving import WORDS, reserve
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, idle, pooled
+from tests.support.previews import foresight
+from tests.support.reservations import WORDS, reserve
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -44,18 +41,7 @@ async def foreseen(pool: Pooled, document: TaskDocument, **options: Any) -> Plan
     """What would happen to this task at the lead of the pool."""
     site = pool.lead
 
-    async def draft(document: TaskDocument, request: SeatRequest) -> tuple[Introduction, int]:
-        made = await site.node.admission.draft_seated(document, request)
-        return made.introduction, made.first_slot
-
-    asked = SeatForesight(
-        site.database,
-        site.clock,
-        bounds_of(site),
-        powers_of(site),
-        SeatCounsel(draft, introduced),
-        foresight(pool.world, site),
-    )
+    asked = pool_task_preview(site.node, site._participant, foresight(pool.world, site))
     body = document.model_dump(mode="json", exclude_unset=True)
     return await asked.plan(PlanRequest.model_validate(body | options))
 

@@ -12,8 +12,8 @@ from lead.store import episodes
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument
-from tests.pooled import Pooled, idle, known_as_they_are, pooled
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.pool_worlds import Pooled, idle, known_as_they_are, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -220,7 +220,7 @@ async def test_runs_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where more is booked than an episode looks at, its pool says from when on, and no task."""
-    monkeypatch.setattr("lead.caseload.RUNS_MAX", 5)
+    monkeypatch.setattr("lead.pool.snapshot.RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     first, second = await pool.create(1), await pool.create(1)
     note = "of the booked runs the policies saw 5, not all from 20"
@@ -234,7 +234,7 @@ async def test_runs_to_come_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a seat that was just given has more than an episode looks at, its pool says so."""
-    monkeypatch.setattr("lead.caseload.TO_COME_MAX", 5)
+    monkeypatch.setattr("lead.pool.snapshot.UNBOOKED_RUNS_MAX", 5)
     pool = await pooled(world, ALIKE)
     note = "of the runs of a seat that are still to be booked the policies saw 5, not all from 20"
     for many in (0, 1):
@@ -249,15 +249,15 @@ async def test_a_pool_goes_as_soon_as_nobody_wants_nodes_of_it(world: World) -> 
     """Who still wants some is named with what to do; tasks that are over do not keep it."""
     pool = await pooled(world, [{}])
     paused, over = await pool.create(1), await pool.create(1)
-    await pool.lead.node.changing.pause(paused)
-    await pool.lead.node.ending.cancel_task(over)
+    await pool.lead.node.editing.pause(paused)
+    await pool.lead.node.termination.cancel_task(over)
     with pytest.raises(Conflict) as refused:
         await pool.lead.node.pools.remove("europe")
     assert refused.value.detail == (
         f"1 task wants nodes of europe: {paused}; end what is not wanted first: "
         f"parley task cancel {paused}"
     )
-    await pool.lead.node.ending.cancel_task(paused)
+    await pool.lead.node.termination.cancel_task(paused)
     await pool.lead.node.pools.remove("europe")
     assert await pool.lead.node.pools.all() == []
     kept = "SELECT request ->> 'pool' FROM pool_task WHERE pool_id IS NULL"

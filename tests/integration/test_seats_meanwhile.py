@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from asyncpg.pool import PoolConnectionProxy
 
-from lead.planner import MOVES_MAX
+from lead.exchange.planner import SEAT_MOVES_MAX
 from node.model import times
-from tests.bookers import HOUR
-from tests.clocks import START
-from tests.pooled import Pooled, known_as_they_are, pooled
-from tests.reserving import reserve
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.booking import HOUR
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, known_as_they_are, pooled
+from tests.support.reservations import reserve
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -191,10 +191,10 @@ async def test_a_seat_stays_while_most_of_its_window_is_beyond_the_horizon(world
 
 async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
     """A node that says it has time, and then never has, is not asked again and again."""
-    pool = await pooled(world, [{}] * (MOVES_MAX + 2))
+    pool = await pooled(world, [{}] * (SEAT_MOVES_MAX + 2))
     task = await pool.create(1, seat=False, schedule=ONE_TERM)
     there: dict[int, str] = {}
-    for _ in range(MOVES_MAX + 1):
+    for _ in range(SEAT_MOVES_MAX + 1):
         await _given(pool)
         [there] = (await pool.seats(task)).values()
         [site] = [site for site in pool.nodes if site.name == there[1]]
@@ -202,7 +202,7 @@ async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
         await pool.lead.plan()
     await pool.seat()
     assert list((await pool.seats(task)).values()) == [there]
-    assert await pool.states(pool.lead, task) == {"cancelled": 2 * MOVES_MAX, "waiting": 2}
+    assert await pool.states(pool.lead, task) == {"cancelled": 2 * SEAT_MOVES_MAX, "waiting": 2}
 
 
 async def test_a_seat_that_has_time_for_some_runs_stays(world: World) -> None:

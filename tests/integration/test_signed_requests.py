@@ -22,9 +22,9 @@ from node.store import nodes
 from node.trust.keys import NodeKey
 from node.trust.signatures import AGE_MAX_S, SKEW_S, new_nonce, sign
 from node.trust.tokens import digest
-from tests.clocks import START, ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Served, know, served
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Served, know, served
 
 HOUR = START + times.HOUR
 PATH = "/v1/participant/proposals"
@@ -184,7 +184,7 @@ async def test_a_foreign_signature_is_refused(caller: Caller) -> None:
 
 async def test_a_removed_node_is_refused(caller: Caller) -> None:
     """Whoever is forgotten is refused from then on."""
-    await caller.b.peering.remove("a")
+    await caller.b.registration.remove("a")
     body = caller.body()
     assert "which this node does not know" in await caller.refused(body, caller.signed(body))
 
@@ -227,7 +227,7 @@ async def test_a_signature_opens_no_users_route(caller: Caller) -> None:
 
 async def test_the_client_raises_the_reason(caller: Caller) -> None:
     """A node that is refused learns why from the error of its own client."""
-    await caller.b.peering.remove("a")
+    await caller.b.registration.remove("a")
     with pytest.raises(NotAuthenticated, match="which this node does not know"):
         await caller.a.peer(caller.b.card.identity).decision(uuid4())
 
@@ -241,6 +241,6 @@ async def test_nodes_pin_each_other_by_url(
         served("b", await new_database(), clock, tmp_path) as b,
     ):
         for node, other in ((a, b), (b, a)):
-            known = await node.peering.add(NodeAddition(url=other.card.url))
+            known = await node.registration.add(NodeAddition(url=other.card.url))
             assert known.identity == other.card.identity
         assert (await a.peer(b.card.identity).decision(uuid4())).state == "aborted"

@@ -10,9 +10,9 @@ import pytest_asyncio
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.store import seats
-from tests.clocks import START
-from tests.pooled import Pooled, pooled
-from tests.worlds import ON_ONE_LOOP, World
+from tests.support.clocks import START
+from tests.support.pool_worlds import Pooled, pooled
+from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
@@ -93,10 +93,10 @@ async def test_what_never_had_a_seat_ends_unplaced(world: World) -> None:
     full = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
     late = await pool.create(1, schedule=ONCE, length="PT30M", campaign=None)
     world.clock.advance(times.HOUR)
-    await pool.lead.node.ending.finish_tasks()
+    await pool.lead.node.termination.finish_tasks()
     assert await _ended(pool, late) == ("active", None)
     await pool.seat()
-    await pool.lead.node.ending.finish_tasks()
+    await pool.lead.node.termination.finish_tasks()
     state, reason = await _ended(pool, late)
     assert state == "unplaced"
     assert reason is not None

@@ -6,13 +6,13 @@ import asyncio
 from uuid import uuid4
 
 from node.model.errors import ParleyError
-from tests.bookers import HOUR, Booker
-from tests.worlds import ON_ONE_LOOP, commit_request, hold_request, introduction
+from tests.support.booking import HOUR, BookingLead
+from tests.support.worlds import ON_ONE_LOOP, commit_request, hold_request, introduction
 
 pytestmark = ON_ONE_LOOP
 
 
-async def test_a_stranger_keeps_no_run_of_another_exchange(booker: Booker) -> None:
+async def test_a_stranger_keeps_no_run_of_another_exchange(booker: BookingLead) -> None:
     """A commit that names runs of another exchange keeps none of them from being released."""
     task, time_line = await booker.task(), booker.site.node.time_line
     stranger = await booker.world.site("stranger")
@@ -25,7 +25,7 @@ async def test_a_stranger_keeps_no_run_of_another_exchange(booker: Booker) -> No
     assert await booker.site.states() == {}
 
 
-async def test_a_stranger_takes_no_run_of_another_task(booker: Booker) -> None:
+async def test_a_stranger_takes_no_run_of_another_task(booker: BookingLead) -> None:
     """Of two leads that hold a run of the same id at once only one is told that it holds it."""
     time_line = booker.site.node.time_line
     stranger = await booker.world.site("stranger")

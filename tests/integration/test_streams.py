@@ -8,23 +8,23 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from node.clock import SystemClock
 from node.execution import process
-from node.execution.process import Running
-from node.execution.relay import BATCH_MAX, Relay
+from node.execution.forwarder import BATCH_MAX, IntervalForwarder
+from node.execution.process import RunningProcess
 from node.execution.streams import RECORD_BYTES_MAX, RECORDS_WAITING_MAX
 from node.model.errors import DatabaseUnavailable, ToolOutputError
-from node.plugins.contracts import Interval
+from node.model.intervals import Interval
 
 RS = "\\x1e"
 Keep = Callable[[Sequence[Interval]], Awaitable[None]]
 
 
-async def printing(script: str) -> Running:
+async def printing(script: str) -> RunningProcess:
     """A program that prints."""
     argv = (sys.executable, "-I", "-S", "-c", f"import sys, time\n{script}")
     return await process.start(argv, streams=True)
 
 
-async def records(running: Running) -> list[bytes]:
+async def records(running: RunningProcess) -> list[bytes]:
     """All records of a program."""
     return [record async for record in running.records()]
 
@@ -91,7 +91,7 @@ async def relayed(script: str, keep: Keep | None = None, count: int = 100) -> li
         batches.append(list(batch))
 
     running = await printing(script)
-    await Relay(read, take, count, SystemClock(), pause_s=0.05).run(running)
+    await IntervalForwarder(read, take, count, SystemClock(), pause_s=0.05).run(running)
     await running.wait()
     return batches
 

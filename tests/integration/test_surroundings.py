@@ -12,20 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from node.execution import netlink, process, surroundings
+from node.execution import host_sampling, netlink, process
 from node.execution.contexts import Contexts
-from node.execution.surroundings import Observation, Observed
+from node.execution.host_sampling import HostObserver, HostSamplePair
 from node.execution.versions import Versions
 from node.model.contexts import Context, ContextKind, parse
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement
 from node.plugins.registry import tools
+from tests.support.needs import fixture_needs
 
 NAMESPACE = f"parley-{os.getpid()}-context"
 LIMIT_NS = 1_000_000
 
 
 @pytest.fixture(name="namespace")
+@fixture_needs("root", "ip")
 def _namespace() -> Iterator[str]:
     """A namespace whose loopback is up, with an interface ``far0`` of two addresses."""
     commands = (
@@ -54,7 +56,7 @@ def send(address: str, packets: int) -> None:
             endpoint.sendto(bytes(972), (address, 9))
 
 
-def seen(observation: Observation) -> Observed:
+def seen(observation: HostObserver) -> HostSamplePair:
     """What came of it."""
     observed = observation.end()
     assert observed is not None
@@ -63,7 +65,7 @@ def seen(observation: Observation) -> Observed:
 
 def test_what_passes_loopback_is_seen() -> None:
     """Octets and packets between the looks are counted, and it is known to be loopback."""
-    observation = Observation("127.0.0.1")
+    observation = HostObserver("127.0.0.1")
     observation.begin()
     send("127.0.0.1", 100)
     load = seen(observation).interface()
@@ -75,10 +77,10 @@ def test_what_passes_loopback_is_seen() -> None:
 
 def test_another_namespace_has_counters_of_its_own(namespace: str) -> None:
     """What passes there is seen, what passes here is not; the descriptor needs no more entering."""
-    observation = Observation("127.0.0.1", namespace)
+    observation = HostObserver("127.0.0.1", namespace)
     observation.begin()
     send("127.0.0.1", 50)
-    surroundings.inside(namespace, lambda: send("127.0.0.1", 10))
+    host_sampling.in_namespace(namespace, lambda: send("127.0.0.1", 10))
     load = seen(observation).interface()
     assert load is not None
     assert 10 <= load.sent_packets < 50
@@ -86,28 +88,28 @@ def test_another_namespace_has_counters_of_its_own(namespace: str) -> None:
 
 def test_the_interface_is_the_one_of_the_route(namespace: str) -> None:
     """By the kernel's own answer, in the namespace that is meant; a name is somewhere outside."""
-    assert surroundings.interface_to("127.0.0.7") == "lo"
-    assert surroundings.interface_to("::1") == "lo"
-    assert surroundings.interface_to("198.51.100.9", namespace) == "far0"
-    assert surroundings.interface_to("2001:db8:5::9", namespace) == "far0"
-    assert surroundings.interface_to("far.example", namespace) is None
-    assert surroundings.interface_to("203.0.113.1", namespace) is None
+    assert host_sampling.interface_to("127.0.0.7") == "lo"
+    assert host_sampling.interface_to("::1") == "lo"
+    assert host_sampling.interface_to("198.51.100.9", namespace) == "far0"
+    assert host_sampling.interface_to("2001:db8:5::9", namespace) == "far0"
+    assert host_sampling.interface_to("far.example", namespace) is None
+    assert host_sampling.interface_to("203.0.113.1", namespace) is None
 
 
 def test_addresses_are_those_of_the_interface(namespace: str) -> None:
     """IPv4 first; loopback and link-local ones are none that others reach."""
-    found = surroundings.inside(namespace, netlink.addresses)
+    found = host_sampling.in_namespace(namespace, netlink.addresses)
     expected = [ipaddress.ip_address("198.51.100.2"), ipaddress.ip_address("2001:db8:5::2")]
     assert found == expected
-    assert surroundings.inside(namespace, lambda: netlink.addresses("far0")) == expected
-    assert surroundings.inside(namespace, lambda: netlink.addresses("lo")) == []
+    assert host_sampling.in_namespace(namespace, lambda: netlink.addresses("far0")) == expected
+    assert host_sampling.in_namespace(namespace, lambda: netlink.addresses("lo")) == []
     assert netlink.addresses("nothing0") == []
 
 
 def test_a_namespace_that_is_not_there_says_so() -> None:
     """The reason comes first, and nobody is left in a half entered place."""
     with pytest.raises(HostError, match="namespace nowhere cannot be entered: No such file"):
-        Observation("127.0.0.1", "nowhere")
+        HostObserver("127.0.0.1", "nowhere")
 
 
 def test_a_look_is_quick_and_leaves_nothing_open() -> None:
@@ -115,19 +117,19 @@ def test_a_look_is_quick_and_leaves_nothing_open() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     took = []
     for _ in range(50):
-        observation = Observation("127.0.0.1")
+        observation = HostObserver("127.0.0.1")
         observation.begin()
         observed = seen(observation)
         observation.close()
         took.append(observed.after.steady_ns - observed.before.steady_ns)
     assert sorted(took)[25] < LIMIT_NS
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert Observation("127.0.0.1").end() is None
+    assert HostObserver("127.0.0.1").end() is None
 
 
 async def test_the_programs_own_work_is_told_apart() -> None:
     """Its processor time is known after its end, and is part of what the processors were busy."""
-    observation = Observation("127.0.0.1")
+    observation = HostObserver("127.0.0.1")
     observation.begin()
     work = "import time\nwhile time.process_time() < 0.3: pass"
     finished = await (await process.start([sys.executable, "-I", "-c", work])).wait()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from node.model.ids import TaskId, run_id
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.worlds import ON_ONE_LOOP, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, World, introduction
 
 pytestmark = ON_ONE_LOOP
 

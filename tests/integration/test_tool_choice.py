@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from node.cli.services import with_foresight
+from node.capability.privileges import ProcessPrivileges
 from node.cli.tasks import task_view
 from node.model.errors import ToolUnavailable
 from node.plugins import registry
-from node.privileges import Standing
-from tests.clocks import ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import Asker, asker
 
 TRACE = {"type": "trace", "spec": {"dest": "192.0.2.7"}}
 
@@ -25,11 +24,12 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
     """A node with traceroute and tracepath alone, that may do nothing special."""
     async with asker("a", await new_database(), clock, tmp_path) as made:
         here = {"traceroute", "tracepath"}
-        nobody = Standing(root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=False)
+        nobody = ProcessPrivileges(
+            root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=False
+        )
         capabilities = made.node.capabilities
         capabilities._which = lambda name: f"/absent/{name}" if name in here else None
         capabilities._standing = lambda: nobody
-        with_foresight(made.node)
         yield made
 
 

@@ -9,8 +9,8 @@ from lead.store import planning
 from node.model import times
 from node.model.wire.tasks import Schedule
 from node.store import changes, tasks
-from tests.clocks import START
-from tests.worlds import ON_ONE_LOOP, World, introduction
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, World, introduction
 
 pytestmark = ON_ONE_LOOP
 

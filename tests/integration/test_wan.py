@@ -72,6 +72,7 @@ def inside_confidence(lost: int, sent: int, probability: float) -> bool:
     return abs(lost - sent * probability) <= 3.3 * deviation + 0.5
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_two_sites_have_the_delay_both_ways() -> None:
     """20 ms each way is a round trip of 40 ms, within 1 ms, in both versions of IP."""
     async with emulated("ab", WanSettings(delay_ms=20)) as (one, other):
@@ -82,6 +83,7 @@ async def test_two_sites_have_the_delay_both_ways() -> None:
     assert {row["taken"] for row in reports[-1]["directions"]} == {200}
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_three_sites_reach_each_other() -> None:
     """Any to any, all at the same time, each with the same delay."""
     async with emulated("abc", WanSettings(delay_ms=20)) as sites:
@@ -92,6 +94,7 @@ async def test_three_sites_reach_each_other() -> None:
     assert all(answered >= 20 - LAST and 40.0 <= median < 41.0 for answered, median in trips), trips
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_loss_is_what_was_asked_for() -> None:
     """With 5 % in each direction, the losses reported and those that ping saw agree."""
     async with emulated("ab", WanSettings(delay_ms=1, loss=0.05)) as (one, other):
@@ -102,6 +105,7 @@ async def test_loss_is_what_was_asked_for() -> None:
     assert all(inside_confidence(row["lost"], row["taken"], 0.05) for row in rows), rows
 
 
+@pytest.mark.needs("root", "ip")
 async def test_a_flood_meets_the_rate_and_the_queue() -> None:
     """A burst beyond the uplink's rate waits in its queue, and beyond that is dropped."""
     settings = WanSettings(delay_ms=5, rate_mbit=1, queue_ms=50)
@@ -115,6 +119,7 @@ async def test_a_flood_meets_the_rate_and_the_queue() -> None:
     assert (forth["sender"], forth["taken"] - forth["tail"]) == (one.namespace, answered)
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_the_host_reaches_the_management_side_without_delay() -> None:
     """What carries HTTP does not go through the WAN."""
     made = Namespaces(["a"])
@@ -127,6 +132,7 @@ async def test_the_host_reaches_the_management_side_without_delay() -> None:
     assert b" 0% packet loss" in finished.stdout
 
 
+@pytest.mark.needs("root", "ip", "ping")
 async def test_two_labs_at_once_do_not_meet() -> None:
     """Two sets of namespaces of the same names have different names, links and subnets."""
     first, second = Namespaces(["a"]), Namespaces(["a"])
@@ -139,6 +145,7 @@ async def test_two_labs_at_once_do_not_meet() -> None:
     assert still.exit_code == 0
 
 
+@pytest.mark.needs("root", "ip")
 async def test_a_subnet_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a route of the host already leads, no lab is put."""
     with monkeypatch.context() as patch:
@@ -152,6 +159,7 @@ async def test_a_subnet_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> No
             Namespaces(["a"]).create()
 
 
+@pytest.mark.needs("root", "ip")
 def test_a_set_up_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the second namespace takes the first one and the bridge with it."""
     whole = Namespaces._create_site
@@ -164,6 +172,7 @@ def test_a_set_up_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
         Namespaces(["a", "b"]).create()
 
 
+@pytest.mark.needs("root", "ip")
 async def test_what_a_killed_owner_left_is_removed_by_the_next() -> None:
     """Namespaces and bridges of a process that is gone do not stay for ever."""
     script = (

@@ -15,8 +15,8 @@ from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.tasks import Schedule
-from tests.bookers import HOUR, Booker
-from tests.worlds import (
+from tests.support.booking import HOUR, BookingLead
+from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
     ON_ONE_LOOP,
@@ -82,7 +82,7 @@ async def _overlaps(site: Site) -> int:
 @pytest.mark.parametrize("asking", [-1, 0, 1])
 @pytest.mark.parametrize("committed", [False, True])
 async def test_proposals_see_pending_runs(
-    booker: Booker,
+    booker: BookingLead,
     present: int,
     asking: int,
     committed: bool,  # noqa: FBT001 - a parameter of the test
@@ -98,7 +98,7 @@ async def test_proposals_see_pending_runs(
 
 @pytest.mark.parametrize("displacing", [False, True])
 async def test_what_is_proposed_is_what_can_be_booked(
-    booker: Booker,
+    booker: BookingLead,
     displacing: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     """Proposal and insertion that disagree: each start is held exactly if it was offered."""
@@ -306,11 +306,13 @@ async def test_the_success_after_many_conflicts_counts(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", ["cancelled", "missed", "displaced", "failed", "finished"])
-async def test_a_run_that_does_not_take_place_blocks_nothing(booker: Booker, state: str) -> None:
+async def test_a_run_that_does_not_take_place_blocks_nothing(
+    booker: BookingLead, state: str
+) -> None:
     """A slot blocked by a cancelled run: whatever is over leaves its time to others at once."""
     [run] = (await booker.book(await booker.task(), HOUR)).runs
     if state == "cancelled":
-        await booker.site.node.ending.cancel_run(run.run)
+        await booker.site.node.termination.cancel_run(run.run)
     else:
         await booker.site.execute(
             "UPDATE run SET state = $2::run_state, reason = 'so' WHERE id = $1", run.run, state

@@ -17,8 +17,8 @@ from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
-from tests.clocks import START, ManualClock
-from tests.worlds import (
+from tests.support.clocks import START, ManualClock
+from tests.support.worlds import (
     DURATION,
     HOLD_LIFE,
     ON_ONE_LOOP,
@@ -81,7 +81,7 @@ async def test_time_that_is_freed_later_is_used(world: World) -> None:
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
     assert await _placed(a, task) == []
-    await b.node.ending.cancel_run(blocking)
+    await b.node.termination.cancel_run(blocking)
     await world.pass_time(6 * times.MINUTE, times.MINUTE)
     assert await _placed(a, task) == await _placed(b, task) == [(HOUR, HOUR)]
 
@@ -207,7 +207,7 @@ async def test_a_participant_that_was_away_learns_of_a_cancel(world: World) -> N
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()
     world.cut = {frozenset("ab")}
-    await a.node.ending.cancel_task(task.task)
+    await a.node.termination.cancel_task(task.task)
     await world.pass_time(10 * times.MINUTE, times.MINUTE)
     assert list((await b.states()).values()) == ["scheduled"]
     world.cut = set()
@@ -251,7 +251,7 @@ async def test_a_cancelled_run_makes_room_for_the_next_slot(world: World) -> Non
     await a.tend()
     run = run_id(TaskId(task.task), HOUR, 1)
     assert await a.state(run) == "waiting"
-    await a.node.ending.cancel_run(run)
+    await a.node.termination.cancel_run(run)
     await world.pass_time(20 * times.SECOND, 4 * times.SECOND)
     assert await a.state(run) == "cancelled"
     assert await _placed(a, task) == await _placed(b, task) == [(HOUR + times.HOUR,) * 2]

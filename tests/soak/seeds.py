@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
+import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from lead.simulation.scenario import named
 from lead.simulation.world import simulate
 
 _BATCH = 10
+_PR_SET_PDEATHSIG = 1
 
 BRIEF = str(Path(__file__).with_name("brief.toml"))
 """The scenario of which thousands of seeds are played."""
@@ -59,10 +63,21 @@ def _play_one(scenario: str, seed: int) -> Outcome:
     return outcome
 
 
+def _end_with(owner: int) -> None:
+    """Let a worker end with Ctrl-C and with its owner, whatever ends that one.
+
+    A worker would else take Ctrl-C for the outcome of its batch and wait for the next one for ever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != owner:  # it ended before that
+        os._exit(1)
+
+
 def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Play all of them, a few at a time; outcomes as they come."""
     left = iter(seeds)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         waiting: set[Future[list[Outcome]]] = set()
         try:
             while True:

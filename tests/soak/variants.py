@@ -11,7 +11,7 @@ from uuid import UUID
 
 from lead.service import Lead
 from lead.simulation.memory import bookings, twins
-from lead.simulation.memory.rows import Run
+from lead.simulation.memory.rows import RunRow
 from lead.simulation.memory.statements import Answer
 from lead.simulation.memory.tables import Tables
 from lead.simulation.node import SimulatedNode
@@ -22,7 +22,7 @@ def check_then_insert(node: SimulatedNode, _lead: Lead) -> None:
     node._tables.runs.in_the_way = _nothing  # type: ignore[method-assign]
 
 
-def _nothing(run: Run) -> bool:
+def _nothing(run: RunRow) -> bool:
     """Whatever the run is, nothing is in its way."""
     return False
 
@@ -42,7 +42,7 @@ def no_reconciliation(_node: SimulatedNode, lead: Lead) -> None:
     async def sleep_on() -> None:
         await asyncio.Event().wait()
 
-    lead._reconciler.run = sleep_on  # type: ignore[method-assign]
+    lead.reconciler.run = sleep_on  # type: ignore[method-assign]
 
 
 def as_it_is(_node: SimulatedNode, _lead: Lead) -> None:

@@ -15,14 +15,14 @@ from lead.planning.agenda import (
     REFILL_SHARE,
     Agenda,
     Limits,
+    PlanningProgress,
     Slot,
-    Standing,
     agenda,
     plan_next_at,
     try_again_at,
 )
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
-from node.model.scheduling import SOON, default_slip, first_slot, recurrence_of
+from node.model.scheduling import IMMEDIATE_START_DELAY, default_slip, first_slot, recurrence_of
 from node.model.times import DAY, HOUR, LATEST, MINUTE, SECOND, format_instant, parse_instant
 from node.model.wire.tasks import Schedule
 
@@ -77,7 +77,7 @@ class Lead:
             remaining = max(0, self.max_runs - len(self.booked) - len(self.waiting))
         first = next_nominal(self.recurrence, self.recurrence.anchor - 1)
         assert first is not None
-        standing = Standing(first, self.planned_to, sorted(self.waiting.items()), remaining)
+        standing = PlanningProgress(first, self.planned_to, sorted(self.waiting.items()), remaining)
         return agenda(self.recurrence, self.duration, standing, self.limits, now)
 
     def run(self, start: int, end: int) -> None:
@@ -260,7 +260,7 @@ def test_a_window_is_the_run_and_its_slip(lead: Lead, minutes: int) -> None:
 
 def test_what_waits_comes_again_with_its_attempt() -> None:
     """A slot that waits is asked for again, with the fresh ones and in order of start."""
-    standing = Standing(START, START + HOUR, [(START + HOUR, 4)], None)
+    standing = PlanningProgress(START, START + HOUR, [(START + HOUR, 4)], None)
     limits = Limits(3 * HOUR, SECOND, 512)
     asked = agenda(Recurrence(START, repeat=HOUR), MINUTE, standing, limits, START)
     assert [(slot.nominal - START, slot.attempt) for slot in asked.slots] == [
@@ -271,7 +271,7 @@ def test_what_waits_comes_again_with_its_attempt() -> None:
 
 def test_what_waits_counts_for_the_batch() -> None:
     """Slots that wait leave less room for fresh ones."""
-    standing = Standing(START, START + HOUR, [(START, 1), (START + HOUR, 1)], None)
+    standing = PlanningProgress(START, START + HOUR, [(START, 1), (START + HOUR, 1)], None)
     limits = Limits(DAY, SECOND, 3)
     asked = agenda(Recurrence(START, repeat=HOUR, slip=MINUTE), MINUTE, standing, limits, START)
     assert [slot.nominal - START for slot in asked.slots] == [0, HOUR, 2 * HOUR]
@@ -305,7 +305,10 @@ def test_a_run_whose_start_is_known_is_booked_as_soon_as_it_can_be(
     found: tuple[int, ...], enters: int
 ) -> None:
     """Another lead wants that time, too; a start outside of the slot is of no use to it."""
-    lead, standing = Recurrence(START, slip=4 * HOUR), Standing(START, None, (), 1, found=found)
+    lead, standing = (
+        Recurrence(START, slip=4 * HOUR),
+        PlanningProgress(START, None, (), 1, found=found),
+    )
     early, now = (agenda(lead, MINUTE, standing, DAILY, at) for at in (enters - 1, enters))
     assert (early.slots, [slot.nominal for slot in now.slots]) == ((), [START])
     assert plan_next_at(lead, MINUTE, early, DAILY, 0, enters - 1) == enters
@@ -398,7 +401,7 @@ def test_the_slip_unless_said(schedule: Schedule, slip: int) -> None:
 
 def test_a_task_without_a_start_begins_soon() -> None:
     """Its first nominal start leaves just the time to agree; one with a start keeps it."""
-    assert recurrence_of(Schedule(), START).anchor == START + SOON
+    assert recurrence_of(Schedule(), START).anchor == START + IMMEDIATE_START_DELAY
     assert recurrence_of(Schedule(start=START + DAY), START).anchor == START + DAY
 
 

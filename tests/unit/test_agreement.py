@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.planning.agreement import agree
+from lead.planning.hold_agreement import agree
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.wire.participants import HoldAnswer, Refusal
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from lead.planning.agenda import Limits
 from lead.planning.alternatives import (
-    Change,
-    Kind,
+    ChangeKind,
+    DocumentChange,
     Situation,
     alternatives,
-    changed,
+    apply_change,
     shorter_spec,
     size_of,
 )
@@ -26,8 +26,8 @@ from node.model import times
 from node.model.spans import Span, at_least, normalise
 from node.model.times import format_instant, parse_duration, parse_instant
 from node.model.wire.tasks import Participant, Schedule
-from tests.clocks import START
-from tests.worlds import introduce
+from tests.support.clocks import START
+from tests.support.worlds import introduce
 
 SECOND = times.SECOND
 HORIZON = 120
@@ -103,13 +103,13 @@ def counted(situation: Situation, schedule: Schedule, duration: int) -> tuple[in
     return len(slots), len(choose(slots, situation.offers, duration, None))
 
 
-def after(situation: Situation, change: Change) -> tuple[int, int]:
+def after(situation: Situation, change: DocumentChange) -> tuple[int, int]:
     """What comes of a document with the change made to it."""
     posted = {
         "test": {"type": "idle", "spec": situation.introduction.spec},
         "schedule": situation.schedule.model_dump(mode="json", exclude_none=True),
     }
-    document = changed(posted, change)
+    document = apply_change(posted, change)
     tool = document.get("tools", ["sleep"])[0]
     duration = occupied(document["test"]["spec"], tool)
     return counted(situation, Schedule.model_validate(document["schedule"]), duration)
@@ -138,7 +138,7 @@ def test_one_of_each_kind_comes_first(situation: Situation) -> None:
     ranks = [(rank, change.distance) for rank, change in zip(nth, changes, strict=True)]
     assert ranks == sorted(ranks)
     kinds = {change.kind for change in changes}
-    assert kinds | set(missing) == set(Kind)
+    assert kinds | set(missing) == set(ChangeKind)
     assert kinds.isdisjoint(missing)
 
 
@@ -157,7 +157,7 @@ def test_a_single_run_is_put_to_the_next_time_there_is(situation: Situation) -> 
             for low, high in free
         )
     ]
-    later = [c.schedule["start"] for c in alternatives(situation)[0] if c.kind is Kind.LATER]
+    later = [c.schedule["start"] for c in alternatives(situation)[0] if c.kind is ChangeKind.LATER]
     assert later[:1] == [format_instant(start) for start in possible[:1]]
     assert later == sorted(set(later))
 
@@ -167,7 +167,7 @@ def test_a_single_run_is_put_to_the_next_time_there_is(situation: Situation) -> 
 def test_a_grid_is_shifted_no_further_than_needed(situation: Situation) -> None:
     """No smaller shift gives all runs their time, unless it pushes some out of the horizon."""
     repeat, anchor = situation.schedule.repeat or 0, situation.schedule.start or 0
-    later = [c for c in alternatives(situation)[0] if c.kind is Kind.LATER and c.distance < 1]
+    later = [c for c in alternatives(situation)[0] if c.kind is ChangeKind.LATER and c.distance < 1]
     found = [parse_instant(change.schedule["start"]) - anchor for change in later]
     last = situation.slots[-1].nominal
     for shift in range(0, found[0] if found else repeat, SECOND):
@@ -189,7 +189,7 @@ def test_a_measurement_is_cut_no_shorter_than_needed(situation: Situation) -> No
         return asked == placed > situation.placed
 
     longest = next((n for n in range(size - 1, -(-size // 10) - 1, -1) if n and whole(n)), None)
-    cut = [c for c in alternatives(situation)[0] if c.kind is Kind.SHORTER]
+    cut = [c for c in alternatives(situation)[0] if c.kind is ChangeKind.SHORTER]
     if longest is not None:
         assert [c.spec for c in cut] == [{"duration": f"PT{longest}S"}]
         assert cut[0].distance == (size - longest) / size
@@ -202,10 +202,10 @@ def test_a_measurement_is_cut_no_shorter_than_needed(situation: Situation) -> No
 def test_another_tool_is_one_that_all_have(situation: Situation) -> None:
     """Where a quicker tool finds the time it is named; where there is none, it is said."""
     changes, missing = alternatives(situation)
-    named = [c.tools for c in changes if c.kind is Kind.TOOL]
+    named = [c.tools for c in changes if c.kind is ChangeKind.TOOL]
     assert named in ([], [("doze",)])
     if "doze" not in situation.tools:
-        assert "no other tool" in missing[Kind.TOOL]
+        assert "no other tool" in missing[ChangeKind.TOOL]
 
 
 def test_a_grid_that_hangs_on_the_instant_of_posting_is_fixed() -> None:
@@ -219,14 +219,16 @@ def test_a_grid_that_hangs_on_the_instant_of_posting_is_fixed() -> None:
     for change in alternatives(replace(made, introduction=started))[0]:
         assert "start" in change.schedule
     named = {change.kind: change.schedule for change in alternatives(made)[0]}
-    assert named[Kind.SLIP] == {"slip": "PT5S"}
+    assert named[ChangeKind.SLIP] == {"slip": "PT5S"}
 
 
 def test_changes_leave_the_rest_of_the_document_alone() -> None:
     """Only the fields that differ are set; the document given is not touched."""
     document = {"test": {"type": "idle", "spec": {"class": "normal"}}, "reference": 7}
-    change = Change(Kind.SHORTER, 0.1, "", {"start": "x"}, {"duration": "PT1S"}, ("doze",))
-    assert changed(document, change) == {
+    change = DocumentChange(
+        ChangeKind.SHORTER, 0.1, "", {"start": "x"}, {"duration": "PT1S"}, ("doze",)
+    )
+    assert apply_change(document, change) == {
         "test": {"type": "idle", "spec": {"class": "normal", "duration": "PT1S"}},
         "schedule": {"start": "x"},
         "tools": ["doze"],

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.archiving import transforms
 from node.execution import jq
-from node.execution.jq import Transformed
+from node.execution.jq import TransformResult
 from node.model import archiving, times
 from node.model.archiving import REDACTED
-from node.plugins.archivers.http import HttpSpec
+from node.plugins.archivers.http import HttpArchiverSpec
+from node.results import transforms
+
+WITH_JQ = pytest.mark.needs("jq")
 
 RUN, ARCHIVE = UUID(int=1), UUID(int=2)
 
@@ -44,9 +46,9 @@ def test_keys_differ_by_run_archive_and_edition() -> None:
 def test_what_is_secret_is_not_shown() -> None:
     """Secret texts are replaced, of secret maps the values; null stays null."""
     spec = {"url": "http://x", "secret": "hush", "headers": {"Authorization": "hush"}}
-    shown = archiving.redacted(HttpSpec, spec)
+    shown = archiving.redacted(HttpArchiverSpec, spec)
     assert shown == {"url": "http://x", "secret": REDACTED, "headers": {"Authorization": REDACTED}}
-    assert archiving.redacted(HttpSpec, {"secret": None}) == {"secret": None}
+    assert archiving.redacted(HttpArchiverSpec, {"secret": None}) == {"secret": None}
 
 
 @given(
@@ -56,15 +58,15 @@ def test_what_is_secret_is_not_shown() -> None:
 def test_what_was_shown_can_be_sent_back(secret: str | None, headers: dict[str, str]) -> None:
     """An edit that sends what it was shown changes nothing that is secret."""
     spec = {"url": "http://x", "secret": secret, "headers": headers}
-    shown = archiving.redacted(HttpSpec, spec)
-    assert archiving.restored(HttpSpec, shown, spec) == spec
+    shown = archiving.redacted(HttpArchiverSpec, spec)
+    assert archiving.restored(HttpArchiverSpec, shown, spec) == spec
 
 
 def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
     """What is sent in the open is taken as it is; what is hidden and was never there is nothing."""
     old = {"secret": "old", "headers": {"a": "1"}}
     new = {"secret": "new", "headers": {"a": REDACTED, "b": "2", "c": REDACTED}}
-    assert archiving.restored(HttpSpec, new, old) == {
+    assert archiving.restored(HttpArchiverSpec, new, old) == {
         "secret": "new",
         "headers": {"a": "1", "b": "2", "c": None},
     }
@@ -75,13 +77,19 @@ def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
     [
         ({"jmespath": "a."}, "Parse error at column 2"),
         ({"jmespath": "[" * 3000}, ""),
-        ({"jq": ".a |"}, "syntax error at its end: something is left open, or closed twice"),
-        ({"jq": ".a |\n. ]"}, "syntax error at its end"),
-        ({"jq": '"abc'}, "syntax error at its end"),
-        ({"jq": "nosuch"}, "nosuch/0 is not defined"),
-        ({"jq": ".\n| | .b\n"}, "syntax error, unexpected '|' in line 2"),
-        ({"jq": 'import "a" as a; .'}, "syntax error"),
-        ({"jq": "] | env | ["}, None),
+        pytest.param(
+            {"jq": ".a |"},
+            "syntax error at its end: something is left open, or closed twice",
+            marks=WITH_JQ,
+        ),
+        pytest.param({"jq": ".a |\n. ]"}, "syntax error at its end", marks=WITH_JQ),
+        pytest.param({"jq": '"abc'}, "syntax error at its end", marks=WITH_JQ),
+        pytest.param({"jq": "nosuch"}, "nosuch/0 is not defined", marks=WITH_JQ),
+        pytest.param(
+            {"jq": ".\n| | .b\n"}, "syntax error, unexpected '|' in line 2", marks=WITH_JQ
+        ),
+        pytest.param({"jq": 'import "a" as a; .'}, "syntax error", marks=WITH_JQ),
+        pytest.param({"jq": "] | env | ["}, None, marks=WITH_JQ),
     ],
 )
 async def test_a_transform_that_does_not_compile(
@@ -93,31 +101,34 @@ async def test_a_transform_that_does_not_compile(
     assert (word or "") in (fault or "")
 
 
+@pytest.mark.needs("jq")
 async def test_each_document_gets_its_own_answer() -> None:
     """One that fails does not spoil the others, in jq as in JMESPath."""
     documents = [b'{"a": 1}', b'{"a": "x"}', b'{"a": 2}']
-    by_jq = await transforms.applied({"jq": ".a + 1 # more"}, documents)
-    by_jmespath = await transforms.applied({"jmespath": "sum([a])"}, documents)
+    by_jq = await transforms.apply_transform({"jq": ".a + 1 # more"}, documents)
+    by_jmespath = await transforms.apply_transform({"jmespath": "sum([a])"}, documents)
     for found in (by_jq, by_jmespath):
-        assert isinstance(found[1], Transformed)
+        assert isinstance(found[1], TransformResult)
         assert found[1].error
     assert (by_jq[0], by_jq[2]) == (b"2", b"3")
     assert (by_jmespath[0], by_jmespath[2]) == (b"1", b"2")
 
 
+@pytest.mark.needs("jq")
 async def test_a_program_that_reads_on_spoils_nobody_elses() -> None:
     """A program that takes the documents behind its own is given each alone."""
-    found = await transforms.applied({"jq": "[., inputs]"}, [b"1", b"2"])
+    found = await transforms.apply_transform({"jq": "[., inputs]"}, [b"1", b"2"])
     assert found == [b"[1]", b"[2]"]
 
 
+@pytest.mark.needs("jq")
 async def test_a_program_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes too long, or too much memory, is killed; the reason says so."""
     monkeypatch.setattr(jq, "TIMEOUT_S", 1.0)
-    [endless] = await transforms.applied({"jq": "def f: f; f"}, [b"1"])
-    [greedy] = await transforms.applied({"jq": "[range(1e9)]"}, [b"1"])
-    assert isinstance(endless, Transformed)
-    assert isinstance(greedy, Transformed)
+    [endless] = await transforms.apply_transform({"jq": "def f: f; f"}, [b"1"])
+    [greedy] = await transforms.apply_transform({"jq": "[range(1e9)]"}, [b"1"])
+    assert isinstance(endless, TransformResult)
+    assert isinstance(greedy, TransformResult)
     assert endless.error
     assert greedy.error
 
@@ -126,5 +137,5 @@ def test_an_expression_that_blows_up_is_stopped() -> None:
     """A short expression can make a document that fills the memory when it is written."""
     blown = "@" + " | [@, @]" * 40
     found = transforms._searched(blown, b"1")
-    assert isinstance(found, Transformed)
+    assert isinstance(found, TransformResult)
     assert "more than" in str(found.error)

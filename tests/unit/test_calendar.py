@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.model import times
-from node.model.calendar import KEPT_FOR, PIECE, Calendar
+from node.model.calendar import CACHE_CHUNK, CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, intersect, normalise
-from node.model.timeline import Occupied
+from node.model.timeline import OccupiedSpan
 
 NOW = times.parse_instant("2026-12-01T00:00:00Z")
 CLASSES = (SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL)
@@ -24,7 +24,7 @@ patient = settings(deadline=None, max_examples=100)
 
 def span(start: int, length: int) -> Span:
     """A span some thirds of a piece from now, so that some lie within one piece and some do not."""
-    return NOW + start * PIECE // 3, NOW + (start + length) * PIECE // 3
+    return NOW + start * CACHE_CHUNK // 3, NOW + (start + length) * CACHE_CHUNK // 3
 
 
 SPANS = st.builds(span, st.integers(0, 8), st.integers(1, 5))
@@ -58,10 +58,10 @@ class Bench:
                 self.calendar.give_back(taken)
         del self.under_way[:most]
 
-    def stored(self, asked: list[Span]) -> list[Occupied]:
+    def stored(self, asked: list[Span]) -> list[OccupiedSpan]:
         """What the query ``occupied`` says."""
         return [
-            Occupied(scheduling_class, priority, fixed=False, spans=[taken])
+            OccupiedSpan(scheduling_class, priority, fixed=False, spans=[taken])
             for scheduling_class, priority, taken in self.runs
             if intersect([taken], normalise(asked))
         ]
@@ -71,7 +71,7 @@ class Bench:
         return _by_kind(self.calendar.occupied(asked), asked)
 
 
-def _by_kind(occupied: list[Occupied], asked: list[Span]) -> dict[object, list[Span]]:
+def _by_kind(occupied: list[OccupiedSpan], asked: list[Span]) -> dict[object, list[Span]]:
     found: dict[object, list[Span]] = {}
     for each in occupied:
         found.setdefault((each.scheduling_class, each.priority), []).extend(each.spans)
@@ -128,19 +128,19 @@ def test_who_has_heard_everything_knows_everything(
     assert bench.kept(asked) == _by_kind(bench.stored(asked), asked)
 
 
-EXCLUSIVE: Run = (SchedulingClass.EXCLUSIVE, 0, (NOW, NOW + PIECE // 2))
+EXCLUSIVE: Run = (SchedulingClass.EXCLUSIVE, 0, (NOW, NOW + CACHE_CHUNK // 2))
 
 
 def test_what_is_booked_while_it_is_read_counts() -> None:
     """The database answered before it was booked, and it was heard of before the answer came."""
-    bench, asked = Bench(), [(NOW, NOW + PIECE)]
+    bench, asked = Bench(), [(NOW, NOW + CACHE_CHUNK)]
     read(bench, asked, [("book", EXCLUSIVE), ("deliver", 1)])
     assert bench.kept(asked) == _by_kind(bench.stored(asked), asked) != {}
 
 
 def test_what_is_given_back_while_it_is_read_is_not_kept() -> None:
     """The database answered before it was dropped, and it was heard of before the answer came."""
-    bench, asked = Bench(runs=[EXCLUSIVE]), [(NOW, NOW + PIECE)]
+    bench, asked = Bench(runs=[EXCLUSIVE]), [(NOW, NOW + CACHE_CHUNK)]
     read(bench, asked, [("drop", 0), ("deliver", 1)])
     assert missing(bench.calendar, asked, NOW) == asked
 
@@ -163,31 +163,31 @@ def test_what_was_booked_is_known_at_once(before: list[Run], asked: list[Span], 
 def test_only_what_is_not_known_is_read() -> None:
     """What was read is not missing; where time was given back, its pieces are."""
     calendar = Calendar()
-    whole = (NOW, NOW + 10 * PIECE)
+    whole = (NOW, NOW + 10 * CACHE_CHUNK)
     assert missing(calendar, [whole], NOW) == [whole]
     calendar.read([whole], [], NOW)
     calendar.caught_up()
     assert missing(calendar, [whole], NOW) == []
-    calendar.give_back((NOW + PIECE + 1, NOW + PIECE + 2))
-    later = (NOW + 9 * PIECE, NOW + 12 * PIECE)
+    calendar.give_back((NOW + CACHE_CHUNK + 1, NOW + CACHE_CHUNK + 2))
+    later = (NOW + 9 * CACHE_CHUNK, NOW + 12 * CACHE_CHUNK)
     assert missing(calendar, [whole, later], NOW) == [
-        (NOW + PIECE, NOW + 2 * PIECE),
-        (NOW + 10 * PIECE, NOW + 12 * PIECE),
+        (NOW + CACHE_CHUNK, NOW + 2 * CACHE_CHUNK),
+        (NOW + 10 * CACHE_CHUNK, NOW + 12 * CACHE_CHUNK),
     ]
 
 
 def test_everything_can_be_forgotten() -> None:
     """Cleared, and when it is too old or comes from the future, it is read again."""
     calendar = Calendar()
-    whole = [(NOW, NOW + 3 * PIECE)]
+    whole = [(NOW, NOW + 3 * CACHE_CHUNK)]
     for forget, asked_at in (
         (calendar.clear, NOW),
-        (lambda: None, NOW + KEPT_FOR),
+        (lambda: None, NOW + CACHE_LIFETIME),
         (lambda: None, NOW - 1),
     ):
         calendar.read(calendar.missing(whole, NOW), [], NOW)
         calendar.caught_up()
-        assert missing(calendar, whole, NOW + KEPT_FOR - 1) == []
+        assert missing(calendar, whole, NOW + CACHE_LIFETIME - 1) == []
         forget()
         assert missing(calendar, whole, asked_at) == whole
 
@@ -195,7 +195,7 @@ def test_everything_can_be_forgotten() -> None:
 def test_many_runs_of_one_time_are_kept_once() -> None:
     """However often the same time is taken, it does not pile up."""
     calendar = Calendar()
-    calendar.read(calendar.missing([(NOW, NOW + PIECE)], NOW), [], NOW)
+    calendar.read(calendar.missing([(NOW, NOW + CACHE_CHUNK)], NOW), [], NOW)
     for _ in range(1000):
         calendar.take(SchedulingClass.NORMAL, 0, [(NOW, NOW + 1), (NOW + 2, NOW + 3)])
     [occupied] = calendar.occupied([(NOW, NOW + 1)])
@@ -209,11 +209,11 @@ def test_an_empty_span_touches_nothing() -> None:
 
 def test_what_is_given_back_lingers_nowhere() -> None:
     """Two runs that meet at a piece's end are read as one span, and the second one is dropped."""
-    calendar, middle = Calendar(), NOW - NOW % PIECE + PIECE
-    first, second = (middle - PIECE // 2, middle), (middle, middle + PIECE // 2)
-    asked = [(middle - PIECE, middle + PIECE)]
+    calendar, middle = Calendar(), NOW - NOW % CACHE_CHUNK + CACHE_CHUNK
+    first, second = (middle - CACHE_CHUNK // 2, middle), (middle, middle + CACHE_CHUNK // 2)
+    asked = [(middle - CACHE_CHUNK, middle + CACHE_CHUNK)]
     assert missing(calendar, asked, NOW)
     kind = SchedulingClass.EXCLUSIVE, 0
-    calendar.read(asked, [Occupied(*kind, fixed=False, spans=[first, second])], NOW)
+    calendar.read(asked, [OccupiedSpan(*kind, fixed=False, spans=[first, second])], NOW)
     calendar.give_back(second)
     assert [each.spans for each in calendar.occupied(asked)] == [[first]]

@@ -13,17 +13,17 @@ from node.model import times
 from node.model.changes import (
     EVERY_SLOT,
     NO_SLOT,
-    Standing,
-    Terms,
+    PlacementTerms,
+    PlanningPosition,
     differences,
     first_open,
     given_up_from,
-    go_on,
     merged,
-    passed_between,
+    passed_slots,
+    position_after_edit,
 )
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
-from tests.clocks import START
+from tests.support.clocks import START
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=3),
@@ -99,8 +99,8 @@ def test_a_long_value_is_shortened() -> None:
     assert len(differences({}, {"text": "x" * 500})[0]) < 100
 
 
-def _terms(recurrence: Recurrence, **changes: Any) -> Terms:
-    return replace(Terms(("spec", "tool"), recurrence, slip_random=False), **changes)
+def _terms(recurrence: Recurrence, **changes: Any) -> PlacementTerms:
+    return replace(PlacementTerms(("spec", "tool"), recurrence, slip_random=False), **changes)
 
 
 @given(RECURRENCES, RECURRENCES)
@@ -139,7 +139,7 @@ def test_a_new_grid_is_planned_from_now_on(
     recurrence: Recurrence, now: int, freed: list[int]
 ) -> None:
     """No slot to come is left out; of the past only slots that were given up come again."""
-    on = go_on(recurrence, Standing(FAR, FAR), freed, now, anew=True)
+    on = position_after_edit(recurrence, PlanningPosition(FAR, FAR), freed, now, anew=True)
     every = nominal_starts(recurrence, 0, FAR, 2000)
     wanted = [slot for slot in every if slot > now or slot in freed]
     assert on.next_slot == (wanted[0] if wanted else None)
@@ -154,8 +154,8 @@ def test_on_the_same_grid_planning_goes_on_where_it_was(
     every = nominal_starts(recurrence, 0, FAR, 2000)
     planned = every[: data.draw(st.integers(0, len(every)))]
     freed = sorted(data.draw(st.sets(st.sampled_from(planned), max_size=4))) if planned else []
-    standing = Standing(planned[-1] if planned else every[0] - 1, None)
-    on = go_on(recurrence, standing, freed, now, anew=False)
+    standing = PlanningPosition(planned[-1] if planned else every[0] - 1, None)
+    on = position_after_edit(recurrence, standing, freed, now, anew=False)
     assert on.planned_to is not None
     behind = [slot for slot in every if slot > on.planned_to]
     assert set(freed) <= set(behind)
@@ -182,7 +182,7 @@ def test_what_passed_and_what_comes_are_all(
     resumed = paused + pause
     first = first_open(recurrence, DURATION, paused)
     following = first_open(recurrence, DURATION, resumed)
-    passed = passed_between(recurrence, first, following, resumed, 5000)
+    passed = passed_slots(recurrence, first, following, resumed, 5000)
     every = nominal_starts(recurrence, 0, FAR, 5000)
     since = [slot for slot in every if first is not None and slot >= first]
     coming = [slot for slot in every if following is not None and slot >= following]

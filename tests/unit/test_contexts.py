@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from node.capabilities import Capabilities
+from node.capability.catalog import Capabilities
 from node.model.contexts import Context, offered, parse
 from node.model.wire.tasks import TaskDocument
-from node.plugins.binding import bound, leaving, version_of
+from node.plugins.binding import binding_arguments, source_arguments, version_of
 from node.plugins.contracts import PartContext, Party, Requirement
 from node.plugins.registry import tools
 from node.plugins.tests.http import HttpSpec
@@ -171,8 +171,8 @@ def test_what_binds_is_told_to_each_in_its_own_way(
 ) -> None:
     """Our own programs by arguments, others by options; an address asks for its version of IP."""
     part = _part(TcpSpec(dest="b", port=80), None if written is None else parse(written))
-    assert leaving(part) == told
-    assert bound(part, "-i", "-s") == words
+    assert source_arguments(part) == told
+    assert binding_arguments(part, "-i", "-s") == words
 
 
 def test_the_specs_version_of_ip_has_the_last_word() -> None:

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.planning import forecast
-from lead.planning.agenda import Agenda, Limits, Slot, Standing, agenda
-from lead.planning.forecast import Placed, fresh_agenda
-from lead.planning.placement import Choice
+from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
+from lead.planning.forecast import ForecastPlacement, fresh_agenda
+from lead.planning.placement import ChosenStart
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.scheduling import first_slot, recurrence_of
-from node.model.wire.outlooks import HOURS, Hour, Outlook
+from node.model.wire.impacts import HOURS, Hour, Impact
 from node.model.wire.participants import Obstacle
 from node.model.wire.plans import Outcome
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
+from tests.support.clocks import START
 
 MINUTE = times.MINUTE
 LIMITS = Limits(times.DAY, 2 * times.SECOND, 512)
@@ -29,27 +29,37 @@ LATER = Agenda((), (), None, START + 3 * times.DAY, full=False)
 MISSED = Agenda((), SLOTS[:1], None, None, full=False)
 
 
-def chosen(*slots: Slot, displacing: bool = False) -> list[Choice]:
+def chosen(*slots: Slot, displacing: bool = False) -> list[ChosenStart]:
     """Choices at the nominal starts."""
-    return [Choice(slot, slot.start, displacing) for slot in slots]
+    return [ChosenStart(slot, slot.start, displacing) for slot in slots]
 
 
 @pytest.mark.parametrize(
     ("placed", "outcome", "told"),
     [
-        (Placed(DUE, chosen(*SLOTS)), Outcome.FOUND, "2 of 2 runs would be booked, the first at"),
         (
-            Placed(DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: "b: busy"}),
+            ForecastPlacement(DUE, chosen(*SLOTS)),
+            Outcome.FOUND,
+            "2 of 2 runs would be booked, the first at",
+        ),
+        (
+            ForecastPlacement(
+                DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: "b: busy"}
+            ),
             Outcome.PARTLY,
             "1 of them displacing runs of lower priority; the others would wait: b: busy",
         ),
-        (Placed(DUE, [], {SLOTS[0].nominal: "b: busy"}), Outcome.NO_TIME, "b: busy"),
-        (Placed(MISSED, [], {SLOTS[0].nominal: "it is over"}), Outcome.NO_TIME, "it is over"),
-        (Placed(LATER), Outcome.LATER, "lies beyond the horizon"),
-        (Placed(failure=(Outcome.REFUSED, "b: no")), Outcome.REFUSED, "b: no"),
+        (ForecastPlacement(DUE, [], {SLOTS[0].nominal: "b: busy"}), Outcome.NO_TIME, "b: busy"),
+        (
+            ForecastPlacement(MISSED, [], {SLOTS[0].nominal: "it is over"}),
+            Outcome.NO_TIME,
+            "it is over",
+        ),
+        (ForecastPlacement(LATER), Outcome.LATER, "lies beyond the horizon"),
+        (ForecastPlacement(failure=(Outcome.REFUSED, "b: no")), Outcome.REFUSED, "b: no"),
     ],
 )
-def test_outcomes(placed: Placed, outcome: Outcome, told: str) -> None:
+def test_outcomes(placed: ForecastPlacement, outcome: Outcome, told: str) -> None:
     """Each outcome has its sentence."""
     assert placed.outcome is outcome
     assert told in placed.sentence()
@@ -67,7 +77,7 @@ def test_the_first_agenda_is_that_of_a_new_task(
     recurrence = recurrence_of(schedule, now)
     first = first_slot(recurrence, now)
     assert first is not None
-    standing = Standing(first, None, (), max_runs)
+    standing = PlanningProgress(first, None, (), max_runs)
     asked = fresh_agenda(schedule, now, MINUTE, LIMITS, now)
     assert asked == agenda(recurrence, MINUTE, standing, LIMITS, now)
     assert len(asked.slots) <= (max_runs or 512)
@@ -106,6 +116,6 @@ def test_whom_a_run_displaces() -> None:
         )
 
     hours = (Hour(before=0, after=0),) * HOURS
-    told = Outlook(displaced=(lost(1), lost(7), lost(-1)), displaced_count=3, hours=hours)
-    [found] = forecast.displaced("b", chosen(*SLOTS), told)
+    told = Impact(displaced=(lost(1), lost(7), lost(-1)), displaced_count=3, hours=hours)
+    [found] = forecast.displaced_runs("b", chosen(*SLOTS), told)
     assert (found.name, found.by, found.run) == ("b", SLOTS[1].start, told.displaced[0].run)

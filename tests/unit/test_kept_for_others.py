@@ -7,19 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from lead.assignment import Result
-from lead.planning.overview import Case
-from lead.policy.view import Campaign
+from lead.planning.pool_view import SeatCase
+from lead.policy.view import CampaignView
+from lead.pool.assignment import CaseResult
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import slip_of
 from node.model.scheduling import recurrence_of
-from node.model.seating import Term
+from node.model.terms import Term
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
-from tests.clocks import START
-from tests.rounds import Host, booked, case_of, hold
+from tests.support.clocks import START
+from tests.support.episodes import Host, booked, case_of, hold
 
 NAMES = [f"n{number}" for number in range(1, 21)]
 KEPT = "its time then is kept for another task, which is blocked"
@@ -27,7 +27,7 @@ KEPT_FROM = START + 5 * times.MINUTE
 """When the run that the lead knows of is over, and all twenty nodes seem to be free."""
 
 
-def _blocked(after: int) -> Case:
+def _blocked(after: int) -> SeatCase:
     """A task of twenty nodes together for two minutes, so late; it has waited longest."""
     case = case_of("all", "ops", NAMES, 20, created_at=START - times.DAY)
     whole = replace(case.whole, duration=2 * times.MINUTE)
@@ -42,13 +42,13 @@ def _blocked(after: int) -> Case:
     )
 
 
-def _single(node: str, duration: int, *, hours: int) -> Case:
+def _single(node: str, duration: int, *, hours: int) -> SeatCase:
     """Runs on one node that may slip by ten minutes: into what is kept for the other task."""
     case = case_of(f"on {node}", "ops", [node], hours=hours)
     return replace(case, whole=replace(case.whole, duration=duration))
 
 
-async def _held(single: Case, after: int = 0) -> Result:
+async def _held(single: SeatCase, after: int = 0) -> CaseResult:
     """What came of the single task, in an episode in which one that is due later is blocked."""
     blocked = _blocked(after)
     hosts = [Host(name) for name in NAMES]
@@ -58,7 +58,7 @@ async def _held(single: Case, after: int = 0) -> Result:
     )
     runs = [booked("r1", "ops", ["n1"], start=at, end=KEPT_FROM + after)]
     pool = {"policy_set": "maui-reservations"}
-    ruling = await hold(hosts, [Campaign("ops")], [blocked, single], pool, runs)
+    ruling = await hold(hosts, [CampaignView("ops")], [blocked, single], pool, runs)
     by_name = {result.case.name: result for result in ruling.results}
     assert dict(by_name.pop(blocked.name).taken) == {}
     [result] = by_name.values()

@@ -9,11 +9,11 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry, generate_latest
 
 from node import metrics
-from node.execution import latest
-from node.execution.latest import Latest
+from node.execution import latest_results
+from node.execution.latest_results import LatestResults
 from node.model import times
 from node.model.samples import Sample
-from tests.clocks import START, ManualClock
+from tests.support.clocks import START, ManualClock
 
 
 def samples(value: float, task: str = "t", count: int = 1) -> list[Sample]:
@@ -26,7 +26,7 @@ def samples(value: float, task: str = "t", count: int = 1) -> list[Sample]:
 
 def test_only_the_last_is_kept() -> None:
     """A task's figures take the place of those before; after a day they are gone."""
-    kept = Latest()
+    kept = LatestResults()
     kept.keep(UUID(int=1), START, samples(0.5, count=100))
     kept.keep(UUID(int=1), START + 1, samples(0.25, count=1))
     assert [(at, one.value) for at, one in kept.samples(START + 2)] == [(START + 1, 0.25)]
@@ -35,17 +35,17 @@ def test_only_the_last_is_kept() -> None:
 
 def test_there_are_never_too_many() -> None:
     """Of one task, and of tasks: who was heard of longest ago goes."""
-    kept = Latest()
-    for number in range(latest.TASKS_MAX + 5):
-        kept.keep(UUID(int=number), START, samples(number, count=latest.SAMPLES_MAX + 1))
+    kept = LatestResults()
+    for number in range(latest_results.TASKS_MAX + 5):
+        kept.keep(UUID(int=number), START, samples(number, count=latest_results.SAMPLES_MAX + 1))
     values = [one.value for _, one in kept.samples(START)]
-    assert len(values) == latest.TASKS_MAX * latest.SAMPLES_MAX
+    assert len(values) == latest_results.TASKS_MAX * latest_results.SAMPLES_MAX
     assert min(values) == 5
 
 
 def test_metrics_show_them_with_their_age() -> None:
     """Under the name and labels that remote write gives them."""
-    kept = Latest()
+    kept = LatestResults()
     kept.keep(UUID(int=1), START, samples(0.5))
     node: Any = SimpleNamespace(collector=SimpleNamespace(latest=kept), clock=ManualClock())
     registry = CollectorRegistry()

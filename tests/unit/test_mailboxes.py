@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.client import mailboxes
-from node.client.mailboxes import PRESENT_FOR, Mailbox, Mailboxes
+from node.client.mailboxes import PRESENCE_TIMEOUT, Mailbox, Mailboxes
 from node.model import times
 from node.model.errors import PeerUnreachable, TooLarge
 from node.model.shortfall import Shortfall
@@ -18,13 +18,13 @@ from node.model.wire.nodes import NodeCard
 from node.model.wire.work import (
     QUESTIONS_MAX,
     WAIT_MAX,
-    Answered,
-    Given,
+    AnsweredQuestion,
+    AssignedQuestion,
     Question,
     Reply,
     WorkRequest,
 )
-from tests.clocks import START, ManualClock
+from tests.support.clocks import START, ManualClock
 
 B = "ed25519:" + "B" * 42 + "A"
 CARD = NodeCard(identity=B, name="b", url=None, address="192.0.2.2")
@@ -37,7 +37,7 @@ def question(number: int = 0, body: str = "") -> Question:
 
 
 def request(
-    *answers: Answered, working: tuple[UUID, ...] = (), wait: int = 0, missing: int = 0
+    *answers: AnsweredQuestion, working: tuple[UUID, ...] = (), wait: int = 0, missing: int = 0
 ) -> WorkRequest:
     """A poll."""
     return WorkRequest(
@@ -51,14 +51,14 @@ def request(
     )
 
 
-def answer(given: Given) -> Answered:
+def answer(given: AssignedQuestion) -> AnsweredQuestion:
     """What a node answers to a question: its path."""
-    return Answered(id=given.id, reply=Reply(status=200, body=given.question.path))
+    return AnsweredQuestion(id=given.id, reply=Reply(status=200, body=given.question.path))
 
 
-async def take(box: Mailbox, asked: WorkRequest) -> list[Given]:
+async def take(box: Mailbox, asked: WorkRequest) -> list[AssignedQuestion]:
     """What a poll brings."""
-    return [Given.model_validate_json(sent) for sent in await box.take(asked)]
+    return [AssignedQuestion.model_validate_json(sent) for sent in await box.take(asked)]
 
 
 async def asked(box: Mailbox, *questions: Question) -> list[asyncio.Task[Reply]]:
@@ -89,10 +89,10 @@ async def test_an_invented_answer_is_nobodys(box: Mailbox) -> None:
     """Whoever has not been given a question cannot answer it, and no name is answered twice."""
     (task,) = await asked(box, question())
     (number,) = box._waiting
-    early = Answered(id=number, reply=Reply(status=500))
-    await box.take(request(early, Answered(id=uuid4(), reply=Reply(status=500)), wait=0))
+    early = AnsweredQuestion(id=number, reply=Reply(status=500))
+    await box.take(request(early, AnsweredQuestion(id=uuid4(), reply=Reply(status=500)), wait=0))
     (given,) = await take(box, request())
-    twice = Answered(id=given.id, reply=Reply(status=500))
+    twice = AnsweredQuestion(id=given.id, reply=Reply(status=500))
     await box.take(request(answer(given), twice))
     assert (await task).status == 200
 
@@ -134,7 +134,7 @@ async def test_the_newest_poll_is_served(box: Mailbox) -> None:
 async def test_who_does_not_come_is_away(box: Mailbox, clock: ManualClock) -> None:
     """After a while without a poll questions are refused at once, and say since when."""
     await box.take(request())
-    clock.advance(PRESENT_FOR)
+    clock.advance(PRESENCE_TIMEOUT)
     since = "it fetches its work itself and has not asked since 2026-12-01T00:00:00Z"
     with pytest.raises(PeerUnreachable, match=f"^b cannot be reached: {since}$"):
         await box.ask("b", question())
@@ -160,7 +160,7 @@ async def test_there_is_an_end_to_what_waits(box: Mailbox, monkeypatch: pytest.M
         await box.ask("b", question(body="x" * 1000))
     tasks = await asked(box, *(question(number, "x" * 300) for number in range(3)))
     assert [given.question.body for given in await take(box, request())] == ["x" * 300] * 2
-    monkeypatch.setattr(mailboxes, "WAITING_MAX", 3)
+    monkeypatch.setattr(mailboxes, "QUESTIONS_WAITING_MAX", 3)
     with pytest.raises(PeerUnreachable, match="3 requests wait to be fetched already"):
         await box.ask("b", question())
     for task in tasks:
@@ -196,8 +196,8 @@ def test_nothing_is_lost(fates: list[str], count: int) -> None:
     async def story() -> None:
         box = Mailboxes(ManualClock(), 5).of(B)
         tasks = await asked(box, *map(question, range(count)))
-        working: dict[UUID, Given] = {}
-        answers: dict[UUID, Answered] = {}
+        working: dict[UUID, AssignedQuestion] = {}
+        answers: dict[UUID, AnsweredQuestion] = {}
         taken: list[UUID] = []
         for fate in [*fates, "kept", "kept", "kept"]:
             sent = tuple(answers.values())

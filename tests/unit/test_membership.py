@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from lead.membership import Membership
-from lead.model import Asking
+from lead.model import PoolTaskCriteria
+from lead.pool.membership import Membership
 from node.model import predicates
 from node.model.predicates import Attributes
-from node.model.seating import Wanted
+from node.model.terms import NodeRequirements
 from node.model.wire.seats import SeatRequest
 from node.store.pools import StoredPool
-from tests.bookers import HOUR
-from tests.clocks import START
-from tests.rounds import Host, case_of
+from tests.support.booking import HOUR
+from tests.support.clocks import START
+from tests.support.episodes import Host, case_of
 
 TOOLS = ("ping",)
 
@@ -35,11 +35,11 @@ class Judge:
         tools: Collection[str],
         request: SeatRequest,
         pool_match: Mapping[str, Any],
-    ) -> Wanted:
+    ) -> NodeRequirements:
         """The match of the pool and of the request; ``dest`` takes part in it already."""
         del test, tools
         self.asked.append(str(spec.get("dest")))
-        return Wanted(
+        return NodeRequirements(
             request.pool,
             predicates.parse(pool_match),
             predicates.parse(request.match, "/participants/match"),
@@ -54,12 +54,12 @@ def pools(**match: Any) -> dict[str, StoredPool]:
     return {"europe": europe}
 
 
-def asking(dest: str | None = None, **match: Any) -> Asking:
+def asking(dest: str | None = None, **match: Any) -> PoolTaskCriteria:
     """A task that asks for a node of it."""
     request = {"pool": "europe", "k": 1, "match": match}
     spec = {} if dest is None else {"dest": dest}
     task = case_of("a", "ops", []).whole.id
-    return Asking(task, "rtt", spec, [], "europe", request, None)
+    return PoolTaskCriteria(task, "rtt", spec, [], "europe", request, None)
 
 
 def hosts(*facts: Attributes) -> list[Host]:
@@ -103,7 +103,7 @@ def test_later_verdicts_are_those_of_before_while_nothing_is_different() -> None
     after = before.later(pools(**{"in": "europe"}), silent)
     assert after.judged(asking())[0] is able
     assert len(judge.asked) == 1
-    assert after.why_gone(asking(), silent[0].identity, START + 2 * HOUR) is not None
+    assert after.seat_loss_reason(asking(), silent[0].identity, START + 2 * HOUR) is not None
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from lead.planning.hosts import Busy, Seen, busy_nodes, node_of
+from lead.planning.node_views import NodeLoad, NodeViewContext, node_loads, node_view_of
 from lead.policy.axes.select import ByFunction, Poorest
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
 from lead.policy.select import linear_function
-from lead.policy.view import Campaign, PostedRun
+from lead.policy.view import CampaignView, PostedRun
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
 from node.plugins import registry
-from tests.clocks import START
-from tests.pools import due, view_of
-from tests.rounds import Host
+from tests.support.clocks import START
+from tests.support.episodes import Host
+from tests.support.policy_pools import due, view_of
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_node_is_as_busy_as_what_is_booked_there() -> None:
         running=False,
     )
     background = replace(run, nodes=("c",), scheduling_class=SchedulingClass.BACKGROUND)
-    found = busy_nodes([run, normal, background], {"a": 1, "b": 4, "c": 1}, START)
+    found = node_loads([run, normal, background], {"a": 1, "b": 4, "c": 1}, START)
     assert {name: (float(it.load), it.running_to) for name, it in found.items()} == {
         "a": (1.0, run.end),
         "b": (0.125, 0),
@@ -67,28 +67,30 @@ def test_what_a_node_says_of_itself_comes_first() -> None:
     horizon = 4 * times.HOUR
     facts: Attributes = {"mbps": 100, "speed": 2.5, "nat": True, "site": "x", "longitude": 13.5}
     host = Host("a", facts=facts)
-    busy = Busy(running_to=START + times.MINUTE)
-    when = Seen(START, horizon, {"mbps", "slots"})
-    seen = node_of(host, busy, 7, when)
+    busy = NodeLoad(running_to=START + times.MINUTE)
+    when = NodeViewContext(START, horizon, {"mbps", "slots"})
+    seen = node_view_of(host, busy, 7, when)
     assert (seen.load, seen.busy_until, seen.used_at) == (0.0, START + times.MINUTE, 7)
     assert (seen.resources, float(seen.speed)) == ({"mbps": 100}, 2.5)
     assert seen.figures == {"mbps": 100, "speed": Fraction(5, 2), "longitude": Fraction(27, 2)}
     assert seen.attributes["nat"] == "true"
     host.shortfall, host.busy_until = times.HOUR, START + times.HOUR
-    seen = node_of(host, busy, 7, when)
+    seen = node_view_of(host, busy, 7, when)
     assert (seen.load, seen.busy_until) == (0.75, START + times.HOUR)
 
 
 def test_what_is_no_resource_makes_no_node_richer() -> None:
     """A number that nothing counts says nothing about who is poorest; a function may name it."""
-    when = Seen(START, times.HOUR, {"mbps"})
+    when = NodeViewContext(START, times.HOUR, {"mbps"})
     said: dict[str, Attributes] = {
         "thin": {"mbps": 100, "longitude": 179.5},
         "fat": {"mbps": 1000, "longitude": 1},
     }
-    nodes = {name: node_of(Host(name, facts=it), Busy(), 0, when) for name, it in said.items()}
+    nodes = {
+        name: node_view_of(Host(name, facts=it), NodeLoad(), 0, when) for name, it in said.items()
+    }
     wanting = due("t", "ops", nodes)
-    board = Board(view_of(nodes, [Campaign("ops")], [wanting]))
+    board = Board(view_of(nodes, [CampaignView("ops")], [wanting]))
     functions = [linear_function.parse(text) for text in ("longitude", "1 - longitude")]
     for select, best in (
         (Poorest(), "thin"),

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from node.execution import printed
-from node.model.wire.participants import OUTPUT_KEPT, PartMessage
+from node.execution import output_text
+from node.model.wire.participants import OUTPUT_LENGTH_MAX, PartMessage
 from node.plugins.contracts import Output
-from tests.circumstances import told
+from tests.support.circumstances import told
 
 
 @pytest.mark.parametrize("lie", [{"busy": 2}, {"busy": "NaN"}, {"count": -1}, {"more": 1}])
@@ -27,9 +27,9 @@ def test_lies_about_circumstances_are_refused(lie: dict[str, Any]) -> None:
 def test_of_long_output_beginning_and_end_are_kept() -> None:
     """With how much is missing between, and never more than may be sent."""
     text = "begin" + "x" * 100_000 + "end"
-    kept = printed.printed(Output(0, text.encode(), b"\xff\0"))
-    assert len(kept) == OUTPUT_KEPT
+    kept = output_text.output_text(Output(0, text.encode(), b"\xff\0"))
+    assert len(kept) == OUTPUT_LENGTH_MAX
     assert kept.startswith("beginxxx")
     assert kept.endswith("xend\ufffd\ufffd")
     assert "characters are left out" in kept
-    assert printed.printed(Output(0, b"short", b"")) == "short"
+    assert output_text.output_text(Output(0, b"short", b"")) == "short"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import Choice, Offer, choose
+from lead.planning.placement import ChosenStart, Offer, choose
 from node.model.spans import Span, normalise
 from node.model.times import SECOND
 
@@ -246,8 +246,8 @@ def test_a_pick_is_remembered_behind_a_later_one() -> None:
     free = [(5, 15), (90, 100)]
     found = [Offer("a", free, free), Offer("b", [(90, 100)], [(5, 15), (90, 100)])]
     assert choose(slots, found, 10, None) == [
-        Choice(slots[0], 90, displacing=False),
-        Choice(slots[1], 5, displacing=True),
+        ChosenStart(slots[0], 90, displacing=False),
+        ChosenStart(slots[1], 5, displacing=True),
     ]
 
 
@@ -256,6 +256,6 @@ def test_time_in_common_is_enough_in_each_pass_by_itself() -> None:
     slots = [slot(0, 10), slot(10, 20)]
     found = [Offer("a", [(0, 20)], [(0, 20)]), Offer("b", [(4, 8)], [(0, 20)])]
     assert choose(slots, found, 3, None) == [
-        Choice(slots[0], 4, displacing=False),
-        Choice(slots[1], 10, displacing=True),
+        ChosenStart(slots[0], 4, displacing=False),
+        ChosenStart(slots[1], 10, displacing=True),
     ]

@@ -11,12 +11,6 @@ from lead.policy.throttle import active_limits
 from node.model import limits, policysets, times
 
 
-def test_whoever_mistypes_a_set_is_helped() -> None:
-    """Names that are alike, or all of them."""
-    assert policysets.near("gridserver-useage")[0] == "gridserver-usage"
-    assert policysets.near("qwxzz") == list(policysets.SETS)
-
-
 def test_the_recommended_set_is_there() -> None:
     """What a pool has that does not say is one of them."""
     assert policysets.DEFAULT in policysets.SETS
@@ -26,7 +20,7 @@ def test_the_lead_knows_the_same_sets() -> None:
     """The names that a node accepts are those behind which the lead has policies."""
     assert policysets.SETS.keys() == sets.SETS.keys()
     assert policysets.DEFAULT == sets.DEFAULT
-    assert {*sets.PolicySet.__dataclass_fields__} - {"apart"} == {*policysets.AXES}
+    assert {*sets.PolicyComposition.__dataclass_fields__} - {"apart"} == {*policysets.AXES}
 
 
 def test_every_set_says_what_it_is_good_for() -> None:
@@ -47,7 +41,9 @@ def test_who_divides_by_weight() -> None:
     dividing = {name for name, kind in policysets.SETS.items() if kind.divides}
     assert dividing == {n for n, policy in sets.SETS.items() if type(policy.share) is share.ByUsage}
     targets = {name for name, kind in policysets.SETS.items() if kind.targets}
-    assert targets == {n for n, policy in sets.SETS.items() if type(policy.share) is share.Promised}
+    assert targets == {
+        n for n, policy in sets.SETS.items() if type(policy.share) is share.ByPromise
+    }
 
 
 def test_limits_are_kept_as_policies_know_them() -> None:
@@ -64,9 +60,9 @@ def test_limits_are_kept_as_policies_know_them() -> None:
     said = {
         word: {"soft": None, "hard": number} for number, word in enumerate(get_args(limits.Limited))
     }
-    kept = limits.kept(said)
+    kept = limits.to_stored_limits(said)
     assert kept.keys() == known
-    assert limits.worded(kept) == said
-    assert limits.kept({"seconds": {"soft": 2, "hard": None}}) == {
+    assert limits.to_worded_limits(kept) == said
+    assert limits.to_stored_limits({"seconds": {"soft": 2, "hard": None}}) == {
         "time": {"soft": 2 * times.SECOND, "hard": None}
     }

@@ -26,7 +26,7 @@ def test_rows_lie_in_the_range_and_apart(
     needing = {UUID(int=at): count for at, count in enumerate(counts)}
     every = range(FIRST, FIRST + length)
     taken = set(used)
-    for who, first in ports.rows(needing, every, used, random.Random(seed)).items():
+    for who, first in ports.consecutive_ports(needing, every, used, random.Random(seed)).items():
         if first is None:
             bases = every[::2]
             rows = (set(range(base, base + needing[who])) for base in bases)
@@ -49,7 +49,7 @@ def test_single_ports_are_free_as_long_as_there_are_some(
 ) -> None:
     """When all have been given out, one that somebody has is given again."""
     every = range(FIRST, FIRST + length)
-    found = ports.singles(
+    found = ports.single_ports(
         map(UUID, map("{:032}".format, range(count))), every, used, random.Random(seed)
     )
     taken = set(used)

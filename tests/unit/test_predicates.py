@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from node.model import predicates
 from node.model.errors import InvalidDocument
-from node.model.predicates import Value, conditions, parse, why_nobody
+from node.model.predicates import Value, conditions, explain_no_match, parse
 
 NAMES = ("country", "site", "cpu_mbps", "tool:iperf3")
 VALUES = st.one_of(
@@ -182,7 +182,7 @@ def test_size_and_depth_are_bounded() -> None:
 def test_nobody_there_is_explained() -> None:
     """Which condition most nodes fail, and which values there are instead."""
     predicate = parse({"country": "NL", "cpu_mbps": {">=": 500}}, "/match")
-    fault = why_nobody(predicate, NODES, "/match")
+    fault = explain_no_match(predicate, NODES, "/match")
     assert fault.pointer == "/match/country"
     assert fault.detail == (
         'matches none of the 3 nodes known here: country = "NL" fails a, b, c; '
@@ -192,7 +192,7 @@ def test_nobody_there_is_explained() -> None:
 
 def test_an_attribute_that_nobody_has_is_named() -> None:
     """Whoever mistypes an attribute is told which there are."""
-    fault = why_nobody(parse({"nation": "DE"}), NODES)
+    fault = explain_no_match(parse({"nation": "DE"}), NODES)
     assert "no node has nation, they have country, cpu_mbps, name, site" in fault.detail
 
 

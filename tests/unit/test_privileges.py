@@ -9,19 +9,31 @@ from typing import Any
 
 import pytest
 
-from node.capabilities import Capabilities
+from node.capability.catalog import Capabilities
+from node.capability.privileges import (
+    Grant,
+    ProcessPrivileges,
+    grant_of,
+    missing_privilege,
+    process_privileges,
+)
 from node.model.errors import ToolUnavailable
 from node.plugins import registry
 from node.plugins.contracts import Privilege
-from node.privileges import Grant, Standing, grant_of, lacking, standing
 from tests.unit.plugins.parts import spec
 
 RAW = 1 << 13
 ALL = (1 << 41) - 1
-NOBODY = Standing(root=False, effective=0, bounding=ALL, ambient=0, no_new=False, echo=False)
-HARDENED = Standing(root=False, effective=RAW, bounding=RAW, ambient=RAW, no_new=True, echo=False)
-BARE = Standing(root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=True)
-ROOT = Standing(root=True, effective=ALL, bounding=ALL, ambient=0, no_new=False, echo=False)
+NOBODY = ProcessPrivileges(
+    root=False, effective=0, bounding=ALL, ambient=0, no_new=False, echo=False
+)
+HARDENED = ProcessPrivileges(
+    root=False, effective=RAW, bounding=RAW, ambient=RAW, no_new=True, echo=False
+)
+BARE = ProcessPrivileges(root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=True)
+ROOT = ProcessPrivileges(
+    root=True, effective=ALL, bounding=ALL, ambient=0, no_new=False, echo=False
+)
 NOTHING, FILE, SETUID = Grant(), Grant(capabilities=RAW), Grant(root=True)
 
 ALLOWED = {
@@ -43,7 +55,9 @@ ALLOWED = {
 def test_who_may_do_what() -> None:
     """A file's rights count unless they are forbidden; rights handed down count always."""
     for who, file in itertools.product((NOBODY, HARDENED, BARE, ROOT), (NOTHING, FILE, SETUID)):
-        allowed = {str(needed) for needed in Privilege if lacking("p", needed, who, file) is None}
+        allowed = {
+            str(needed) for needed in Privilege if missing_privilege("p", needed, who, file) is None
+        }
         assert allowed == ALLOWED.get((who, file), set()), (who, file)
 
 
@@ -56,9 +70,11 @@ def test_who_may_do_what() -> None:
         (Privilege.ROOT, HARDENED, SETUID, "NoNewPrivileges in the unit of this service forbids"),
     ],
 )
-def test_what_would_help_is_said(needed: Privilege, who: Standing, file: Grant, said: str) -> None:
+def test_what_would_help_is_said(
+    needed: Privilege, who: ProcessPrivileges, file: Grant, said: str
+) -> None:
     """A refusal names the program, what it needs, and what gives it."""
-    reason = lacking("prog", needed, who, file)
+    reason = missing_privilege("prog", needed, who, file)
     assert reason is not None
     assert reason.startswith("prog needs ")
     assert said in reason
@@ -66,7 +82,7 @@ def test_what_would_help_is_said(needed: Privilege, who: Standing, file: Grant, 
 
 def test_what_the_system_says(tmp_path: Path) -> None:
     """Our own standing can be read, and what a file grants; what is not there grants nothing."""
-    assert standing().root == (os.geteuid() == 0)
+    assert process_privileges().root == (os.geteuid() == 0)
     plain, raised = tmp_path / "plain", tmp_path / "raised"
     for path, mode in ((plain, 0o755), (raised, 0o4755)):
         path.touch()
@@ -75,7 +91,7 @@ def test_what_the_system_says(tmp_path: Path) -> None:
     assert grant_of(str(raised)) == Grant(root=raised.stat().st_uid == 0)
 
 
-def host(who: Standing, *programs: str) -> Capabilities:
+def host(who: ProcessPrivileges, *programs: str) -> Capabilities:
     """A host with these programs, whose files grant nothing."""
     return Capabilities(lambda name: f"/absent/{name}" if name in programs else None, lambda: who)
 
@@ -146,7 +162,7 @@ def test_a_congestion_control_must_be_there_and_allowed(
     said: str | None,
 ) -> None:
     """What the kernel lacks, or lets only root use, is told beforehand; and only for TCP."""
-    who = Standing(
+    who = ProcessPrivileges(
         root=False,
         effective=effective,
         bounding=ALL,

@@ -6,8 +6,8 @@ import json
 from uuid import UUID
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import Choice, Offer
-from lead.planning.reasons import sentence, trace, why_unplaced
+from lead.planning.placement import ChosenStart, Offer
+from lead.planning.reasons import sentence, trace, unplaced_reason
 from node.model.classes import SchedulingClass
 from node.model.times import MINUTE, SECOND, parse_instant
 from node.model.wire.participants import Obstacle, Proposal
@@ -56,7 +56,7 @@ def why(index: int, **proposals: Proposal) -> str:
         Offer(name, said.free, said.free if said.free_displacing is None else said.free_displacing)
         for name, said in proposals.items()
     ]
-    return why_unplaced(index, SLOTS[index], DURATION, offers, proposals)
+    return unplaced_reason(index, SLOTS[index], DURATION, offers, proposals)
 
 
 def test_the_obstacle_in_this_window_is_named() -> None:
@@ -107,8 +107,8 @@ def test_an_obstacle_reads_as_a_phrase() -> None:
 
 def test_an_attempt_in_one_sentence() -> None:
     """How many were booked, when the first starts, how many displace, and why others wait."""
-    quiet, late = (Choice(slot, slot.start, displacing=False) for slot in SLOTS)
-    pushing = Choice(SLOTS[1], SLOTS[1].start, displacing=True)
+    quiet, late = (ChosenStart(slot, slot.start, displacing=False) for slot in SLOTS)
+    pushing = ChosenStart(SLOTS[1], SLOTS[1].start, displacing=True)
     first = "runs booked, the first at 2026-12-01T12:00:00Z"
     assert sentence([late, quiet], 2, None) == f"2 of 2 {first}"
     assert sentence([quiet], 2, "a: no") == f"1 of 2 {first}; the others wait: a: no"
@@ -127,7 +127,7 @@ def test_a_trace_holds_all_that_a_decision_was_made_of() -> None:
         "b": proposal([windows[0]], displacing=windows, obstacles=(BUSY,)),
     }
     offers = [Offer("a", windows, windows), Offer("b", [windows[0]], windows)]
-    choices = [Choice(SLOTS[0], START + SECOND, displacing=False)]
+    choices = [ChosenStart(SLOTS[0], START + SECOND, displacing=False)]
     traced = trace(SLOTS, offers, proposals, choices, {"b": "its time was just taken"})
     assert json.loads(json.dumps(traced)) == {
         "windows": [list(window) for window in windows],

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.model.classes import SchedulingClass
-from node.model.refusals import Refusals
+from node.model.refusals import RefusalMemory
 from node.model.spans import Span
 from node.model.wire.participants import ProposalRequest
 
@@ -33,7 +33,7 @@ def test_what_is_touched_is_what_overlaps(
     asked: list[tuple[int, list[Span]]], freed: list[Span]
 ) -> None:
     """Of the last question of each task, exactly those windows that share time with the freed."""
-    kept = Refusals()
+    kept = RefusalMemory()
     for task, windows in asked:
         kept.remember("lead", question(task, windows), windows)
     last = dict(asked)
@@ -48,7 +48,7 @@ def test_what_is_touched_is_what_overlaps(
 @given(windows_of_tasks, st.integers(1, 12))
 def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most: int) -> None:
     """The oldest tasks are forgotten first, whole; what is kept stays within the bound."""
-    kept = Refusals(most)
+    kept = RefusalMemory(most)
     for task, windows in asked:
         kept.remember("lead", question(task, windows), windows)
     order: dict[int, int] = {}
@@ -68,7 +68,7 @@ def test_no_more_is_kept_than_allowed(asked: list[tuple[int, list[Span]]], most:
 
 def test_another_lead_cannot_make_it_forget() -> None:
     """A question of another node about the same task takes nothing from what its lead asked for."""
-    kept = Refusals()
+    kept = RefusalMemory()
     kept.remember("lead", question(1, [(0, 9)]), [(0, 9)])
     kept.remember("stranger", question(1, [(0, 9)]), [])
     assert [refused.lead for refused in kept.touched([(5, 6)])] == ["lead"]

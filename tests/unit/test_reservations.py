@@ -13,19 +13,19 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts
 from node.model.reservations import (
-    Access,
+    AccessList,
     Applicant,
-    Reserved,
+    ReservationSpan,
     access_of,
     admits,
-    closed_to,
     in_words,
+    inadmissible_spans,
     occurrences,
     spans_of,
 )
 from node.model.spans import Span
-from node.model.timeline import Booking, Question, answer
-from tests.clocks import START
+from node.model.timeline import Booking, TimelineQuestion, answer_question
+from tests.support.clocks import START
 
 patient = settings(deadline=None, max_examples=100)
 
@@ -40,7 +40,7 @@ def some(*values: object) -> st.SearchStrategy[frozenset[object]]:
 
 
 ACCESSES = st.builds(
-    Access,
+    AccessList,
     campaigns=some("ops", "default"),
     tasks=some(*TASKS),
     led=st.frozensets(st.tuples(st.sampled_from(TASKS), st.sampled_from("ab")), max_size=2),
@@ -62,9 +62,9 @@ APPLICANTS = st.builds(
 )
 
 
-def reserved(number: int, access: Access, span: Span) -> Reserved:
+def reserved(number: int, access: AccessList, span: Span) -> ReservationSpan:
     """One span of a reservation."""
-    return Reserved(UUID(int=100 + number), "demo", "SC26", "alice", access, *span)
+    return ReservationSpan(UUID(int=100 + number), "demo", "SC26", "alice", access, *span)
 
 
 RESERVED = st.lists(st.tuples(st.integers(0, 3), SPANS), max_size=5)
@@ -83,15 +83,15 @@ APPLICANT = Applicant(
 @pytest.mark.parametrize(
     "access",
     [
-        Access(campaigns=frozenset({"default"})),
-        Access(tasks=frozenset({TASKS[0]})),
-        Access(leads=frozenset({"a"})),
-        Access(tests=frozenset({"idle"})),
-        Access(classes=frozenset({SchedulingClass.NORMAL})),
-        Access(priority=5),
+        AccessList(campaigns=frozenset({"default"})),
+        AccessList(tasks=frozenset({TASKS[0]})),
+        AccessList(leads=frozenset({"a"})),
+        AccessList(tests=frozenset({"idle"})),
+        AccessList(classes=frozenset({SchedulingClass.NORMAL})),
+        AccessList(priority=5),
     ],
 )
-def test_one_criterion_is_enough(access: Access) -> None:
+def test_one_criterion_is_enough(access: AccessList) -> None:
     """Each alone admits whom it names, and nobody who differs in just that."""
     other = Applicant(
         task=TASKS[1],
@@ -106,8 +106,10 @@ def test_one_criterion_is_enough(access: Access) -> None:
     assert not admits(access, other)
 
 
-@pytest.mark.parametrize("access", [Access(campaigns=frozenset({"default"})), Access(priority=5)])
-def test_the_word_of_another_lead_is_not_enough(access: Access) -> None:
+@pytest.mark.parametrize(
+    "access", [AccessList(campaigns=frozenset({"default"})), AccessList(priority=5)]
+)
+def test_the_word_of_another_lead_is_not_enough(access: AccessList) -> None:
     """Campaign and priority are whatever it says; it has to be named itself."""
     foreign = replace(APPLICANT, own=False)
     assert not admits(access, foreign)
@@ -116,16 +118,16 @@ def test_the_word_of_another_lead_is_not_enough(access: Access) -> None:
 
 def test_a_pool_task_is_named_for_its_seats() -> None:
     """Their runs are of tasks with ids of their own, which may be named as well."""
-    access = Access(tasks=frozenset({TASKS[1]}))
+    access = AccessList(tasks=frozenset({TASKS[1]}))
     assert not admits(access, APPLICANT)
     assert admits(access, replace(APPLICANT, pool_task=TASKS[1]))
-    assert admits(Access(tasks=frozenset({TASKS[0]})), replace(APPLICANT, pool_task=TASKS[1]))
+    assert admits(AccessList(tasks=frozenset({TASKS[0]})), replace(APPLICANT, pool_task=TASKS[1]))
 
 
 def test_a_pool_task_of_another_lead_is_named_with_it() -> None:
     """Only that one's word counts on what its seats are, whoever came first."""
     foreign = replace(APPLICANT, own=False, pool_task=TASKS[1])
-    assert not admits(Access(tasks=frozenset({TASKS[1]})), foreign)
+    assert not admits(AccessList(tasks=frozenset({TASKS[1]})), foreign)
     access = access_of({"tasks": [f"{TASKS[1]}@a"]})
     assert admits(access, foreign)
     assert not admits(access, replace(foreign, lead="b"))
@@ -135,16 +137,16 @@ def test_a_pool_task_of_another_lead_is_named_with_it() -> None:
 
 def test_nobody_is_admitted_unless_said() -> None:
     """An empty access list admits nobody, of whatever priority."""
-    assert not admits(Access(), APPLICANT)
+    assert not admits(AccessList(), APPLICANT)
     assert not admits(access_of({}), replace(APPLICANT, test=None, priority=2**31 - 1))
 
 
 @patient
 @given(ACCESSES, ACCESSES, APPLICANTS)
-def test_more_criteria_admit_more(one: Access, other: Access, applicant: Applicant) -> None:
+def test_more_criteria_admit_more(one: AccessList, other: AccessList, applicant: Applicant) -> None:
     """Who is admitted by either of two lists is admitted by both together, and nobody else."""
     least = [access.priority for access in (one, other) if access.priority is not None]
-    together = Access(
+    together = AccessList(
         campaigns=one.campaigns | other.campaigns,
         tasks=one.tasks | other.tasks,
         led=one.led | other.led,
@@ -160,11 +162,11 @@ def test_more_criteria_admit_more(one: Access, other: Access, applicant: Applica
 @patient
 @given(st.lists(ACCESSES, min_size=4, max_size=4), RESERVED, APPLICANTS)
 def test_every_reservation_must_admit(
-    accesses: list[Access], drawn: list[tuple[int, Span]], applicant: Applicant
+    accesses: list[AccessList], drawn: list[tuple[int, Span]], applicant: Applicant
 ) -> None:
     """Where several are stacked, time is closed as soon as one of them does not admit the run."""
     spans = [reserved(number, accesses[number], span) for number, span in drawn]
-    closed = spans_of(closed_to(applicant, spans))
+    closed = spans_of(inadmissible_spans(applicant, spans))
     for instant in range(45):
         stacked = [each for each in spans if each.starts_at <= instant < each.ends_at]
         is_open = all(admits(each.access, applicant) for each in stacked)
@@ -196,9 +198,12 @@ def test_no_start_is_offered_in_closed_time_and_no_other_is_lost(
         Booking(UUID(int=n), TASKS[1], "idle", one, priority, *span, fixed)
         for n, (span, one, priority, fixed) in enumerate(booked)
     ]
-    question = Question(windows, kind, duration, 1, 0, 60)
-    closed = [reserved(number, Access(), span) for number, span in drawn]
-    before, after = answer(question, bookings), answer(replace(question, closed=closed), bookings)
+    question = TimelineQuestion(windows, kind, duration, 1, 0, 60)
+    closed = [reserved(number, AccessList(), span) for number, span in drawn]
+    before, after = (
+        answer_question(question, bookings),
+        answer_question(replace(question, closed=closed), bookings),
+    )
     for without, with_closed in (
         (before.free, after.free),
         (before.free_displacing, after.free_displacing),
@@ -220,11 +225,11 @@ def _starts(ranges: list[Span], duration: int) -> set[int]:
 
 def test_what_blocks_longest_is_named() -> None:
     """The run where it has more of the window, the reservation where that has."""
-    question = Question([(0, 10)], SchedulingClass.EXCLUSIVE, 8, 0, 0, 60)
+    question = TimelineQuestion([(0, 10)], SchedulingClass.EXCLUSIVE, 8, 0, 0, 60)
     run = Booking(UUID(int=1), TASKS[1], "idle", SchedulingClass.EXCLUSIVE, 5, 0, 4, fixed=False)
-    short, long = reserved(1, Access(), (7, 10)), reserved(2, Access(), (5, 10))
-    assert answer(replace(question, closed=[short]), [run]).obstacles == [(0, run)]
-    assert answer(replace(question, closed=[long]), [run]).obstacles == [(0, long)]
+    short, long = reserved(1, AccessList(), (7, 10)), reserved(2, AccessList(), (5, 10))
+    assert answer_question(replace(question, closed=[short]), [run]).obstacles == [(0, run)]
+    assert answer_question(replace(question, closed=[long]), [run]).obstacles == [(0, long)]
 
 
 @patient

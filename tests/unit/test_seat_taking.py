@@ -8,12 +8,18 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.planning.seating import Account, Spread, by_time, numbered, take_together
+from lead.planning.seat_selection import (
+    SeatSearchAccount,
+    SpreadLimit,
+    assign_seat_numbers,
+    choose_simultaneous,
+    rank_by_free_time,
+)
 from node.model import times
-from tests.clocks import START
+from tests.support.clocks import START
 
 NAMES = [f"n{number}" for number in range(8)]
-ANYWHERE = Spread({}, {name: {} for name in NAMES})
+ANYWHERE = SpreadLimit({}, {name: {} for name in NAMES})
 SITES = st.fixed_dictionaries(
     {name: st.fixed_dictionaries({}, optional={"site": st.integers(0, 3)}) for name in NAMES}
 )
@@ -33,8 +39,8 @@ def test_the_seats_go_to_nodes_with_time_that_are_not_too_alike(
 ) -> None:
     """Nobody without time is taken, nor more alike than allowed, nor fewer than could be."""
     wanted = data.draw(st.integers(1, 8))
-    spread = Spread({"site": alike}, sites)
-    taken = spread.kept(by_time(order, covered, SLOTS, usual), (), wanted)
+    spread = SpreadLimit({"site": alike}, sites)
+    taken = spread.kept(rank_by_free_time(order, covered, SLOTS, usual), (), wanted)
     assert len(set(taken)) == len(taken) <= wanted
     assert all(covered[node] for node in taken)
     assert _keeps(taken, sites, alike)
@@ -58,15 +64,15 @@ def test_a_node_with_time_for_all_comes_before_one_with_time_for_some() -> None:
     """Time comes before the policy's order, but who is usual there may lack some of it."""
     covered = {"n0": 3, "n1": 4, "n2": 2, "n3": 0}
     order = ["n0", "n1", "n2", "n3"]
-    assert by_time(order, covered, 4, ()) == ["n1", "n0", "n2"]
-    assert by_time(order, covered, 4, {"n2"}) == ["n1", "n2", "n0"]
-    assert by_time(order[::-1], covered, 4, {"n2"}) == ["n2", "n1", "n0"]
-    assert by_time(order, covered, 4, {"n3"}) == ["n1", "n0", "n2"]
+    assert rank_by_free_time(order, covered, 4, ()) == ["n1", "n0", "n2"]
+    assert rank_by_free_time(order, covered, 4, {"n2"}) == ["n1", "n2", "n0"]
+    assert rank_by_free_time(order[::-1], covered, 4, {"n2"}) == ["n2", "n1", "n0"]
+    assert rank_by_free_time(order, covered, 4, {"n3"}) == ["n1", "n0", "n2"]
 
 
 def test_others_who_sit_already_count_as_alike() -> None:
     """One per site holds for all seats of the term, not only for those that are given now."""
-    spread = Spread({"site": 1}, {"n0": {"site": 1}, "n1": {"site": 1}, "n2": {"site": 2}})
+    spread = SpreadLimit({"site": 1}, {"n0": {"site": 1}, "n1": {"site": 1}, "n2": {"site": 2}})
     assert spread.kept(["n1", "n2"], ["n0"], 2) == ["n2"]
 
 
@@ -84,7 +90,7 @@ def test_together_they_have_a_slot_in_common_or_there_is_nobody(
         assert isinstance(nodes, list | tuple)
         return len(set(range(SLOTS)).intersection(*(free[node] for node in nodes)))
 
-    taken = take_together(order, common, SLOTS, wanted, ANYWHERE)
+    taken = choose_simultaneous(order, common, SLOTS, wanted, ANYWHERE)
     assert len(taken) in {0, wanted}
     if taken:
         assert common(taken) >= 1
@@ -101,7 +107,7 @@ def test_who_stays_keeps_the_number(
     nodes: list[str], before: dict[int, str], empty: set[int]
 ) -> None:
     """Each node has one empty seat as long as there are any, its own one where it had one."""
-    seats = numbered(nodes, sorted(empty), before)
+    seats = assign_seat_numbers(nodes, sorted(empty), before)
     assert len(seats) == min(len(nodes), len(empty)) == len(set(seats.values()))
     assert set(seats) <= empty
     for number, node in seats.items():
@@ -116,21 +122,25 @@ def test_the_sentence_says_who_sits_and_why_others_do_not() -> None:
     refused = {f"n{number}": "has no time" for number in range(7)}
     slots = [START, START + times.HOUR]
     when = f"{times.to_the_second(START)} to {times.to_the_second(START + times.HOUR)}"
-    assert Account("p", "set", slots, 2, taken).sentence() == f"2 of 2 seats, {when}: a, b"
-    assert Account("p", "set", slots, 3, taken, refused).sentence() == (
+    assert (
+        SeatSearchAccount("p", "set", slots, 2, taken).sentence() == f"2 of 2 seats, {when}: a, b"
+    )
+    assert SeatSearchAccount("p", "set", slots, 3, taken, refused).sentence() == (
         f"2 of 3 seats, {when}: a, b; 1 is empty: n0: has no time; n1: has no time; "
         "n2: has no time; n3: has no time; n4: has no time and 2 more"
     )
     verdict = {"sentence": "ops would hold 21 seats, of at most 20"}
-    said = Account("p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]).sentence()
+    said = SeatSearchAccount("p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]).sentence()
     assert said == (
         f"0 of 1 seat, {times.to_the_second(START)}; ops would hold 21 seats, of at most 20; "
         "n0: is busy"
     )
-    held = Account("p", "set", slots, 1, {}, {"n0": "is busy"}, held=3).sentence()
+    held = SeatSearchAccount("p", "set", slots, 1, {}, {"n0": "is busy"}, held=3).sentence()
     assert held == f"3 of 4 seats, {when}; 1 is empty: n0: is busy"
-    assert Account("p", "set", slots, 1, {}).why_not() == "pool p has no other node for it"
-    given = [Account("p", "s", slots, 2, seats) for seats in ({}, {1: "a"}, taken)]
+    assert (
+        SeatSearchAccount("p", "set", slots, 1, {}).why_not() == "pool p has no other node for it"
+    )
+    given = [SeatSearchAccount("p", "s", slots, 2, seats) for seats in ({}, {1: "a"}, taken)]
     assert [it.outcome for it in given] == ["not seated", "partly seated", "seated"]
     assert given[1].trace() == {
         "pool": "p",

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from node.model import times
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.scheduling import recurrence_of
-from node.model.seating import (
+from node.model.terms import (
     Term,
     due_at,
     next_term,
@@ -26,7 +26,7 @@ from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument
 from node.model.wire.validation import faults_of
-from tests.clocks import START
+from tests.support.clocks import START
 
 MINUTE = times.MINUTE
 DURATION = MINUTE

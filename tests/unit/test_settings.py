@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from node.cli.services import settings_of, warn_of
+from node.cli.services import settings_of, warn_of_contexts
 from node.execution.contexts import Contexts
 from node.settings import Settings
 
@@ -48,7 +48,7 @@ def test_contexts_that_are_of_no_use_are_told_at_the_start() -> None:
     """Each with the reason for which who asks for it would be refused; others without a word."""
     allowed = Settings(contexts="interface:nosuch0 namespace:noNs address:127.0.0.1")
     with capture_logs() as logged:
-        warn_of(Contexts(allowed.allowed_contexts), allowed.allowed_contexts)
+        warn_of_contexts(Contexts(allowed.allowed_contexts), allowed.allowed_contexts)
     assert [(each["context"], each["why"].partition(" on")[0]) for each in logged] == [
         ("interface:nosuch0", "there is no interface nosuch0"),
         ("namespace:noNs", "there is no network namespace noNs"),

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.model.shares import Member, promised, with_those_below
+from node.model.shares import Member, promised_shares, with_descendants
 
 MEMBERS = st.lists(
     st.tuples(
@@ -37,7 +37,7 @@ def test_weights_are_parts_of_the_parents() -> None:
         Member(3, 1, Fraction(1), wants=True),
         Member(4, 1, Fraction(2), wants=True),
     ]
-    found = promised(members)
+    found = promised_shares(members)
     assert found == {1: Fraction(3, 4), 2: Fraction(1, 4), 3: Fraction(1, 4), 4: Fraction(1, 2)}
 
 
@@ -49,13 +49,13 @@ def test_who_wants_nothing_leaves_its_part() -> None:
         Member(3, None, Fraction(1), suspended=True),
         Member(4, None, Fraction(9), urgent=True),
     ]
-    assert promised(members) == {1: Fraction(1), 2: Fraction(0), 3: Fraction(0), 4: None}
+    assert promised_shares(members) == {1: Fraction(1), 2: Fraction(0), 3: Fraction(0), 4: None}
 
 
 @given(MEMBERS)
 def test_children_divide_what_their_parent_has(members: list[Member]) -> None:
     """Parts of children never exceed the parent's, and fill it unless there is no weight."""
-    parts = promised(members)
+    parts = promised_shares(members)
     for parent in (None, *(member.id for member in members)):
         whole = Fraction(1) if parent is None else parts[parent]
         below = [member for member in members if member.parent == parent]
@@ -67,6 +67,6 @@ def test_children_divide_what_their_parent_has(members: list[Member]) -> None:
 def test_sums_hold_everything_below(members: list[Member], used: dict[int, int]) -> None:
     """What the uppermost ones have with those below is what all have."""
     used = {campaign: amount for campaign, amount in used.items() if campaign < len(members)}
-    sums = with_those_below(members, used)
+    sums = with_descendants(members, used)
     top = [member.id for member in members if member.parent is None]
     assert sum(sums[campaign] for campaign in top) == sum(used.values())

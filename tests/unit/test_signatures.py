@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from node.model.times import SECOND
 from node.trust.keys import fingerprint
 from node.trust.signatures import COMPONENTS, Verifier, content_digest, new_nonce, sign
-from tests.signing import (
+from tests.support.signing import (
     ANNA,
     BERT,
     BODY,

@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from node.trust.keys import public_of
 from node.trust.signatures import COMPONENTS, new_nonce, sign
-from tests.signing import (
+from tests.support.signing import (
     ANNA,
     BERT,
     BODY,

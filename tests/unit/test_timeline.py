@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 from node.model import runstate
 from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span, at_least, from_portion, to_portion
-from node.model.timeline import Answer, Booking, Question, answer, trimmed
+from node.model.timeline import (
+    Booking,
+    TimelineAnswer,
+    TimelineQuestion,
+    answer_question,
+    trim_window,
+)
 from node.store.database import parse_queries
 
 # Few distinct numbers, so that windows and bookings often touch, nest and coincide.
@@ -54,7 +60,7 @@ def timelines(draw: st.DrawFn) -> list[Booking]:
 
 
 QUESTIONS = st.builds(
-    Question,
+    TimelineQuestion,
     windows=st.lists(SPANS, max_size=4),
     scheduling_class=st.sampled_from(SchedulingClass),
     duration=st.integers(1, 6),
@@ -65,7 +71,9 @@ QUESTIONS = st.builds(
 )
 
 
-def blocking(question: Question, bookings: list[Booking], *, displacing: bool) -> list[Booking]:
+def blocking(
+    question: TimelineQuestion, bookings: list[Booking], *, displacing: bool
+) -> list[Booking]:
     """What must not be overlapped in a pass, said slowly."""
     return [
         booking
@@ -80,7 +88,7 @@ def blocking(question: Question, bookings: list[Booking], *, displacing: bool) -
     ]
 
 
-def feasible(question: Question, window: Span, busy: list[Booking]) -> set[int]:
+def feasible(question: TimelineQuestion, window: Span, busy: list[Booking]) -> set[int]:
     """Every start in this window at which the run would meet nothing."""
     last = window[1] - question.duration
     return {
@@ -95,7 +103,7 @@ def feasible(question: Question, window: Span, busy: list[Booking]) -> set[int]:
     }
 
 
-def passes(answered: Answer) -> list[tuple[bool, list[Span]]]:
+def passes(answered: TimelineAnswer) -> list[tuple[bool, list[Span]]]:
     """Both passes: whether it displaces, and its free ranges."""
     return [(False, answered.free), (True, answered.free_displacing)]
 
@@ -111,10 +119,10 @@ def starts_in(ranges: list[Span], duration: int) -> set[int]:
 @patient
 @given(QUESTIONS, timelines())
 def test_the_feasible_starts_are_offered_and_no_other(
-    question: Question, bookings: list[Booking]
+    question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
     """In both passes the ranges offer exactly those starts at which a run meets nothing."""
-    for displacing, ranges in passes(answer(question, bookings)):
+    for displacing, ranges in passes(answer_question(question, bookings)):
         busy = blocking(question, bookings, displacing=displacing)
         expected = set(chain.from_iterable(feasible(question, w, busy) for w in question.windows))
         assert starts_in(ranges, question.duration) == expected
@@ -122,10 +130,10 @@ def test_the_feasible_starts_are_offered_and_no_other(
 
 @patient
 @given(QUESTIONS, timelines())
-def test_the_ranges_agree_with_portion(question: Question, bookings: list[Booking]) -> None:
+def test_the_ranges_agree_with_portion(question: TimelineQuestion, bookings: list[Booking]) -> None:
     """Window by window the ranges are what portion leaves of it, without the short ones."""
     bounds = portion.closedopen(question.earliest, question.latest)
-    for displacing, ranges in passes(answer(question, bookings)):
+    for displacing, ranges in passes(answer_question(question, bookings)):
         busy = to_portion(
             (b.starts_at, b.ends_at) for b in blocking(question, bookings, displacing=displacing)
         )
@@ -138,9 +146,11 @@ def test_the_ranges_agree_with_portion(question: Question, bookings: list[Bookin
 
 @patient
 @given(QUESTIONS, timelines())
-def test_every_range_is_long_enough_and_free(question: Question, bookings: list[Booking]) -> None:
+def test_every_range_is_long_enough_and_free(
+    question: TimelineQuestion, bookings: list[Booking]
+) -> None:
     """A range holds a run, lies in a window and the bounds, and overlaps nothing that blocks."""
-    for displacing, ranges in passes(answer(question, bookings)):
+    for displacing, ranges in passes(answer_question(question, bookings)):
         for start, end in ranges:
             assert end - start >= question.duration
             assert question.earliest <= start < end <= question.latest
@@ -152,13 +162,13 @@ def test_every_range_is_long_enough_and_free(question: Question, bookings: list[
 def test_a_range_lies_in_one_window_even_where_windows_touch() -> None:
     """Free time across the border of two windows is offered window by window, not as one range."""
     asked = question_of([(0, 10), (10, 20)], duration=4)
-    assert answer(asked, []).free == [(0, 10), (10, 20)]
+    assert answer_question(asked, []).free == [(0, 10), (10, 20)]
 
 
 def test_overlapping_windows_each_get_their_ranges() -> None:
     """What two windows share is offered for both, in the order of the windows."""
     asked = question_of([(0, 12), (4, 16)], duration=2)
-    assert answer(asked, [booking_of(6, 8)]).free == [(0, 6), (8, 12), (4, 6), (8, 16)]
+    assert answer_question(asked, [booking_of(6, 8)]).free == [(0, 6), (8, 12), (4, 6), (8, 16)]
 
 
 def test_a_long_booking_is_not_forgotten_behind_a_short_one() -> None:
@@ -167,24 +177,24 @@ def test_a_long_booking_is_not_forgotten_behind_a_short_one() -> None:
         booking_of(0, 20, kind=SchedulingClass.NORMAL),
         booking_of(2, 4, kind=SchedulingClass.NORMAL),
     ]
-    assert answer(question_of([(0, 30)], duration=5), bookings).free == [(20, 30)]
+    assert answer_question(question_of([(0, 30)], duration=5), bookings).free == [(20, 30)]
 
 
 def test_a_run_may_start_when_another_ends() -> None:
     """Half-open times: a gap of just the duration between two bookings is free."""
     bookings = [booking_of(0, 10), booking_of(15, 20)]
-    assert answer(question_of([(0, 20)], duration=5), bookings).free == [(10, 15)]
+    assert answer_question(question_of([(0, 20)], duration=5), bookings).free == [(10, 15)]
 
 
 @patient
 @given(QUESTIONS, timelines(), st.randoms(use_true_random=False))
 def test_the_order_of_the_bookings_does_not_matter(
-    question: Question, bookings: list[Booking], rng: random.Random
+    question: TimelineQuestion, bookings: list[Booking], rng: random.Random
 ) -> None:
     """The same bookings in any order get the same answer, obstacles included."""
     shuffled = list(bookings)
     rng.shuffle(shuffled)
-    assert answer(question, shuffled) == answer(question, bookings)
+    assert answer_question(question, shuffled) == answer_question(question, bookings)
 
 
 # Who gives way
@@ -192,50 +202,52 @@ def test_the_order_of_the_bookings_does_not_matter(
 
 @patient
 @given(QUESTIONS, timelines())
-def test_fixed_bookings_are_never_displaced(question: Question, bookings: list[Booking]) -> None:
+def test_fixed_bookings_are_never_displaced(
+    question: TimelineQuestion, bookings: list[Booking]
+) -> None:
     """If nothing may be moved, both passes are the same whatever the priorities."""
-    answered = answer(question, [replace(booking, fixed=True) for booking in bookings])
+    answered = answer_question(question, [replace(booking, fixed=True) for booking in bookings])
     assert answered.free_displacing == answered.free
 
 
 @patient
 @given(QUESTIONS, timelines())
 def test_only_strictly_lower_priority_gives_way(
-    question: Question, bookings: list[Booking]
+    question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
     """Runs of the same or higher priority block pass 2 as they block pass 1."""
     not_lower = [replace(b, priority=max(b.priority, question.priority)) for b in bookings]
-    answered = answer(question, not_lower)
+    answered = answer_question(question, not_lower)
     assert answered.free_displacing == answered.free
 
 
 @patient
 @given(QUESTIONS, timelines())
-def test_pass_2_offers_all_of_pass_1(question: Question, bookings: list[Booking]) -> None:
+def test_pass_2_offers_all_of_pass_1(question: TimelineQuestion, bookings: list[Booking]) -> None:
     """Whatever is free without displacing is free with it."""
-    answered = answer(question, bookings)
+    answered = answer_question(question, bookings)
     quiet = starts_in(answered.free, question.duration)
     assert quiet <= starts_in(answered.free_displacing, question.duration)
 
 
 @patient
 @given(QUESTIONS, timelines())
-def test_background_never_blocks(question: Question, bookings: list[Booking]) -> None:
+def test_background_never_blocks(question: TimelineQuestion, bookings: list[Booking]) -> None:
     """Background bookings change no answer."""
     background = (SchedulingClass.BACKGROUND, SchedulingClass.BACKGROUND_MULTI)
     others = [b for b in bookings if b.scheduling_class not in background]
-    assert answer(question, bookings) == answer(question, others)
+    assert answer_question(question, bookings) == answer_question(question, others)
 
 
 @pytest.mark.parametrize("kind", [SchedulingClass.BACKGROUND, SchedulingClass.BACKGROUND_MULTI])
 @patient
 @given(QUESTIONS, timelines())
 def test_background_is_never_blocked(
-    kind: SchedulingClass, question: Question, bookings: list[Booking]
+    kind: SchedulingClass, question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
     """A background run finds the time line empty."""
     asked = replace(question, scheduling_class=kind)
-    assert answer(asked, bookings) == answer(asked, [])
+    assert answer_question(asked, bookings) == answer_question(asked, [])
 
 
 # What stands in the way
@@ -244,13 +256,13 @@ def test_background_is_never_blocked(
 @patient
 @given(QUESTIONS, timelines())
 def test_obstacles_are_named_where_nothing_is_free(
-    question: Question, bookings: list[Booking]
+    question: TimelineQuestion, bookings: list[Booking]
 ) -> None:
     """Exactly the windows without a start in pass 2 and with a blocker in them have an obstacle."""
     lasting = blocking(question, bookings, displacing=True)
-    named = dict(answer(question, bookings).obstacles)
+    named = dict(answer_question(question, bookings).obstacles)
     for index, window in enumerate(question.windows):
-        start, end = trimmed(question, window)
+        start, end = trim_window(question, window)
         touching = [b for b in lasting if max(b.starts_at, start) < min(b.ends_at, end)]
         stuck = bool(touching) and not feasible(question, window, lasting)
         assert (index in named) == stuck
@@ -259,11 +271,13 @@ def test_obstacles_are_named_where_nothing_is_free(
 
 @patient
 @given(QUESTIONS, timelines())
-def test_the_obstacle_is_what_blocks_longest(question: Question, bookings: list[Booking]) -> None:
+def test_the_obstacle_is_what_blocks_longest(
+    question: TimelineQuestion, bookings: list[Booking]
+) -> None:
     """No other blocker takes more of the window than the one that is named."""
     lasting = blocking(question, bookings, displacing=True)
-    for index, obstacle in answer(question, bookings).obstacles:
-        start, end = trimmed(question, question.windows[index])
+    for index, obstacle in answer_question(question, bookings).obstacles:
+        start, end = trim_window(question, question.windows[index])
         taken = [min(b.ends_at, end) - max(b.starts_at, start) for b in lasting]
         assert min(obstacle.ends_at, end) - max(obstacle.starts_at, start) == max(taken)
 
@@ -271,19 +285,19 @@ def test_the_obstacle_is_what_blocks_longest(question: Question, bookings: list[
 def test_a_free_neighbour_does_not_hide_an_obstacle() -> None:
     """A window that is taken has its obstacle though the window that touches it is free."""
     in_the_way = booking_of(0, 10)
-    answered = answer(question_of([(0, 10), (10, 20)], duration=4), [in_the_way])
+    answered = answer_question(question_of([(0, 10), (10, 20)], duration=4), [in_the_way])
     assert answered.obstacles == [(0, in_the_way)]
 
 
 def test_a_window_of_the_past_has_no_obstacle() -> None:
     """Where no time is left to ask for, nobody is blamed."""
     asked = replace(question_of([(0, 10)], duration=4), earliest=12)
-    assert answer(asked, [booking_of(5, 20)]).obstacles == []
+    assert answer_question(asked, [booking_of(5, 20)]).obstacles == []
 
 
-def question_of(windows: list[Span], duration: int) -> Question:
+def question_of(windows: list[Span], duration: int) -> TimelineQuestion:
     """An exclusive run of priority 0 with bounds that do not matter."""
-    return Question(windows, SchedulingClass.EXCLUSIVE, duration, 0, -1000, 1000)
+    return TimelineQuestion(windows, SchedulingClass.EXCLUSIVE, duration, 0, -1000, 1000)
 
 
 def booking_of(start: int, end: int, kind: SchedulingClass = SchedulingClass.EXCLUSIVE) -> Booking:
@@ -329,8 +343,8 @@ def test_the_conflict_rule_is_the_exclusion_constraint(
     wanted: Span, kind: SchedulingClass, taken: Span, other: SchedulingClass
 ) -> None:
     """A span is free on the time line exactly if the constraint lets it in beside the booking."""
-    asked = Question([wanted], kind, wanted[1] - wanted[0], 0, -1000, 1000)
-    free = answer(asked, [booking_of(*taken, kind=other)]).free == [wanted]
+    asked = TimelineQuestion([wanted], kind, wanted[1] - wanted[0], 0, -1000, 1000)
+    free = answer_question(asked, [booking_of(*taken, kind=other)]).free == [wanted]
     refused = excluded(Row(wanted, lane_of(kind, 1)), Row(taken, lane_of(other, 2)))
     assert free is not refused
 

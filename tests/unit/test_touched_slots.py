@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.planning.agenda import Limits, Standing, agenda
+from lead.planning.agenda import Limits, PlanningProgress, agenda
 from node.model.recurrence import Recurrence, nominal_starts
 from node.model.times import DAY, HOUR, MINUTE, SECOND
-from tests.clocks import START
+from tests.support.clocks import START
 
 HOURLY = Recurrence(anchor=START, repeat=HOUR, slip=5 * MINUTE)
 SLOTS = nominal_starts(HOURLY, START - 1, START + DAY, 100)
@@ -23,7 +23,7 @@ def _asked(
     planned_to, found = None, list[tuple[int, int]]()
     for _ in range(len(SLOTS) + 2):
         left = None if remaining is None else remaining - len(found)
-        standing = Standing(SLOTS[0], planned_to, [], left, touched)
+        standing = PlanningProgress(SLOTS[0], planned_to, [], left, touched)
         done = agenda(HOURLY, MINUTE, standing, limits, START)
         found += [(slot.nominal, slot.attempt) for slot in done.slots]
         planned_to = done.planned_to

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import Choice, Offer, choose
-from lead.planning.selection import Candidate, select
+from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.task_selection import AgendaTask, select
 from node.model.classes import SchedulingClass
-from node.model.timeline import Booking, Question, answer, displaced
+from node.model.timeline import Booking, TimelineQuestion, answer_question, displaced_bookings
 
 LAST = 24
 TASK = UUID(int=99)
@@ -48,7 +48,7 @@ def time_lines(draw: st.DrawFn) -> list[Booking]:
 
 
 QUESTIONS = st.builds(
-    lambda kind, start, length, duration, priority: Question(
+    lambda kind, start, length, duration, priority: TimelineQuestion(
         [(start, start + length)], kind, duration, priority, 0, LAST + 12
     ),
     st.sampled_from(SchedulingClass),
@@ -60,7 +60,7 @@ QUESTIONS = st.builds(
 NODES = st.lists(time_lines(), min_size=1, max_size=3)
 
 
-def met(question: Question, start: int, booked: list[Booking]) -> list[Booking]:
+def met(question: TimelineQuestion, start: int, booked: list[Booking]) -> list[Booking]:
     """The runs a run from this start may not overlap and does, instant by instant."""
     instants = set(range(start, start + question.duration))
     return [
@@ -71,7 +71,7 @@ def met(question: Question, start: int, booked: list[Booking]) -> list[Booking]:
     ]
 
 
-def expected(question: Question, nodes: list[list[Booking]]) -> tuple[int, bool] | None:
+def expected(question: TimelineQuestion, nodes: list[list[Booking]]) -> tuple[int, bool] | None:
     """The earliest start that meets nothing anywhere, else the earliest that lower ones leave."""
     [(first, end)] = question.windows
     last = min(end, question.latest) - question.duration
@@ -90,10 +90,10 @@ def expected(question: Question, nodes: list[list[Booking]]) -> tuple[int, bool]
 
 
 def placed(
-    question: Question, nodes: list[list[Booking]], rng: random.Random | None = None
-) -> Choice | None:
+    question: TimelineQuestion, nodes: list[list[Booking]], rng: random.Random | None = None
+) -> ChosenStart | None:
     """What the product chooses: every node's answer, then the choice."""
-    answers = [answer(question, booked) for booked in nodes]
+    answers = [answer_question(question, booked) for booked in nodes]
     offers = [Offer("node", one.free, one.free_displacing) for one in answers]
     [window] = question.windows
     chosen = choose([Slot(window[0], 1, *window)], offers, question.duration, rng)
@@ -103,7 +103,7 @@ def placed(
 @patient
 @given(QUESTIONS, NODES)
 def test_the_first_start_of_the_first_pass_that_has_one(
-    question: Question, nodes: list[list[Booking]]
+    question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
     """All nodes together get the start that trying every instant in both passes would find."""
     choice = placed(question, nodes)
@@ -114,14 +114,14 @@ def test_the_first_start_of_the_first_pass_that_has_one(
 @patient
 @given(QUESTIONS, NODES, st.none() | st.integers(0, 9).map(random.Random))
 def test_only_those_in_the_way_give_way_and_then_nothing_is(
-    question: Question, nodes: list[list[Booking]], rng: random.Random | None
+    question: TimelineQuestion, nodes: list[list[Booking]], rng: random.Random | None
 ) -> None:
     """On each node just the runs that are met are displaced, and in the first pass none is."""
     choice = placed(question, nodes, rng)
     if choice is None:
         return
     for booked in nodes:
-        gone = displaced(question, choice.starts_at, booked)
+        gone = displaced_bookings(question, choice.starts_at, booked)
         assert gone == met(question, choice.starts_at, booked)
         assert choice.displacing or gone == []
         assert all(one.priority < question.priority and not one.fixed for one in gone)
@@ -130,19 +130,19 @@ def test_only_those_in_the_way_give_way_and_then_nothing_is(
 @patient
 @given(QUESTIONS, NODES)
 def test_equal_priorities_never_displace_each_other(
-    question: Question, nodes: list[list[Booking]]
+    question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
     """Among runs of one priority the first to be booked keeps its time, whoever asks later."""
     equal = [[replace(one, priority=question.priority) for one in booked] for booked in nodes]
     choice = placed(question, equal)
     assert choice is None or not choice.displacing
-    assert all(displaced(question, start, b) == [] for b in equal for start in range(LAST))
+    assert all(displaced_bookings(question, start, b) == [] for b in equal for start in range(LAST))
 
 
 INSTANTS = st.integers(0, 3)
 CANDIDATES = st.lists(
     st.builds(
-        Candidate,
+        AgendaTask,
         task=st.uuids().map(str),
         next_run_at=st.none() | INSTANTS,
         plan_at=st.none() | INSTANTS,
@@ -157,7 +157,7 @@ CANDIDATES = st.lists(
 @patient
 @given(CANDIDATES, INSTANTS, INSTANTS, st.integers(0, 5))
 def test_idle_workers_take_the_soonest_and_of_these_the_oldest(
-    candidates: list[Candidate], now: int, before: int, idle: int
+    candidates: list[AgendaTask], now: int, before: int, idle: int
 ) -> None:
     """Nobody who is due is left out while one that is later, or younger, is taken."""
     taken = select(candidates, now, before, idle)

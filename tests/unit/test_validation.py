@@ -18,7 +18,7 @@ from node.model.wire.reservations import ReservationDocument
 from node.model.wire.tasks import TaskDocument
 from node.model.wire.validation import PATTERNS, faults_of
 from node.plugins import registry
-from node.plugins.archivers.http import HttpSpec
+from node.plugins.archivers.http import HttpArchiverSpec
 
 RAW = ("Input should", "String should", "Tuple should", "Dictionary should", "Decimal input")
 """How pydantic's own sentences begin."""
@@ -211,8 +211,10 @@ def test_a_refused_secret_is_not_repeated() -> None:
     """Neither a text nor an entry of a map; what is wrong with it is said all the same."""
     given = {"url": "https://h.example", "secret": "s3cr3t", "headers": {"X-Key": 4711}}
     with pytest.raises(ValidationError) as caught:
-        HttpSpec.model_validate(given)
-    said = {fault.pointer: fault.detail for fault in faults_of(caught.value, HttpSpec, "/spec")}
+        HttpArchiverSpec.model_validate(given)
+    said = {
+        fault.pointer: fault.detail for fault in faults_of(caught.value, HttpArchiverSpec, "/spec")
+    }
     assert said["/spec/secret"] == "is (secret); write 16 characters or more"
     assert not any("s3cr3t" in each or "4711" in each for each in said.values())
     assert len(said) == 2

@@ -13,9 +13,9 @@ from node.model.verdict import (
     BUSY,
     REASONS_MAX,
     Level,
-    Measured,
+    MeasurementTraits,
+    PartEvidence,
     Verdict,
-    Witness,
     judge,
 )
 from node.model.wire.circumstances import (
@@ -101,8 +101,8 @@ def of(
     late_ms: float | None = 0,
 ) -> Verdict:
     """The verdict where b's host was so, and a's was quiet."""
-    witnesses = [Witness("a", 0, told()), Witness("b", late_ms, circumstances)]
-    return judge(Measured(scheduling_class, one_way), witnesses)
+    witnesses = [PartEvidence("a", 0, told()), PartEvidence("b", late_ms, circumstances)]
+    return judge(MeasurementTraits(scheduling_class, one_way), witnesses)
 
 
 def test_quiet_hosts_give_clean_results() -> None:
@@ -124,8 +124,8 @@ def test_a_late_start_is_told(late_ms: float | None, level: Level) -> None:
 
 def test_one_participant_alone_is_never_late() -> None:
     """Nobody measures without it."""
-    witness = Witness("a", 1999, told())
-    assert judge(Measured(BACKGROUND, one_way=False), [witness]).level is Level.CLEAN
+    witness = PartEvidence("a", 1999, told())
+    assert judge(MeasurementTraits(BACKGROUND, one_way=False), [witness]).level is Level.CLEAN
 
 
 def test_a_step_of_the_clock_is_told() -> None:
@@ -141,8 +141,8 @@ def test_one_way_values_want_synchronised_clocks() -> None:
     loose = told(of_clock=clock(bound_ms=None, identity="x"))
     assert of(loose, one_way=False).level is Level.CLEAN
     assert of(loose, one_way=True).reasons == ("b's clock is not synchronised",)
-    shared = [Witness(name, 0, loose) for name in "ab"]
-    assert judge(Measured(NORMAL, one_way=True), shared).level is Level.CLEAN
+    shared = [PartEvidence(name, 0, loose) for name in "ab"]
+    assert judge(MeasurementTraits(NORMAL, one_way=True), shared).level is Level.CLEAN
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_who_tells_nothing_is_suspicious() -> None:
 
 def test_a_tests_own_doubts_count() -> None:
     """And the worst comes first."""
-    busy = [Witness("a", 0, told(busy=1))]
+    busy = [PartEvidence("a", 0, told(busy=1))]
     doubt = "congestion control was bbr, not cubic as asked"
-    verdict = judge(Measured(NORMAL, one_way=False), busy, (doubt,))
+    verdict = judge(MeasurementTraits(NORMAL, one_way=False), busy, (doubt,))
     assert verdict.level is Level.CONTAMINATED
     assert verdict.reasons == ("a's processors were 100 % busy", doubt)
 
@@ -308,19 +308,21 @@ circumstances = st.builds(
 )
 witnesses = st.lists(
     st.builds(
-        Witness,
+        PartEvidence,
         name=st.sampled_from("abc"),
         late_ms=st.none() | st.floats(-1e6, 1e6),
         circumstances=st.none() | circumstances,
     ),
     max_size=3,
 )
-everything = st.builds(Measured, st.sampled_from(SchedulingClass), one_way=st.booleans())
+everything = st.builds(MeasurementTraits, st.sampled_from(SchedulingClass), one_way=st.booleans())
 
 
 @settings(max_examples=50)
 @given(everything, witnesses)
-def test_reasons_are_what_makes_it_unclean(measured: Measured, told_by: list[Witness]) -> None:
+def test_reasons_are_what_makes_it_unclean(
+    measured: MeasurementTraits, told_by: list[PartEvidence]
+) -> None:
     """Whatever hosts tell: clean without a reason, and each reason names who it is about."""
     verdict = judge(measured, told_by)
     assert (verdict.level is Level.CLEAN) == (not verdict.reasons)
@@ -332,7 +334,7 @@ def test_reasons_are_what_makes_it_unclean(measured: Measured, told_by: list[Wit
 @settings(max_examples=50)
 @given(everything, witnesses)
 def test_the_order_of_the_participants_is_nothing(
-    measured: Measured, told_by: list[Witness]
+    measured: MeasurementTraits, told_by: list[PartEvidence]
 ) -> None:
     """The same witnesses in another order give the same level."""
     assert judge(measured, told_by).level is judge(measured, told_by[::-1]).level
@@ -340,10 +342,12 @@ def test_the_order_of_the_participants_is_nothing(
 
 @settings(max_examples=50)
 @given(
-    everything, witnesses, st.builds(Witness, st.just("d"), st.none(), st.none() | circumstances)
+    everything,
+    witnesses,
+    st.builds(PartEvidence, st.just("d"), st.none(), st.none() | circumstances),
 )
 def test_another_witness_makes_nothing_better(
-    measured: Measured, told_by: list[Witness], another: Witness
+    measured: MeasurementTraits, told_by: list[PartEvidence], another: PartEvidence
 ) -> None:
     """What one host tells is never excused by another."""
     more = judge(measured, [*told_by, another]).level
@@ -353,13 +357,13 @@ def test_another_witness_makes_nothing_better(
 @settings(max_examples=50)
 @given(everything, circumstances, st.floats(BUSY, 1), counts)
 def test_more_foreign_load_makes_nothing_better(
-    measured: Measured, quiet: Circumstances, busy: float, octets: int
+    measured: MeasurementTraits, quiet: Circumstances, busy: float, octets: int
 ) -> None:
     """Busier processors and more octets that nobody accounts for only make it worse."""
-    before = judge(measured, [Witness("a", 0, quiet)]).level
+    before = judge(measured, [PartEvidence("a", 0, quiet)]).level
     load = quiet.processors.model_copy(update={"busy": max(busy, quiet.processors.busy or 0)})
     wires = quiet.interface and quiet.interface.model_copy(
         update={"sent_bytes": quiet.interface.sent_bytes + octets}
     )
     louder = quiet.model_copy(update={"processors": load, "interface": wires})
-    assert judge(measured, [Witness("a", 0, louder)]).level.rank >= before.rank
+    assert judge(measured, [PartEvidence("a", 0, louder)]).level.rank >= before.rank

@@ -6,36 +6,36 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from lead.policy.asking import Ask
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
 from lead.policy.feasible import availability, backoff, blacklist, deferral
+from lead.policy.placement_requests import Ask
 from lead.policy.select import attributes
-from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import SUSPENDED, URGENT, Candidate, Deferral, Node, State
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import SUSPENDED, URGENT, Candidate, Deferral, NodeView, RememberedState
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span
 
-SUSPENDED_CAMPAIGN = Rule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
-NO_CAMPAIGN = Rule(Axis.FEASIBLE, "no-campaign", "there is no campaign {campaign}")
-TOO_FEW = Rule(
+SUSPENDED_CAMPAIGN = RefusalRule(Axis.FEASIBLE, "suspended", "the campaign {campaign} is suspended")
+NO_CAMPAIGN = RefusalRule(Axis.FEASIBLE, "no-campaign", "there is no campaign {campaign}")
+TOO_FEW = RefusalRule(
     Axis.FEASIBLE,
     "too-few-nodes",
     "{there} of the {matching} nodes that match are up, at least {wanted} are wanted",
 )
-NOBODY = Rule(
+NOBODY = RefusalRule(
     Axis.FEASIBLE, "nobody", "no other node of the pool could take part, {wanted} more are wanted"
 )
-MISSED = Rule(
+MISSED = RefusalRule(
     Axis.FEASIBLE, "too-late", "its run had to start by {start_by}, {late} s before this episode"
 )
 
-BUSY = Rule(
+BUSY = RefusalRule(
     Axis.FEASIBLE,
     "busy-hint",
     "{node} is busy until {begin}, and the last start that would do is {start_by}",
 )
-FULL = Rule(
+FULL = RefusalRule(
     Axis.FEASIBLE,
     "too little room",
     "{node} has {left} of {has} {resource} left then, {wanted} are wanted",
@@ -43,11 +43,11 @@ FULL = Rule(
 
 TIED_TO = "campaigns"
 """The node attribute that ties a node to campaigns."""
-TIED = Rule(Axis.FEASIBLE, "partition", "{node} serves only {campaigns}")
+TIED = RefusalRule(Axis.FEASIBLE, "partition", "{node} serves only {campaigns}")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FeasibilityRules:
     """Attributes and being up; and, if wanted, more.
 
     ``failures_max``: a node that failed a campaign so often gets no more of it. ``alone``: whoever
@@ -58,19 +58,19 @@ class Judged:
 
     failures_max: int | None = None
     alone: bool = False
-    patience: deferral.Patience | None = None
+    patience: deferral.DeferralRule | None = None
     partition: bool = False
-    counted: availability.Counted = availability.Counted.DEDICATED
+    counted: availability.CapacityBasis = availability.CapacityBasis.DEDICATED
 
-    def begin(self, board: Board, rng: random.Random) -> Judge:
+    def begin(self, board: Board, rng: random.Random) -> FeasibilityJudge:
         """For one episode."""
-        return Judge(self, board, rng)
+        return FeasibilityJudge(self, board, rng)
 
 
-class Judge:
+class FeasibilityJudge:
     """Who is fit, by what is remembered."""
 
-    def __init__(self, rules: Judged, board: Board, rng: random.Random) -> None:
+    def __init__(self, rules: FeasibilityRules, board: Board, rng: random.Random) -> None:
         """``rng`` draws the pauses."""
         self._rules = rules
         self._board = board
@@ -97,7 +97,7 @@ class Judge:
             else {}
         )
 
-    def check(self, candidate: Candidate) -> No | None:
+    def check(self, candidate: Candidate) -> PolicyRefusal | None:
         """Whether its campaign takes part, its time is not over, and enough nodes are up."""
         view = self._board.view
         campaign = view.campaigns.get(candidate.campaign)
@@ -120,13 +120,13 @@ class Judge:
         put_off = self._deferrals.get(candidate.task)
         return None if put_off is None else deferral.put_off(candidate.task, put_off, view.now)
 
-    def usable(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+    def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Those of which nothing speaks against asking them."""
         if not (self._shunned or self._busy or self._tied or candidate.needs):
             return nodes
         return [node for node in nodes if self.why_not(candidate, node) is None]
 
-    def why_not(self, candidate: Candidate, node: Node) -> No | None:
+    def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """What speaks against asking a node, if anything does."""
         name, campaign = node.name, candidate.campaign
         if (campaign, name) in self._shunned and (no := self._shuns(candidate, name)) is not None:
@@ -140,7 +140,7 @@ class Judge:
             return no
         return self._too_little(candidate, node) if candidate.needs else None
 
-    def _is_busy(self, candidate: Candidate, node: Node) -> No | None:
+    def _is_busy(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """No before its busy time; but whoever may have others give way asks all the same."""
         last = candidate.spans[-1][0] + candidate.slip
         if node.busy_until <= last or candidate.scheduling_class is not SchedulingClass.EXCLUSIVE:
@@ -151,16 +151,16 @@ class Judge:
         begin, start_by = times.to_the_second(node.busy_until), times.to_the_second(last)
         return BUSY.says_no(until=node.busy_until, node=node.name, begin=begin, start_by=start_by)
 
-    def _shuns(self, candidate: Candidate, name: str) -> No | None:
+    def _shuns(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
         view, campaign = self._board.view, candidate.campaign
         if self._rules.alone:
             known = self._backoffs.get((campaign, name, candidate.scheduling_class.value))
-            if (no := backoff.left_alone(known, name, campaign, view.now)) is not None:
+            if (no := backoff.refuse_during_backoff(known, name, campaign, view.now)) is not None:
                 return no
         most = self._rules.failures_max
         return None if most is None else blacklist.admit(view.state.failures, name, campaign, most)
 
-    def _too_little(self, candidate: Candidate, node: Node) -> No | None:
+    def _too_little(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """No where a node has less of a resource left than it needs; of others nobody knows."""
         if self._taken is None or self._taken[0] is not candidate:
             self._taken = candidate, [self._taken_beside(candidate, it) for it in candidate.spans]
@@ -214,13 +214,13 @@ class Judge:
                 (candidate.campaign, name, of_class) for name in refused if knew(candidate, name)
             ]
             asked += given
-            self._backoffs = backoff.answered(self._backoffs, asked, given, now, self._rng)
+            self._backoffs = backoff.after_answer(self._backoffs, asked, given, now, self._rng)
         if placed:
             self._deferrals.pop(candidate.task, None)
         elif self._rules.patience is not None:
             before = self._deferrals.get(candidate.task, Deferral())
             self._deferrals[candidate.task] = deferral.failed(before, now, self._rules.patience)
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Who is left alone, and what is put off."""
         return replace(state, backoffs=self._backoffs, deferrals=self._deferrals)

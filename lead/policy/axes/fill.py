@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
 from lead.policy.fill import reservations
-from lead.policy.verdict import No
-from lead.policy.view import Candidate, Reservation, State
+from lead.policy.verdict import PolicyRefusal
+from lead.policy.view import Candidate, RememberedState, ReservationView
 
 
 class Slots:
@@ -36,7 +36,7 @@ class Slots:
             board.slots += reservations.lasting(board.view.state.slots, board.view.now)
         self._blocked = ""
 
-    def protect(self, blocked: Candidate, passes: int) -> Reservation | None:
+    def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
         """The earliest time it can have, if it may have a slot at all."""
         self._blocked = self._blocked or blocked.task
         own = next((it for it in self._board.slots if blocked.task in it.tasks), None)
@@ -51,7 +51,7 @@ class Slots:
             slots.append(slot)
         return slot
 
-    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, No]:
+    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
         """The nodes on which whatever start there is would reach into somebody else's slot."""
         if self._blocked and not self._overtaking:
             no = reservations.NO_OVERTAKING.says_no(task=candidate.task, holder=self._blocked)
@@ -70,11 +70,11 @@ class Slots:
         slots = self._board.slots
         slots[:] = [slot for slot in slots if candidate.task not in slot.tasks]
 
-    def slots(self) -> Sequence[Reservation]:
+    def slots(self) -> Sequence[ReservationView]:
         """All that were given."""
         return self._board.slots
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The slots that last."""
         kept = reservations.remembered(self._board.slots) if self._lasting else {}
         return replace(state, slots=kept)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count
 
-from lead.policy.board import Board
-from lead.policy.contracts import Order, Ordering
+from lead.policy.contracts import EpisodeOrder, Order
+from lead.policy.episode_figures import Board
 from lead.policy.fill import backfill, reservations
-from lead.policy.gaps import Attempt
+from lead.policy.gaps import GapAttempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
-from lead.policy.timetable import Request, free_for, free_from
-from lead.policy.verdict import No
-from lead.policy.view import Candidate, Exact, QueueState, State
+from lead.policy.timetable import PlacementRequest, free_for, free_from
+from lead.policy.verdict import PolicyRefusal
+from lead.policy.view import Candidate, Exact, QueueState, RememberedState
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
@@ -24,7 +24,7 @@ from node.model.spans import normalise
 _BY_NEXT_RUN: Callable[[Candidate], tuple[int, int]] = lambda it: (it.next_run_at, it.added_at)  # noqa: E731
 
 
-class Listed:
+class FixedOrder:
     """A list that was made beforehand, whatever becomes of those on it."""
 
     follows = False
@@ -43,11 +43,11 @@ class Listed:
     def stuck(self, candidate: Candidate) -> None:
         """Changes nothing."""
 
-    def held(self) -> Mapping[str, No]:
+    def held(self) -> Mapping[str, PolicyRefusal]:
         """Nobody is held."""
         return {}
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Nothing is remembered."""
         return state
 
@@ -56,10 +56,10 @@ class Listed:
 class NextRun:
     """Whose next run is due first; of equals the older task."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """For one episode."""
         del serving
-        return Listed(sorted(board.candidates, key=_BY_NEXT_RUN))
+        return FixedOrder(sorted(board.candidates, key=_BY_NEXT_RUN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class ByCampaign:
 
     in_turn: bool = False
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """For one episode."""
-        return Listed(by_campaign(board.candidates, serving, in_turn=self.in_turn))
+        return FixedOrder(by_campaign(board.candidates, serving, in_turn=self.in_turn))
 
 
 def by_campaign(
@@ -98,14 +98,14 @@ class Weighted:
     """
 
     weights: weighted.Weights = weighted.WAITING_ONLY
-    windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
+    windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
     targets: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     relative: bool = False
     longest: bool = False
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """For one episode."""
         del serving
         view = board.view
@@ -115,7 +115,7 @@ class Weighted:
             wanted = {name: campaign.fairshare for name, campaign in view.campaigns.items()}
             deltas = decayed_windows.deltas(wanted, used, relative=self.relative)
             fairshare = {name: float(delta) for name, delta in deltas.items()}
-        standing = weighted.Standing(
+        standing = weighted.WeightingContext(
             view.now,
             view.campaigns,
             fairshare,
@@ -129,7 +129,7 @@ class Weighted:
 
 
 @dataclass(frozen=True, slots=True)
-class ByRecentWork:
+class ByRecentWorkOrder:
     """Campaigns take turns by what each has had of late, as if each choice were work done.
 
     With ``deadlines``, what would otherwise start too late goes first, by the last instant at which
@@ -139,7 +139,7 @@ class ByRecentWork:
     deadlines: bool = False
     half_life: int = recent_work.HALF_LIFE
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """For one episode."""
         del serving
         if self.deadlines:
@@ -148,16 +148,16 @@ class ByRecentWork:
         recent, shares = _recent(board, self.half_life)
         # Hour by hour: what of an hour that is full is chosen in vain would count against its
         # campaign in the next one, and most against those who had least.
-        hours: dict[int, dict[str, list[recent_work.Work]]] = {}
+        hours: dict[int, dict[str, list[recent_work.WorkItem]]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
-            work = recent_work.Work(it.task, it.campaign, it.duration, it.k)
+            work = recent_work.WorkItem(it.task, it.campaign, it.duration, it.k)
             hours.setdefault(board.bucket(it), {}).setdefault(it.campaign, []).append(work)
         # How long runs take is known, so what is chosen counts as that and not as an hour.
         seats = max(1, len(board.usable(board.view.pool.nodes)))
         wanted = sum(it.k for it in board.candidates)
         chosen: list[str] = []
         for hour in sorted(hours):
-            turns = recent_work.Turns(recent, shares, seats, self.half_life)
+            turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
             chosen += [it.task for it in recent_work.choose(hours[hour], turns, wanted)]
         return _by_name(board, chosen)
 
@@ -179,9 +179,9 @@ def _supply(board: Board, half_life: int) -> deadline_first.Supply:
     return deadline_first.Supply(free_at, shares, recent, half_life)
 
 
-def _by_name(board: Board, tasks: Iterable[str]) -> Listed:
+def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
     known = {it.task: it for it in board.candidates}
-    return Listed(known[task] for task in tasks)
+    return FixedOrder(known[task] for task in tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +197,14 @@ class LateFirst:
     half_life: int = recent_work.HALF_LIFE
     ahead: int = times.HOUR
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Listed:
+    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
         """For one episode."""
         until = board.view.now + self.ahead
         soon = [it for it in board.candidates if it.next_run_at < until]
         moved = deadline_first.moved(soon, _supply(board, self.half_life))
         listed = list(iter(self.others.begin(board, serving).take, None))
         if not moved:
-            return Listed(listed)
+            return FixedOrder(listed)
         known = {it.task: it for it in soon}
         ahead: dict[str, deque[Candidate]] = {}
         for task in moved:
@@ -213,10 +213,12 @@ class LateFirst:
         for it in listed:
             if it.campaign in ahead and it.task not in late:
                 ahead[it.campaign].append(it)
-        return Listed(ahead[it.campaign].popleft() if it.campaign in ahead else it for it in listed)
+        return FixedOrder(
+            ahead[it.campaign].popleft() if it.campaign in ahead else it for it in listed
+        )
 
 
-class Moving:
+class MovingPriorities:
     """Queues and tasks whose priorities move; a task that is stuck stays so for the episode."""
 
     follows = True
@@ -227,14 +229,14 @@ class Moving:
         state = board.view.state
         self._starts = state.starts
         self._passes = dict(state.passes)
-        self._fresh: dict[str, list[passes.Waiting]] = {}
-        self._stuck: dict[str, list[passes.Waiting]] = {}
+        self._fresh: dict[str, list[passes.ReadyTask]] = {}
+        self._stuck: dict[str, list[passes.ReadyTask]] = {}
         self._known: dict[str, Candidate] = {}
         self._submitted: dict[str, int] = {}
         for number, it in enumerate(sorted(board.candidates, key=lambda it: it.added_at)):
             self._known[it.task] = it
             self._submitted[it.task] = number
-            waiting = passes.Waiting(it.task, number, self._passes.get(it.task, 0))
+            waiting = passes.ReadyTask(it.task, number, self._passes.get(it.task, 0))
             self._fresh.setdefault(it.campaign, []).append(waiting)
         for waiting_of in self._fresh.values():
             waiting_of.sort(key=passes.key, reverse=True)
@@ -242,9 +244,9 @@ class Moving:
             name: state.queues.get(name) or QueueState(campaign.queue.floor)
             for name, campaign in self._campaigns.items()
         }
-        self._turn: Attempt[Attempt[str]] | None = None
-        self._tried: Attempt[str] | None = None
-        self._held: dict[str, No] = {}
+        self._turn: GapAttempt[GapAttempt[str]] | None = None
+        self._tried: GapAttempt[str] | None = None
+        self._held: dict[str, PolicyRefusal] = {}
 
     def take(self) -> Candidate | None:
         """The first task of the first queue that is not held and not known to be stuck."""
@@ -269,7 +271,7 @@ class Moving:
     def _contending(self) -> list[str]:
         return [name for name in self._queues if self._fresh.get(name) or self._stuck.get(name)]
 
-    def _first_of(self, campaign: str) -> Attempt[str] | None:
+    def _first_of(self, campaign: str) -> GapAttempt[str] | None:
         stuck = self._stuck.get(campaign, [])
         in_order = merge(stuck, reversed(self._fresh.get(campaign, [])), key=passes.key)
         known = {one.task for one in stuck}
@@ -280,11 +282,11 @@ class Moving:
         )
         if tried.entry is not None:
             return tried
-        if (no := passes.held(tried)) is not None:
+        if (no := passes.held_reasons(tried)) is not None:
             self._hold(campaign, no)
         return None
 
-    def _hold(self, campaign: str, no: No) -> None:
+    def _hold(self, campaign: str, no: PolicyRefusal) -> None:
         for one in self._fresh.get(campaign, ()):
             self._held[one.task] = no
 
@@ -318,7 +320,7 @@ class Moving:
         stuck.append(self._remove(candidate))
         stuck.sort(key=passes.key)
 
-    def _remove(self, candidate: Candidate) -> passes.Waiting:
+    def _remove(self, candidate: Candidate) -> passes.ReadyTask:
         """Out of those not tried, or of those stuck, where it is tried again after all."""
         for waiting in (self._fresh, self._stuck):
             some = waiting.get(candidate.campaign, [])
@@ -329,11 +331,11 @@ class Moving:
         msg = f"{candidate.task} does not wait"
         raise ValueError(msg)
 
-    def held(self) -> Mapping[str, No]:
+    def held(self) -> Mapping[str, PolicyRefusal]:
         """Those that had to wait when nobody else was left."""
         return self._held
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Priorities and passes as they are now."""
         return replace(state, queues=self._queues, passes=self._passes, starts=self._starts)
 
@@ -342,14 +344,14 @@ class Moving:
 class ByStarts:
     """Queues by dynamic priority, and within a queue tasks by how often they were passed."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Moving:
+    def begin(self, board: Board, serving: Sequence[str]) -> MovingPriorities:
         """For one episode."""
         del serving
-        return Moving(board)
+        return MovingPriorities(board)
 
 
 @dataclass(frozen=True, slots=True)
-class Backfilled:
+class BackfillOrder:
     """In the order of ``others`` until ``depth`` slots are given; then what is chosen to fill.
 
     Before that, whoever is filled in might delay one that has no slot yet. ``choice`` says which of
@@ -357,8 +359,8 @@ class Backfilled:
     ``considered`` are looked at (0 is all).
     """
 
-    choice: backfill.Choice = backfill.Choice.FIRST
-    worth: backfill.Worth = backfill.Worth.SEATS
+    choice: backfill.BackfillChoice = backfill.BackfillChoice.FIRST
+    worth: backfill.RunWorth = backfill.RunWorth.SEATS
     considered: int = 0
     depth: int = reservations.DEPTH
     others: Order = field(default_factory=Weighted)
@@ -373,7 +375,7 @@ class Filler:
 
     follows = True
 
-    def __init__(self, rules: Backfilled, board: Board, others: Ordering) -> None:
+    def __init__(self, rules: BackfillOrder, board: Board, others: EpisodeOrder) -> None:
         """The list as the other order has it."""
         self._rules = rules
         self._board = board
@@ -393,7 +395,7 @@ class Filler:
     def _fillers_first(self) -> list[Candidate]:
         now = self._board.view.now
         requests = [
-            Request(it.task, it.k, it.duration, it.nodes)
+            PlacementRequest(it.task, it.k, it.duration, it.nodes)
             for it in self._left
             if it.next_run_at <= now
         ]
@@ -424,10 +426,10 @@ class Filler:
         """Told on."""
         self._others.stuck(candidate)
 
-    def held(self) -> Mapping[str, No]:
+    def held(self) -> Mapping[str, PolicyRefusal]:
         """Those that the other order holds."""
         return self._others.held()
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """What the other order remembers."""
         return self._others.remember(state)

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from lead.policy.asking import Displacing
-from lead.policy.board import Board
 from lead.policy.contracts import Preempt
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import Displacing
 from lead.policy.preempt import flagged, groups, score
 from lead.policy.share import promised
-from lead.policy.verdict import No
+from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import BUCKET, URGENT, Candidate, PostedRun
 from node.model import times
 from node.model.classes import blockers
 
 
-class Answering:
+class FunctionPreemption:
     """One function answers for all candidates."""
 
     def __init__(
-        self, displacing: Callable[[Candidate, Sequence[str]], Displacing | No | None]
+        self, displacing: Callable[[Candidate, Sequence[str]], Displacing | PolicyRefusal | None]
     ) -> None:
         """This one."""
         self.displacing = displacing
@@ -34,31 +34,33 @@ class Answering:
 class Never:
     """Nothing is displaced."""
 
-    def begin(self, board: Board) -> Answering:
+    def begin(self, board: Board) -> FunctionPreemption:
         """For one episode."""
         del board
-        return Answering(lambda candidate, nodes: None)  # noqa: ARG005
+        return FunctionPreemption(lambda candidate, nodes: None)  # noqa: ARG005
 
 
 @dataclass(frozen=True, slots=True)
 class LowerPriority:
     """Whatever has a strictly lower priority, on a second pass."""
 
-    def begin(self, board: Board) -> Answering:
+    def begin(self, board: Board) -> FunctionPreemption:
         """For one episode."""
         del board
-        return Answering(lambda candidate, nodes: Displacing(candidate.priority))  # noqa: ARG005
+        return FunctionPreemption(lambda candidate, nodes: Displacing(candidate.priority))  # noqa: ARG005
 
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
     """Preemptors displace preemptees of lower priority."""
 
-    def begin(self, board: Board) -> Answering:
+    def begin(self, board: Board) -> FunctionPreemption:
         """For one episode."""
         campaigns = board.view.campaigns
 
-        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+        def displacing(
+            candidate: Candidate, nodes: Sequence[str]
+        ) -> Displacing | PolicyRefusal | None:
             own = campaigns[candidate.campaign]
             new = candidate.campaign, candidate.priority
             if not own.preemptor:
@@ -76,7 +78,7 @@ class Flagged:
             ]
             return _these(runs, candidate.priority)
 
-        return Answering(displacing)
+        return FunctionPreemption(displacing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +89,15 @@ class UrgentByScore:
     threshold: int = 30 * times.MINUTE
     others: Preempt = field(default_factory=Never)
 
-    def begin(self, board: Board) -> Answering:
+    def begin(self, board: Board) -> FunctionPreemption:
         """For one episode."""
         campaigns = board.view.campaigns
         others = self.others.begin(board)
         seats = len(board.usable(board.view.pool.nodes))
 
-        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+        def displacing(
+            candidate: Candidate, nodes: Sequence[str]
+        ) -> Displacing | PolicyRefusal | None:
             if campaigns[candidate.campaign].level < URGENT:
                 return others.displacing(candidate, nodes)
             urgent = board.urgent((candidate.next_run_at, candidate.start_by + candidate.duration))
@@ -109,20 +113,22 @@ class UrgentByScore:
             yielding = score.victims(occupants, self.threshold, len(occupants))
             return _these([known[one.run] for one in yielding], candidate.priority, most)
 
-        return Answering(displacing)
+        return FunctionPreemption(displacing)
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
+class GroupReclaim:
     """Groups below their target take back what groups above theirs have borrowed."""
 
-    def begin(self, board: Board) -> Answering:
+    def begin(self, board: Board) -> FunctionPreemption:
         """For one episode."""
         promises = {
             name: it.target for name, it in board.view.campaigns.items() if it.target is not None
         }
 
-        def displacing(candidate: Candidate, nodes: Sequence[str]) -> Displacing | No | None:
+        def displacing(
+            candidate: Candidate, nodes: Sequence[str]
+        ) -> Displacing | PolicyRefusal | None:
             group, hour = board.groups.get(candidate.campaign), board.bucket(candidate)
             if group is None:
                 return None
@@ -150,7 +156,7 @@ class TakenBack:
             most = min(candidate.k, -(-sum(given.values()) // of_one))
             return _these([runs[name] for name in first], candidate.priority, most)
 
-        return Answering(displacing)
+        return FunctionPreemption(displacing)
 
 
 def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
 from lead.policy.feasible import work_fetch
 from lead.policy.select import (
     affinity,
@@ -18,11 +18,11 @@ from lead.policy.select import (
     poorest,
 )
 from lead.policy.timetable import free_for, timetable_for
-from lead.policy.view import Candidate, Node
+from lead.policy.view import Candidate, NodeView
 from node.model import times
-from node.model.idleness import Outlook
+from node.model.spare_capacity import SpareCapacity
 
-Ranking = Callable[[Candidate, Sequence[Node]], Sequence[Node]]
+Ranking = Callable[[Candidate, Sequence[NodeView]], Sequence[NodeView]]
 
 
 class Ranked:
@@ -32,7 +32,7 @@ class Ranked:
         """Ranked by this."""
         self.rank = rank
 
-    def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
+    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
         """None."""
         del candidate, nodes
         return frozenset()
@@ -45,7 +45,7 @@ class LeastLoaded:
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             return least_loaded.rank(nodes, _booked(board, candidate))
 
         return Ranked(rank)
@@ -74,14 +74,14 @@ class Affine:
         self._board = board
         self._least_loaded = least_loaded
 
-    def rank(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+    def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """The highest affinity first."""
         state = self._board.view.state
         booked = _booked(self._board, candidate) if self._least_loaded else {}
-        score: Callable[[Node], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
+        score: Callable[[NodeView], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
         return affinity.rank(nodes, score, booked)
 
-    def usual(self, candidate: Candidate, nodes: Sequence[Node]) -> frozenset[str]:
+    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
         """Those that measured the target before."""
         state = self._board.view.state
         return frozenset(it.name for it in nodes if affinity.knows(candidate, it, state))
@@ -94,7 +94,7 @@ class LastAvailable:
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             known = {node.name: node for node in nodes}
             kept = [*board.view.reservations, *board.slots]
             busy = timetable_for(candidate, board.booked, kept)
@@ -115,7 +115,7 @@ class Poorest:
         """For one episode."""
         del board
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             known = {node.name: node for node in nodes}
             needs = {name: amount or 0 for name, amount in candidate.needs.items()}
             # Who does not say what it has of a resource has as much as is needed.
@@ -142,7 +142,7 @@ class ByFunction:
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             known = {node.name: node for node in nodes}
             booked = _booked(board, candidate)
             figures: dict[str, Mapping[str, Fraction | float]] = {
@@ -163,7 +163,7 @@ class ByFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class NeediestNodes:
     """The nodes that need work first, by how much they need; then those that could take some.
 
     A node needs work if it is busy for less than ``low`` (µs) from now, and takes some if it is for
@@ -178,22 +178,22 @@ class Fetching:
         now, horizon = board.view.now, board.view.horizon
         buffer = work_fetch.buffer_of(self.low, self.more)
 
-        def asked(node: Node) -> tuple[float, float]:
+        def asked(node: NodeView) -> tuple[float, float]:
             busy = max(0, node.busy_until - now)
             missing = (1 - node.load) * horizon
-            ahead = Outlook(missing, busy, 0 if busy else 1)
+            ahead = SpareCapacity(missing, busy, 0 if busy else 1)
             return (
                 -work_fetch.amount_to_ask(ahead, buffer),
                 -work_fetch.amount_to_ask(ahead, buffer, on_contact=True),
             )
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             return sorted(least_loaded.rank(nodes, _booked(board, candidate)), key=asked)
 
         return Ranked(rank)
 
 
-class Way(StrEnum):
+class LayoutKind(StrEnum):
     """How the seats of one run are laid over nodes."""
 
     ROUND_ROBIN = "round-robin"
@@ -202,30 +202,30 @@ class Way(StrEnum):
 
 
 _WAYS = {
-    Way.ROUND_ROBIN: placement.round_robin,
-    Way.SPREAD: placement.spread,
-    Way.PACK: placement.pack,
+    LayoutKind.ROUND_ROBIN: placement.round_robin,
+    LayoutKind.SPREAD: placement.spread,
+    LayoutKind.PACK: placement.pack,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class NodeLayout:
     """Round the nodes from the one used least recently, spread as listed, or on the fullest.
 
     A node takes part in a run once, so each has room for one.
     """
 
-    way: Way = Way.ROUND_ROBIN
+    way: LayoutKind = LayoutKind.ROUND_ROBIN
 
     def begin(self, board: Board) -> Ranked:
         """For one episode."""
         used: dict[str, int] = {}
 
-        def rank(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Node]:
+        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             booked = _booked(board, candidate)
-            if self.way is Way.ROUND_ROBIN:
+            if self.way is LayoutKind.ROUND_ROBIN:
                 nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at, it.name))
-            elif self.way is Way.PACK:
+            elif self.way is LayoutKind.PACK:
                 nodes = sorted(nodes, key=lambda it: (-booked.get(it.name, 0), it.name))
             wanted = min(candidate.k, len(nodes))
             laid = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}

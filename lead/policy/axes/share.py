@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, groupby
 
-from lead.policy.ahead import NEAR, Kept, Parts
-from lead.policy.asking import Round
-from lead.policy.board import Board
-from lead.policy.lines import Lines, Together
-from lead.policy.seats import Seats, Stake
+from lead.policy.ahead_sharing import NEAR_TIME, AheadSharing, Parts
+from lead.policy.campaign_grouping import CampaignGrouping, CampaignLines
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import AllocationRound
+from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.share import (
     creation,
     levels,
@@ -20,28 +20,28 @@ from lead.policy.share import (
     urgent,
     usage,
 )
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
     BUCKET,
     SUSPENDED,
     URGENT,
-    Campaign,
+    CampaignView,
     Candidate,
     Charge,
     Exact,
     FairshareKind,
-    State,
+    RememberedState,
 )
 from node.model.times import to_the_second
 
-FULL = Rule(
+FULL = RefusalRule(
     Axis.SHARE,
     "no-seats",
     "all {seats} seats of the hour from {hour} on are taken, by {holders}",
 )
 _TOLD_MAX = 3
 """Of so many campaigns it is said how much they hold."""
-ONLY_IF_IDLE = Rule(
+ONLY_IF_IDLE = RefusalRule(
     Axis.SHARE, "no-share", "{campaign} has no share, and gets only what others leave"
 )
 
@@ -58,18 +58,18 @@ class Unlimited:
         self.serving = serving
         self._without = without
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether its campaign has a share."""
-        if turn is Round.SECOND or candidate.campaign not in self._without:
+        if turn is AllocationRound.SECOND or candidate.campaign not in self._without:
             return None
         return ONLY_IF_IDLE.says_no(campaign=candidate.campaign)
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Nobody has too much."""
         del candidates
         return {}
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Nothing is remembered."""
         return state
 
@@ -90,9 +90,9 @@ class Divided:
         self._allot = allot
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
-        self._said: dict[int, tuple[int, No]] = {}
+        self._said: dict[int, tuple[int, PolicyRefusal]] = {}
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether its campaign holds less than it should there; then, whether a seat is free.
 
         The urgent take what they find: where no seat is free, others may have to give way to them.
@@ -104,7 +104,7 @@ class Divided:
         held = self._board.allocated.get(hour, {})
         if held.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
-        if turn is Round.SECOND:
+        if turn is AllocationRound.SECOND:
             taken, seats = sum(held.values()), self._board.capacity(hour)
             return None if taken < seats else self._full(hour, taken, seats)
         most = self._most.get(hour)
@@ -121,7 +121,7 @@ class Divided:
             hour=to_the_second(hour),
         )
 
-    def _full(self, hour: int, taken: int, seats: int) -> No:
+    def _full(self, hour: int, taken: int, seats: int) -> PolicyRefusal:
         """Said in the same words until more is taken."""
         said = self._said.get(hour)
         if said is None or said[0] != taken:
@@ -139,12 +139,12 @@ class Divided:
             said = self._said[hour] = taken, no
         return said[1]
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """What was allotted is not taken back."""
         del candidates
         return {}
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """The usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
 
@@ -161,21 +161,21 @@ class Unshared:
     def begin(self, board: Board) -> Unlimited:
         """For one episode."""
         campaigns = board.view.campaigns.values()
-        stakes = [Stake(it.name, created_at=it.created_at) for it in campaigns]
+        stakes = [CampaignStake(it.name, created_at=it.created_at) for it in campaigns]
         return Unlimited([stake.name for stake in creation.queue(stakes)])
 
 
 @dataclass(frozen=True, slots=True)
-class ByRecentWork:
+class ByRecentWorkShare:
     """Campaigns in the order of their standing; a weight of 0 is no share.
 
     What begins later than ``near`` is kept for all campaigns by weight (``ahead.py``).
     """
 
     half_life: int = recent_work.HALF_LIFE
-    near: int = NEAR
+    near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> Kept:
+    def begin(self, board: Board) -> AheadSharing:
         """For one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
@@ -187,7 +187,7 @@ class ByRecentWork:
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, known)
 
-        return Kept(unlimited, board, self.near, parts)
+        return AheadSharing(unlimited, board, self.near, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +197,9 @@ class ByFairshare:
     To each its target or floor and as much of the rest as to any other, and no more than a ceiling.
     """
 
-    near: int = NEAR
+    near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> Kept:
+    def begin(self, board: Board) -> AheadSharing:
         """For one episode."""
         known = [board.view.campaigns[stake.name] for stake in _known(board)]
         aimed = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in known}
@@ -212,14 +212,14 @@ class ByFairshare:
         def parts(seats: int) -> Mapping[str, int]:
             return {name: int(seats * part) for name, part in entitled.items()}
 
-        return Kept(Unshared().begin(board), board, self.near, parts)
+        return AheadSharing(Unshared().begin(board), board, self.near, parts)
 
 
-def _fairshare_of(campaign: Campaign) -> Fraction:
+def _fairshare_of(campaign: CampaignView) -> Fraction:
     return Fraction(campaign.fairshare.part if campaign.fairshare else 0)
 
 
-def _is_bound(campaign: Campaign) -> bool:
+def _is_bound(campaign: CampaignView) -> bool:
     return campaign.fairshare is not None and campaign.fairshare.kind is FairshareKind.CEILING
 
 
@@ -256,19 +256,19 @@ class ByUsage:
     """
 
     window: int = usage.WINDOW
-    together: Together = Together.NONE
+    together: CampaignGrouping = CampaignGrouping.NONE
     serial: bool = False
     entitled: bool = False
-    near: int = NEAR
+    near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> Kept:
+    def begin(self, board: Board) -> AheadSharing:
         """For one episode."""
         working = _at_work(board)
-        lines = Lines(board, self.together, working)
+        lines = CampaignLines(board, self.together, working)
         at_work = lines.weighted(working)
         newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
 
-        def served(at: int) -> list[Stake]:
+        def served(at: int) -> list[CampaignStake]:
             """By what each will have used when an hour begins, as far as that is booked."""
             used = _used(board, self.window, newcomers, at)
             stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
@@ -286,7 +286,9 @@ class ByUsage:
             place = {stake.name: number for number, stake in enumerate(order)}
             grain = board.grains.get(hour) or BUCKET
 
-            def inner(seats: int, stakes: list[Stake], free: Seats) -> list[tuple[str, int]]:
+            def inner(
+                seats: int, stakes: list[CampaignStake], free: FreeSeats
+            ) -> list[tuple[str, int]]:
                 in_order = sorted(stakes, key=lambda stake: place[stake.name])
                 ideals = lines.ideals(seats, stakes, grain)
                 # Who gets all it wants is no measure of what the others should have had.
@@ -304,12 +306,12 @@ class ByUsage:
             return [*first, *inner(left, others, seats)]
 
         divided = Divided(board, [stake.name for stake in ordered], allot, newcomers)
-        return Kept(divided, board, self.near, self._parts(board))
+        return AheadSharing(divided, board, self.near, self._parts(board))
 
     def _parts(self, board: Board) -> Parts:
         """What all campaigns are entitled to, as if each of them wanted all it can get."""
         known = _known(board)
-        lines = Lines(board, self.together, known)
+        lines = CampaignLines(board, self.together, known)
         weighted = lines.weighted(known)
 
         def parts(seats: int) -> Mapping[str, int]:
@@ -323,26 +325,26 @@ class ByUsage:
         return parts
 
 
-def _level_first(stake: Stake) -> int:
+def _level_first(stake: CampaignStake) -> int:
     return -stake.level
 
 
-def _queued(stake: Stake) -> int:
+def _queued(stake: CampaignStake) -> int:
     """The urgent are served in the order of their creation; others stay as they are."""
     return stake.created_at if stake.urgent else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class ByPromise:
     """Groups with targets; what they leave is lent by the same numbers.
 
     What begins later than ``near`` is kept for all groups, in the same way (``ahead.py``).
     """
 
     window: int = usage.WINDOW
-    near: int = NEAR
+    near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> Promises:
+    def begin(self, board: Board) -> PromiseSharing:
         """For one episode."""
         at_work = _at_work(board)
         used = _used(board, self.window, {})
@@ -363,7 +365,7 @@ class Promised:
         serving = {stake.name: number for number, stake in enumerate(stakes)}
 
         def allot(hour: int) -> Allotted:
-            members: dict[str, list[Stake]] = {name: [] for name in order}
+            members: dict[str, list[CampaignStake]] = {name: [] for name in order}
             for stake in board.stakes(hour):
                 if stake.name in serving:
                     members[groups[stake.name]].append(stake)
@@ -373,27 +375,29 @@ class Promised:
             for name, some in members.items():
                 some.sort(key=lambda stake: serving[stake.name])
                 held = sum(stake.allocated for stake in some)
-                seats = Seats(max(0, settled.total[name] - held))
+                seats = FreeSeats(max(0, settled.total[name] - held))
                 allotted += promised.inside(some, seats, BUCKET)
             return allotted
 
         # What is lent goes by the same numbers, so all of it together does, too.
-        groups_known = [Stake(name, weight=promise) for name, promise in promises.items()]
+        groups_known = [CampaignStake(name, weight=promise) for name, promise in promises.items()]
 
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, groups_known)
 
         divided = Divided(board, list(serving), allot)
         members = {name: group for name, group in groups.items() if group in promises}
-        return Promises(Kept(divided, board, self.near, parts, members), groups, promises)
+        return PromiseSharing(
+            AheadSharing(divided, board, self.near, parts, members), groups, promises
+        )
 
 
-class Promises:
+class PromiseSharing:
     """Promised seats; who belongs to no group is refused."""
 
     def __init__(
         self,
-        divided: Kept,
+        divided: AheadSharing,
         groups: Mapping[str, str],
         promises: Mapping[str, promised.Promise],
     ) -> None:
@@ -403,43 +407,43 @@ class Promises:
         self._groups = groups
         self._promises = promises
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether its campaign belongs to a group, and has seats left."""
         group = self._groups.get(candidate.campaign)
         no = promised.admit(candidate.campaign, group, self._promises)
         return no or self._divided.admit(candidate, turn)
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """What groups above their part give back."""
         return self._divided.returned(candidates)
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Nothing is remembered."""
         return state
 
 
-def _demand(stakes: Iterable[Stake]) -> int:
+def _demand(stakes: Iterable[CampaignStake]) -> int:
     return sum(stake.demand or 0 for stake in stakes)
 
 
-def _at_work(board: Board) -> list[Stake]:
+def _at_work(board: Board) -> list[CampaignStake]:
     """Campaigns that have or want anything in any hour."""
     names = {name for amounts in board.allocated.values() for name in amounts}
     names.update(name for amounts in board.waiting.values() for name in amounts)
     return [
-        Stake(name, it.weight, it.level, created_at=it.created_at)
+        CampaignStake(name, it.weight, it.level, created_at=it.created_at)
         for name, it in board.view.campaigns.items()
         if name in names and it.level != SUSPENDED
     ]
 
 
-def _known(board: Board) -> list[Stake]:
+def _known(board: Board) -> list[CampaignStake]:
     """Campaigns that may want something at any time, with the most that each may hold of an hour.
 
     The urgent are none of them: others give way to these.
     """
     return [
-        Stake(
+        CampaignStake(
             it.name,
             it.weight,
             it.level,
@@ -450,8 +454,8 @@ def _known(board: Board) -> list[Stake]:
     ]
 
 
-def _free(board: Board, hour: int) -> Seats:
-    return Seats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
+def _free(board: Board, hour: int) -> FreeSeats:
+    return FreeSeats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
 
 
 def _used(

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 
-from lead.policy.asking import Round
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
-from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import BUCKET, Candidate, PostedRun, State
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import BUCKET, Candidate, PostedRun, RememberedState
 from node.model.classes import blockers
 from node.model.spans import Span
 
-SEATS_MAX = Rule(
+SEATS_MAX = RefusalRule(
     Axis.THROTTLE,
     "seats",
     "{campaign} would hold {wanted} seats at once, of at most {most}",
@@ -30,11 +30,11 @@ DELIVERED = "delivered"
 """Limits of what is delivered within the fairshare windows: in percent, or in seat-µs."""
 
 
-Check = Callable[[Candidate, Round], No | None]
+Check = Callable[[Candidate, AllocationRound], PolicyRefusal | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Throttled:
+class LimitRules:
     """Which kinds of limits hold.
 
     ``seats``: the most seats that a campaign may hold at once. ``quotas``: what it may use of each
@@ -45,17 +45,17 @@ class Throttled:
     seats: bool = False
     quotas: bool = False
     limits: bool = False
-    windows: decayed_windows.Windows = field(default_factory=decayed_windows.Windows)
+    windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
 
-    def begin(self, board: Board) -> Throttle:
+    def begin(self, board: Board) -> LimitThrottling:
         """For one episode."""
-        return Throttle(self, board)
+        return LimitThrottling(self, board)
 
 
-class Throttle:
+class LimitThrottling:
     """All limits that hold, one after the other."""
 
-    def __init__(self, rules: Throttled, board: Board) -> None:
+    def __init__(self, rules: LimitRules, board: Board) -> None:
         """Those that no campaign has cost nothing."""
         campaigns = board.view.campaigns.values()
         self._checks: list[Check] = []
@@ -70,11 +70,11 @@ class Throttle:
             self._limits = _Limits(board, rules.windows)
             self._checks.append(self._limits.admit)
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """By task, those beyond the limits of what is considered at all."""
         return self._limits.considered(candidates) if self._limits else {}
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """The first limit that it would exceed."""
         for check in self._checks:
             if (no := check(candidate, turn)) is not None:
@@ -88,7 +88,7 @@ class Throttle:
         if self._limits is not None:
             self._limits.placed(candidate, run)
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Since when each considered task ages."""
         return state if self._limits is None else self._limits.remember(state)
 
@@ -113,7 +113,7 @@ class _SeatsMax:
                 held = self._held.setdefault((run.campaign, hour), [])
                 held.append(((run.start, run.end), lanes))
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """The most that is held at any instant of the ideal time of each run, that included."""
         del turn
         most, lanes = self._most(candidate.campaign), self._board.lanes
@@ -170,7 +170,7 @@ class _Quotas:
             if count == len(usable)
         }
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """What overlaps the ideal time of each run, that included, within quota and capacity."""
         del turn
         campaign = self._board.view.campaigns[candidate.campaign]
@@ -220,10 +220,10 @@ class _Quotas:
 
 
 class _Limits:
-    def __init__(self, board: Board, windows: decayed_windows.Windows) -> None:
+    def __init__(self, board: Board, windows: decayed_windows.DecayWindows) -> None:
         view = board.view
         self._board = board
-        self._under_way = active_limits.UnderWay(view.runs, view.campaigns, view.now)
+        self._under_way = active_limits.ActiveBookings(view.runs, view.campaigns, view.now)
         self._capped = frozenset(
             name
             for name, campaign in view.campaigns.items()
@@ -240,7 +240,7 @@ class _Limits:
             self._delivered = decayed_windows.decayed_sum(every, decay)
         self._ageing = dict(view.state.eligible_since)
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, No]:
+    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Those beyond the limits of their campaigns; the others age."""
         view = self._board.view
         limits = {
@@ -252,10 +252,10 @@ class _Limits:
             for name, campaign in view.campaigns.items()
         }
         limits = {name: kinds for name, kinds in limits.items() if kinds}
-        refused: Mapping[str, No] = {}
+        refused: Mapping[str, PolicyRefusal] = {}
         if limits:
             due = [
-                due_limits.Due(
+                due_limits.DueTask(
                     it.task, tuple(self._board.line(it.campaign)), active_limits.request_of(it)
                 )
                 for it in candidates
@@ -265,9 +265,13 @@ class _Limits:
             self._ageing = due_limits.ageing_since(view.state.eligible_since, taken, view.now)
         return refused
 
-    def admit(self, candidate: Candidate, turn: Round) -> No | None:
+    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Whether it stays within the limits of its campaign and of all above it."""
-        level = active_limits.Level.SOFT if turn is Round.FIRST else active_limits.Level.HARD
+        level = (
+            active_limits.LimitLevel.SOFT
+            if turn is AllocationRound.FIRST
+            else active_limits.LimitLevel.HARD
+        )
         request = active_limits.request_of(candidate)
         for span in candidate.spans:
             holders = self._under_way.holders(candidate.campaign, span)
@@ -276,7 +280,9 @@ class _Limits:
                 return no
         return self._within_caps(candidate, level)
 
-    def _within_caps(self, candidate: Candidate, level: active_limits.Level) -> No | None:
+    def _within_caps(
+        self, candidate: Candidate, level: active_limits.LimitLevel
+    ) -> PolicyRefusal | None:
         if not self._capped:
             return None
         request = Fraction(self._board.seats_taken(candidate, candidate.k))
@@ -303,6 +309,6 @@ class _Limits:
         """It counts from now on."""
         self._under_way.add(run, apart=candidate.apart)
 
-    def remember(self, state: State) -> State:
+    def remember(self, state: RememberedState) -> RememberedState:
         """Since when each considered task ages."""
         return replace(state, eligible_since=self._ageing)

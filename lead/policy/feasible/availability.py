@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Counted(StrEnum):
+class CapacityBasis(StrEnum):
     """What counts as taken: what was promised, what is measured to be in use, or the larger."""
 
     DEDICATED = "dedicated"
@@ -19,13 +19,13 @@ class Counted(StrEnum):
 
 
 def available(
-    configured: int, dedicated: int, utilised: int, counted: Counted = Counted.COMBINED
+    configured: int, dedicated: int, utilised: int, counted: CapacityBasis = CapacityBasis.COMBINED
 ) -> int:
     """What is left of a resource, never below none."""
     taken = {
-        Counted.DEDICATED: dedicated,
-        Counted.UTILISED: utilised,
-        Counted.COMBINED: max(dedicated, utilised),
+        CapacityBasis.DEDICATED: dedicated,
+        CapacityBasis.UTILISED: utilised,
+        CapacityBasis.COMBINED: max(dedicated, utilised),
     }[counted]
     return max(0, configured - taken)
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Backoff
 from node.model import times
 
@@ -22,7 +22,7 @@ FIRST: Final = 10 * times.MINUTE
 MOST: Final = times.DAY
 JITTER: Final = (0.5, 1.5)
 
-LEFT_ALONE = Rule(
+IN_BACKOFF = RefusalRule(
     Axis.FEASIBLE,
     "backoff",
     "{node} refused {campaign} {failures} times in a row and is left alone for a while",
@@ -34,7 +34,7 @@ def pause(failures: int, first: int = FIRST, most: int = MOST) -> int:
     return min(most, first << min(failures - 1, 40)) if failures else 0
 
 
-def refused(
+def after_refusal(
     before: Backoff | None, now: int, rng: random.Random, first: int = FIRST, most: int = MOST
 ) -> Backoff:
     """The backoff after one more refusal; the one before stands if it was not over yet."""
@@ -44,7 +44,7 @@ def refused(
     return Backoff(failures, now + round(pause(failures, first, most) * rng.uniform(*JITTER)))
 
 
-def answered(
+def after_answer(
     before: Mapping[Key, Backoff],
     asked: Collection[Key],
     given: Collection[Key],
@@ -55,14 +55,16 @@ def answered(
     after = {key: it for key, it in before.items() if key not in given}
     for key in asked:
         if key not in given:
-            after[key] = refused(before.get(key), now, rng)
+            after[key] = after_refusal(before.get(key), now, rng)
     return after
 
 
-def left_alone(backoff: Backoff | None, node: str, campaign: str, now: int) -> No | None:
+def refuse_during_backoff(
+    backoff: Backoff | None, node: str, campaign: str, now: int
+) -> PolicyRefusal | None:
     """No while the pause lasts."""
     if backoff is None or now >= backoff.until:
         return None
-    return LEFT_ALONE.says_no(
+    return IN_BACKOFF.says_no(
         until=backoff.until, node=node, campaign=campaign, failures=backoff.failures
     )

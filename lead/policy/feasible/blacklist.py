@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
 FAILURES_MAX = 1
 """After so many failures a node is left out, unless configured."""
 
-BLACKLISTED = Rule(
+BLACKLISTED = RefusalRule(
     Axis.FEASIBLE,
     "blacklisted",
     "{node} failed {failures} runs of {campaign}, of at most {most}; an operator can clear that",
@@ -31,7 +31,9 @@ def cleared(failures: Failures, node: str, campaign: str) -> dict[tuple[str, str
     return {key: count for key, count in failures.items() if key != (node, campaign)}
 
 
-def admit(failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX) -> No | None:
+def admit(
+    failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX
+) -> PolicyRefusal | None:
     """Why this node gets no runs of this campaign, if so."""
     count = failures.get((node, campaign), 0)
     if count < most:

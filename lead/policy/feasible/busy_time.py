@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lead.policy.share.recent_work import Work
+from lead.policy.share.recent_work import WorkItem
 
 
-def busy_for(first: Iterable[Work], seats: int) -> int:
+def busy_for(first: Iterable[WorkItem], seats: int) -> int:
     """How long (µs) no seat becomes free, with this work ahead of all else."""
     ends = [0] * seats
     for work in first:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Deferral
 from node.model import times
 from node.model.times import to_the_second
 
-DEFERRED = Rule(
+DEFERRED = RefusalRule(
     Axis.FEASIBLE,
     "deferred",
     "{task} could not be started and is put off for the {count}. time, until {again}",
 )
-ON_HOLD = Rule(
+ON_HOLD = RefusalRule(
     Axis.FEASIBLE,
     "batch hold",
     "{task} was put off {count} times and is on hold until somebody releases it",
@@ -23,7 +23,7 @@ ON_HOLD = Rule(
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class DeferralRule:
     """Put off for ``pause`` µs after ``starts`` failed starts, at most ``deferrals`` times."""
 
     pause: int = times.HOUR
@@ -31,10 +31,10 @@ class Patience:
     starts: int = 1
 
 
-PATIENCE: Final = Patience()
+PATIENCE: Final = DeferralRule()
 
 
-def failed(before: Deferral, now: int, patience: Patience = PATIENCE) -> Deferral:
+def failed(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Deferral:
     """What a further failed start makes of it."""
     if before.failed + 1 < patience.starts:
         return replace(before, failed=before.failed + 1)
@@ -43,7 +43,7 @@ def failed(before: Deferral, now: int, patience: Patience = PATIENCE) -> Deferra
     return Deferral(0, before.count + 1, now + patience.pause)
 
 
-def put_off(task: str, deferral: Deferral, now: int) -> No | None:
+def put_off(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
     """No while a task is put off or on hold."""
     if deferral.held:
         return ON_HOLD.says_no(task=task, count=deferral.count)

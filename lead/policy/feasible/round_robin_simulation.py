@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lead.policy.share.recent_work import HALF_LIFE, Turns, Work, choose, decayed
+from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkItem, choose, decayed
 from node.model import times
-from node.model.idleness import Stretch
+from node.model.spare_capacity import Stretch
 
 SLICE: Final = times.HOUR
 _COARSE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class SimulatedSeats:
     """What works: how many seats, for whom with which shares, and what each has had recently.
 
     ``rate`` is what one seat in use adds up to in the long run, in the unit of ``recent``.
@@ -36,7 +36,7 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class SimulatedCourse:
     """How it goes: when each task begins and ends, and how many seats are in use when."""
 
     begun: dict[str, int]
@@ -44,7 +44,9 @@ class Course:
     stretches: list[Stretch]
 
 
-def simulate(work: Sequence[Work], seats: Seats, now: int, first: Sequence[str] = ()) -> Course:
+def simulate(
+    work: Sequence[WorkItem], seats: SimulatedSeats, now: int, first: Sequence[str] = ()
+) -> SimulatedCourse:
     """The course of all this work, given in the order of arrival.
 
     The tasks named in ``first`` go ahead of all others, in that order.
@@ -52,7 +54,7 @@ def simulate(work: Sequence[Work], seats: Seats, now: int, first: Sequence[str] 
     left = {it.task: it.duration for it in work}
     urgent, queues = _apart(work, first)
     recent = dict(seats.recent)
-    course = Course({}, {}, [])
+    course = SimulatedCourse({}, {}, [])
     while left:
         active = _active(urgent, queues, recent, seats)
         for it in active:
@@ -70,10 +72,12 @@ def simulate(work: Sequence[Work], seats: Seats, now: int, first: Sequence[str] 
     return course
 
 
-def _apart(work: Sequence[Work], first: Sequence[str]) -> tuple[list[Work], dict[str, list[Work]]]:
+def _apart(
+    work: Sequence[WorkItem], first: Sequence[str]
+) -> tuple[list[WorkItem], dict[str, list[WorkItem]]]:
     """Those that go ahead, in their order, and the others by campaign, in order of arrival."""
     known = {it.task: it for it in work}
-    queues: dict[str, list[Work]] = {}
+    queues: dict[str, list[WorkItem]] = {}
     for it in work:
         if it.task not in first:
             queues.setdefault(it.campaign, []).append(it)
@@ -81,13 +85,13 @@ def _apart(work: Sequence[Work], first: Sequence[str]) -> tuple[list[Work], dict
 
 
 def _active(
-    urgent: Sequence[Work],
-    queues: Mapping[str, Sequence[Work]],
+    urgent: Sequence[WorkItem],
+    queues: Mapping[str, Sequence[WorkItem]],
     recent: Mapping[str, float],
-    seats: Seats,
-) -> list[Work]:
-    turns = Turns(recent, seats.shares, seats.count)
-    active: list[Work] = []
+    seats: SimulatedSeats,
+) -> list[WorkItem]:
+    turns = RecentWorkSelector(recent, seats.shares, seats.count)
+    active: list[WorkItem] = []
     used = 0.0
     for it in urgent:
         if used >= seats.count:
@@ -104,7 +108,9 @@ def _step(soonest: int) -> int:
     return soonest // _COARSE if soonest > _COARSE * SLICE else SLICE
 
 
-def _add(recent: dict[str, float], active: Iterable[Work], step: int, seats: Seats) -> None:
+def _add(
+    recent: dict[str, float], active: Iterable[WorkItem], step: int, seats: SimulatedSeats
+) -> None:
     used: dict[str, float] = {}
     for it in active:
         used[it.campaign] = used.get(it.campaign, 0.0) + it.seats
@@ -113,23 +119,23 @@ def _add(recent: dict[str, float], active: Iterable[Work], step: int, seats: Sea
         recent[name] = decayed(recent.get(name, 0.0), rate, step, seats.half_life)
 
 
-def late(work: Iterable[Work], course: Course, ahead: int = 0) -> list[Work]:
+def late(work: Iterable[WorkItem], course: SimulatedCourse, ahead: int = 0) -> list[WorkItem]:
     """Those that end later than ``ahead`` µs before their deadline, in the order of arrival."""
     return [
         it for it in work if it.deadline is not None and course.ended[it.task] > it.deadline - ahead
     ]
 
 
-def turns_taken(seats: Seats, slices: int) -> list[list[str]]:
+def turns_taken(seats: SimulatedSeats, slices: int) -> list[list[str]]:
     """Who is served in each of so many slices while every campaign always has work."""
     endless = {
-        name: [Work(f"{name}/{i}", name, SLICE) for i in range(seats.count)]
+        name: [WorkItem(f"{name}/{i}", name, SLICE) for i in range(seats.count)]
         for name in seats.shares
     }
     recent = dict(seats.recent)
     served = []
     for _ in range(slices):
-        chosen = choose(endless, Turns(recent, seats.shares, seats.count), seats.count)
+        chosen = choose(endless, RecentWorkSelector(recent, seats.shares, seats.count), seats.count)
         served.append([it.campaign for it in chosen])
         _add(recent, chosen, SLICE, seats)
     return served

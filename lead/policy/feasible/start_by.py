@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from lead.policy.share.recent_work import Work
+from lead.policy.share.recent_work import WorkItem
 
 
 def forecast(
-    work: Sequence[Work],
+    work: Sequence[WorkItem],
     free_at: Sequence[int],
     shares: Mapping[str, float],
     recent: Mapping[str, float],
@@ -24,7 +24,7 @@ def forecast(
     ``work`` is in the order of arrival, ``free_at`` says of each seat when it becomes free, and
     ``recent`` is in seat-µs. Work that needs more seats than there are is left out.
     """
-    queues: dict[str, list[Work]] = {}
+    queues: dict[str, list[WorkItem]] = {}
     for it in reversed(work):
         if it.seats <= len(free_at):
             queues.setdefault(it.campaign, []).append(it)
@@ -57,7 +57,7 @@ def _standing(
     return (share <= 0, had / share if share > 0 else had), name, had
 
 
-def late(work: Sequence[Work], starts: Mapping[str, int]) -> list[Work]:
+def late(work: Sequence[WorkItem], starts: Mapping[str, int]) -> list[WorkItem]:
     """Those that would start after their deadline, in the order of arrival."""
     return [
         it

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.model import times
-from node.model.idleness import Outlook
+from node.model.spare_capacity import SpareCapacity
 
 LOW_MIN: Final = 3 * times.MINUTE
 """A buffer shorter than this would have the node ask all the time."""
@@ -37,7 +37,7 @@ def buffer_of(low: int = times.DAY // 10, more: int = times.DAY // 2) -> Buffer:
 
 
 def amount_to_ask(
-    outlook: Outlook, buffer: Buffer, *, on_contact: bool = False, stands_highest: bool = True
+    outlook: SpareCapacity, buffer: Buffer, *, on_contact: bool = False, stands_highest: bool = True
 ) -> float:
     """How much work to ask for (seat-µs); 0 is not at all.
 

@@ -20,13 +20,13 @@ from enum import StrEnum
 from typing import Final
 
 from lead.policy.select.last_available import rank
-from lead.policy.timetable import Request
+from lead.policy.timetable import PlacementRequest
 
 Free = Mapping[str, int | None]
 """How long each free node stays so (µs); None is without an end."""
 
 
-class Choice(StrEnum):
+class BackfillChoice(StrEnum):
     """Which of those that fit are started."""
 
     FIRST = "first"
@@ -34,7 +34,7 @@ class Choice(StrEnum):
     COMBINATION = "combination"
 
 
-class Worth(StrEnum):
+class RunWorth(StrEnum):
     """What a run is worth to ``best`` and ``combination``."""
 
     SEATS = "seats"
@@ -47,29 +47,31 @@ TRIED_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FreeWindow:
     """Nodes that are all free for ``length`` µs; None is without an end."""
 
     nodes: tuple[str, ...]
     length: int | None
 
 
-def windows(free: Free) -> list[Window]:
+def windows(free: Free) -> list[FreeWindow]:
     """The windows, widest first; nodes in the order given."""
     lengths = sorted({length for length in free.values() if length})
     found = [
-        Window(tuple(name for name, has in free.items() if has is None or has >= length), length)
+        FreeWindow(
+            tuple(name for name, has in free.items() if has is None or has >= length), length
+        )
         for length in lengths
     ]
     endless = tuple(name for name, has in free.items() if has is None)
-    return [*found, Window(endless, None)] if endless else found
+    return [*found, FreeWindow(endless, None)] if endless else found
 
 
 def fill(
-    queue: Sequence[Request],
+    queue: Sequence[PlacementRequest],
     free: Free,
-    choice: Choice = Choice.FIRST,
-    worth: Worth = Worth.SEATS,
+    choice: BackfillChoice = BackfillChoice.FIRST,
+    worth: RunWorth = RunWorth.SEATS,
     considered: int = 0,
 ) -> dict[str, tuple[str, ...]]:
     """What is started on which nodes, in the order of starting; ``queue`` is by priority.
@@ -79,7 +81,7 @@ def fill(
     found = windows(free)
     # Each window lies within the one before it, so what finds no nodes in one finds none later:
     # a run is looked at once, in the first window that is long enough.
-    fitting: list[list[Request]] = [[] for _ in found]
+    fitting: list[list[PlacementRequest]] = [[] for _ in found]
     lengths = [window.length for window in found if window.length is not None]
     for request in queue[:considered] if considered else queue:
         first = bisect_left(lengths, request.duration)
@@ -96,18 +98,18 @@ def fill(
     return started
 
 
-def _place(request: Request, free: Free) -> tuple[str, ...] | None:
+def _place(request: PlacementRequest, free: Free) -> tuple[str, ...] | None:
     """The nodes a run would take: those with the least time left after it."""
     mine = {name: free[name] for name in free if name in set(request.nodes)}
     fitting = rank(mine, request.duration)
     return tuple(fitting[: request.k]) if len(fitting) >= request.k else None
 
 
-_Placed = list[tuple[Request, tuple[str, ...]]]
-_Value = Callable[[Request], int]
+_Placed = list[tuple[PlacementRequest, tuple[str, ...]]]
+_Value = Callable[[PlacementRequest], int]
 
 
-def _first(fitting: Sequence[Request], free: Free, _: _Value) -> _Placed:
+def _first(fitting: Sequence[PlacementRequest], free: Free, _: _Value) -> _Placed:
     left = dict(free)
     placed: _Placed = []
     for request in fitting:
@@ -119,12 +121,12 @@ def _first(fitting: Sequence[Request], free: Free, _: _Value) -> _Placed:
     return placed
 
 
-def _best(fitting: Sequence[Request], free: Free, value: _Value) -> _Placed:
+def _best(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
     # What does not fit beside a more valuable one does not fit later either: nodes only get fewer.
     return _first(sorted(fitting, key=lambda it: -value(it)), free, value)
 
 
-def _combination(fitting: Sequence[Request], free: Free, value: _Value) -> _Placed:
+def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
     """Depth first, the higher priority in before out, cut where no more can be gained."""
     gains = [0]
     for request in reversed(fitting):
@@ -150,9 +152,13 @@ def _combination(fitting: Sequence[Request], free: Free, value: _Value) -> _Plac
     return best[1]
 
 
-_WORTHS: Final[dict[Worth, _Value]] = {
-    Worth.SEATS: lambda request: request.k,
-    Worth.TIME: lambda request: request.duration,
-    Worth.SEAT_TIME: lambda request: request.k * request.duration,
+_WORTHS: Final[dict[RunWorth, _Value]] = {
+    RunWorth.SEATS: lambda request: request.k,
+    RunWorth.TIME: lambda request: request.duration,
+    RunWorth.SEAT_TIME: lambda request: request.k * request.duration,
 }
-_CHOICES: Final = {Choice.FIRST: _first, Choice.BEST: _best, Choice.COMBINATION: _combination}
+_CHOICES: Final = {
+    BackfillChoice.FIRST: _first,
+    BackfillChoice.BEST: _best,
+    BackfillChoice.COMBINATION: _combination,
+}

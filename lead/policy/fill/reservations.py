@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from lead.policy.timetable import Booked, Request, earliest, timetable_for
-from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import Candidate, KeptSlot, Reservation, View
+from lead.policy.timetable import Booked, PlacementRequest, earliest, timetable_for
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import Candidate, KeptSlot, ReservationView, View
 from node.model.spans import Span
 
-PROTECTED = Rule(
+PROTECTED = RefusalRule(
     Axis.FILL,
     "protected slot",
     "{node} is kept for {holder} from {start} on, and the run would end at {end}",
 )
-NO_OVERTAKING = Rule(
+NO_OVERTAKING = RefusalRule(
     Axis.FILL, "no-overtaking", "{task} waits until {holder}, which is blocked, has started"
 )
 DEPTH: Final = 1
@@ -27,8 +27,8 @@ PREFIX: Final = "slot of "
 
 
 def protect(
-    blocked: Candidate, view: View, taken: Booked, slots: Sequence[Reservation]
-) -> Reservation | None:
+    blocked: Candidate, view: View, taken: Booked, slots: Sequence[ReservationView]
+) -> ReservationView | None:
     """The slot that is kept for a blocked candidate, beside those given already.
 
     ``taken`` is what the runs of the view occupy.
@@ -36,19 +36,19 @@ def protect(
     None where it is of no use: there are too few nodes, or it would start too late.
     """
     busy = timetable_for(blocked, taken, [*view.reservations, *slots])
-    request = Request(blocked.task, blocked.k, blocked.duration, blocked.nodes)
+    request = PlacementRequest(blocked.task, blocked.k, blocked.duration, blocked.nodes)
     place = earliest(busy, request, max(view.now, blocked.next_run_at))
     if place is None or place.start > blocked.start_by:
         return None
     return slot_of(blocked.task, place.nodes, place.start, place.start + blocked.duration)
 
 
-def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> Reservation:
+def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> ReservationView:
     """The slot of a task."""
-    return Reservation(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
+    return ReservationView(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
 
 
-def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[Reservation]:
+def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
     """The slots, by task, that were given before and can still be used as they are; by start.
 
     What did not begin in time was of no use: its task is given another slot if it is blocked again.
@@ -57,7 +57,7 @@ def lasting(kept: Mapping[str, KeptSlot], now: int) -> list[Reservation]:
     return sorted((it for it in left if it.start >= now), key=lambda it: (it.start, it.name))
 
 
-def remembered(slots: Iterable[Reservation]) -> dict[str, KeptSlot]:
+def remembered(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
     """The inverse of :func:`lasting`."""
     return {
         task: KeptSlot(tuple(slot.nodes), slot.start, slot.end)
@@ -67,8 +67,8 @@ def remembered(slots: Iterable[Reservation]) -> dict[str, KeptSlot]:
 
 
 def may_fill(
-    candidate: Candidate, nodes: Iterable[str], span: Span, slots: Iterable[Reservation]
-) -> No | None:
+    candidate: Candidate, nodes: Iterable[str], span: Span, slots: Iterable[ReservationView]
+) -> PolicyRefusal | None:
     """No if a run on these nodes would reach into a slot that is kept for somebody else."""
     asked = set(nodes)
     for slot in slots:

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 from lead.policy.feasible.start_by import forecast
 from lead.policy.feasible.start_by import late as late_of
-from lead.policy.share.recent_work import HALF_LIFE, Turns, Work, choose
+from lead.policy.share.recent_work import HALF_LIFE, RecentWorkSelector, WorkItem, choose
 from lead.policy.view import Candidate
 
 _PER_HALF_LIFE = 1 / math.log(2)
 """A seat in constant use is worth 1; so many half-lives of it are, all together."""
 
 
-def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: float) -> list[Work]:
+def run_list(
+    work: Sequence[WorkItem], late: Collection[str], turns: RecentWorkSelector, seats: float
+) -> list[WorkItem]:
     """What is to run on so many seats, of this work in the order of arrival."""
-    chosen: list[Work] = []
+    chosen: list[WorkItem] = []
     used = 0.0
     for it in by_deadline(it for it in work if it.task in late):
         if used >= seats:
@@ -29,14 +31,14 @@ def run_list(work: Sequence[Work], late: Collection[str], turns: Turns, seats: f
         chosen.append(it)
         turns.chosen(it)
         used += it.seats
-    waiting: dict[str, list[Work]] = {}
+    waiting: dict[str, list[WorkItem]] = {}
     for it in work:
         if it.task not in late:
             waiting.setdefault(it.campaign, []).append(it)
     return chosen + choose(waiting, turns, seats, used)
 
 
-def by_deadline(work: Iterable[Work]) -> list[Work]:
+def by_deadline(work: Iterable[WorkItem]) -> list[WorkItem]:
     """Of two with the same deadline the shorter goes first; without one, after all others."""
     return sorted(work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration))
 
@@ -63,16 +65,16 @@ def order(candidates: Sequence[Candidate], supply: Supply) -> list[str]:
     """All tasks in order, those that would be late at the head."""
     work = _arrived(candidates)
     late = {it.task for it in _late(work, supply)}
-    turns = Turns(supply.recent, supply.shares, max(1, len(supply.free_at)))
+    turns = RecentWorkSelector(supply.recent, supply.shares, max(1, len(supply.free_at)))
     return [it.task for it in run_list(work, late, turns, math.inf)]
 
 
-def _arrived(candidates: Sequence[Candidate]) -> list[Work]:
+def _arrived(candidates: Sequence[Candidate]) -> list[WorkItem]:
     arrived = sorted(candidates, key=lambda it: (it.next_run_at, it.added_at))
-    return [Work(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
+    return [WorkItem(it.task, it.campaign, it.duration, it.k, it.start_by) for it in arrived]
 
 
-def _late(work: Sequence[Work], supply: Supply) -> list[Work]:
+def _late(work: Sequence[WorkItem], supply: Supply) -> list[WorkItem]:
     per_seat = supply.half_life * _PER_HALF_LIFE
     had = {name: it * per_seat for name, it in supply.recent.items()}
     return late_of(work, forecast(work, supply.free_at, supply.shares, had))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from node.model import times
 
-APART = 5 * times.SECOND
+EPISODE_SPACING = 5 * times.SECOND
 """The least time between the beginnings of two episodes, unless configured."""
 
 
-def next_pass(event: int, last: int | None, apart: int = APART) -> int:
+def next_pass(event: int, last: int | None, apart: int = EPISODE_SPACING) -> int:
     """When the episode begins that an event asks for, the last one having begun at ``last``."""
     return event if last is None else max(event, last + apart)

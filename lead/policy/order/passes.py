@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lead.policy.gaps import Attempt, Entry, attempt
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.gaps import GapAttempt, GapEntry, attempt
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
 Found = TypeVar("Found")
 
-HELD = Rule(
+HELD = RefusalRule(
     Axis.ORDER,
     "passes",
     "held: {stuck} cannot start and was passed {passes} times already, of at most {gap}",
@@ -24,7 +24,7 @@ HELD = Rule(
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ReadyTask:
     """A task that is ready; ``submitted`` orders tasks, ``passes`` is how often it was passed."""
 
     task: str
@@ -32,22 +32,22 @@ class Waiting:
     passes: int = 0
 
 
-def key(waiting: Waiting) -> tuple[int, int]:
+def key(waiting: ReadyTask) -> tuple[int, int]:
     """Tasks are tried in the order of this: passed more often first, then as submitted."""
     return -waiting.passes, waiting.submitted
 
 
 def choose(
-    in_order: Iterable[Waiting], find: Callable[[str], Found | None], gap: int | None
-) -> Attempt[Found]:
+    in_order: Iterable[ReadyTask], find: Callable[[str], Found | None], gap: int | None
+) -> GapAttempt[Found]:
     """The first task that can start, unless it is held; a gap of None holds nobody.
 
     The tasks come in the order of :func:`key`, and are only looked at as far as is needed.
     """
-    return attempt((Entry(one.task, one.passes, gap) for one in in_order), find)
+    return attempt((GapEntry(one.task, one.passes, gap) for one in in_order), find)
 
 
-def passed(tried: Attempt[Found], submitted: Mapping[str, int]) -> list[str]:
+def passed(tried: GapAttempt[Found], submitted: Mapping[str, int]) -> list[str]:
     """The tasks that the one that starts has passed."""
     if tried.entry is None:
         return []
@@ -55,7 +55,7 @@ def passed(tried: Attempt[Found], submitted: Mapping[str, int]) -> list[str]:
     return [one.name for one in tried.stuck if submitted[one.name] < begun]
 
 
-def held(tried: Attempt[Found]) -> No | None:
+def held_reasons(tried: GapAttempt[Found]) -> PolicyRefusal | None:
     """Why those that were not even tried have to wait, if there are any."""
     by = tried.holder
     if by is None:

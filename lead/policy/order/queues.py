@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lead.policy.gaps import Attempt, Entry, attempt
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.gaps import GapAttempt, GapEntry, attempt
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Exact
 
 Found = TypeVar("Found")
 
-HELD = Rule(
+HELD = RefusalRule(
     Axis.ORDER,
     "queue-gap",
     "{campaign} is held at priority {priority}: {stuck} is stuck at {high}, {gap} or more above it",
@@ -33,16 +33,16 @@ class Contender:
     started: int = -1
 
 
-def turn(contenders: Iterable[Contender], find: Callable[[str], Found | None]) -> Attempt[Found]:
+def turn(contenders: Iterable[Contender], find: Callable[[str], Found | None]) -> GapAttempt[Found]:
     """The first campaign for which something can be found to start, unless it is held.
 
     Of equals the one started least recently comes first, then as listed.
     """
     by_priority = sorted(contenders, key=lambda one: (-one.priority, one.started))
-    return attempt([Entry(one.name, one.priority, one.gap) for one in by_priority], find)
+    return attempt([GapEntry(one.name, one.priority, one.gap) for one in by_priority], find)
 
 
-def held(tried: Attempt[Found]) -> dict[str, No]:
+def held(tried: GapAttempt[Found]) -> dict[str, PolicyRefusal]:
     """Why each campaign that was not even tried has to wait."""
     by = tried.holder
     if by is None:

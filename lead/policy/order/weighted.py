@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lead.policy.view import Campaign, Candidate, State
+from lead.policy.view import CampaignView, Candidate, RememberedState
 from node.model import times
 
 PRIORITY_MAX: Final = 10**9
-LEFT_MIN: Final = 0.0001
+REMAINING_MIN: Final = 0.0001
 
 Values = Mapping[str, Mapping[str, float]]
 """By component, then by term."""
@@ -95,7 +95,7 @@ def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
 
 def urgency(target: float, current: float) -> float:
     """``max(0.0001, target - current) ** -2``: unbounded near the target but for the 0.0001."""
-    left = max(LEFT_MIN, target - current)
+    left = max(REMAINING_MIN, target - current)
     return 1 / (left * left)
 
 
@@ -105,7 +105,7 @@ def in_order(tasks: Iterable[tuple[str, float, float]]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WeightingContext:
     """What weighs for all tasks of an episode: as of when, for whom, and what is remembered.
 
     ``fairshare`` is by campaign (percent below its share). ``targets`` are of waiting (minutes) and
@@ -114,16 +114,18 @@ class Standing:
     """
 
     now: int
-    campaigns: Mapping[str, Campaign]
+    campaigns: Mapping[str, CampaignView]
     fairshare: Mapping[str, float]
-    state: State = field(default_factory=State)
+    state: RememberedState = field(default_factory=RememberedState)
     classes: Mapping[str, float] = field(default_factory=dict)
     duration_min: int = 0
     targets: Mapping[str, float] = field(default_factory=dict)
     longest: bool = False
 
 
-def order(candidates: Sequence[Candidate], weights: Weights, standing: Standing) -> list[str]:
+def order(
+    candidates: Sequence[Candidate], weights: Weights, standing: WeightingContext
+) -> list[str]:
     """The tasks, highest priority first; of equals who waited longer, then the older."""
     sums = _compiled(weights)
     ranked = []
@@ -161,70 +163,70 @@ def _compiled(weights: Weights) -> list[_Sum]:
     ]
 
 
-def waited_minutes(candidate: Candidate, standing: Standing) -> float:
+def waited_minutes(candidate: Candidate, standing: WeightingContext) -> float:
     """How long a candidate has been waiting, as far as it counts."""
     since = max(candidate.waits_since, standing.state.eligible_since.get(candidate.task, 0))
     return max(0, standing.now - since) / times.MINUTE
 
 
-def _campaign(candidate: Candidate, standing: Standing, _: float) -> float:
+def _campaign(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     return standing.campaigns[candidate.campaign].priority
 
 
-def _parent(candidate: Candidate, standing: Standing, _: float) -> float:
+def _parent(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     parent = standing.campaigns.get(standing.campaigns[candidate.campaign].parent or "")
     return parent.priority if parent else 0.0
 
 
-def _class(candidate: Candidate, standing: Standing, _: float) -> float:
+def _class(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     return standing.classes.get(candidate.scheduling_class, 0.0)
 
 
-def _fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+def _fairshare(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     return standing.fairshare.get(candidate.campaign, 0.0)
 
 
-def _parent_fairshare(candidate: Candidate, standing: Standing, _: float) -> float:
+def _parent_fairshare(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     return standing.fairshare.get(standing.campaigns[candidate.campaign].parent or "", 0.0)
 
 
-def _nodes(candidate: Candidate, _: Standing, __: float) -> float:
+def _nodes(candidate: Candidate, _: WeightingContext, __: float) -> float:
     return candidate.k
 
 
-def _duration(candidate: Candidate, _: Standing, __: float) -> float:
+def _duration(candidate: Candidate, _: WeightingContext, __: float) -> float:
     return candidate.duration / times.MINUTE
 
 
-def _seat_time(candidate: Candidate, _: Standing, __: float) -> float:
+def _seat_time(candidate: Candidate, _: WeightingContext, __: float) -> float:
     return candidate.k * candidate.duration / times.MINUTE
 
 
-def _waiting(_: Candidate, __: Standing, waited: float) -> float:
+def _waiting(_: Candidate, __: WeightingContext, waited: float) -> float:
     return waited
 
 
-def _expansion(candidate: Candidate, standing: Standing, waited: float) -> float:
+def _expansion(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
     return expansion(waited * times.MINUTE, candidate.duration, standing.duration_min)
 
 
-def _bypass(candidate: Candidate, standing: Standing, _: float) -> float:
+def _bypass(candidate: Candidate, standing: WeightingContext, _: float) -> float:
     return standing.state.passes.get(candidate.task, 0)
 
 
-def _waiting_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+def _waiting_target(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
     most = standing.targets.get("waiting")
     if most is not None:
         return urgency(most, waited)
     return urgency((candidate.start_by - standing.now) / times.MINUTE, 0)
 
 
-def _expansion_target(candidate: Candidate, standing: Standing, waited: float) -> float:
+def _expansion_target(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
     aimed = standing.targets.get("expansion")
     return 0.0 if aimed is None else urgency(aimed, _expansion(candidate, standing, waited))
 
 
-_Term = Callable[[Candidate, Standing, float], float]
+_Term = Callable[[Candidate, WeightingContext, float], float]
 _Sum = tuple[float, float | None, list[tuple[_Term, float, float | None]]]
 _TERMS: Final[dict[str, dict[str, _Term]]] = {
     "credential": {"campaign": _campaign, "parent": _parent, "class": _class},

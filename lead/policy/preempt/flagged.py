@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
-NO_PREEMPTOR = Rule(
+NO_PREEMPTOR = RefusalRule(
     Axis.PREEMPT, "no preemptor", "{campaign} may not displace runs of other campaigns"
 )
-NO_PREEMPTEE = Rule(Axis.PREEMPT, "no preemptee", "runs of {campaign} cannot be displaced")
-NOT_HIGHER = Rule(
+NO_PREEMPTEE = RefusalRule(Axis.PREEMPT, "no preemptee", "runs of {campaign} cannot be displaced")
+NOT_HIGHER = RefusalRule(
     Axis.PREEMPT, "not higher", "the run there has priority {old}, and {new} is not higher"
 )
 
 
 def may_displace(
     new: tuple[str, int], old: tuple[str, int], *, preemptor: bool, preemptee: bool
-) -> No | None:
+) -> PolicyRefusal | None:
     """Whether a new run may displace an old one; each is given as campaign and priority."""
     if not preemptor:
         return NO_PREEMPTOR.says_no(campaign=new[0])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lead.policy.verdict import Axis, Rule
+from lead.policy.verdict import Axis, RefusalRule
 
-NOTHING_LENT = Rule(
+NOTHING_LENT = RefusalRule(
     Axis.PREEMPT,
     "nothing-lent",
     "{group} holds {held} of its {target} seats, and no other group is above its own",

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT
 from node.model import times
 
 _PERCENT = 100
 
-TOO_EARLY = Rule(
+TOO_EARLY = RefusalRule(
     Axis.PREEMPT,
     "preempt-delay",
     "{campaign} is urgent, but has waited {waited} of the {delay} s after which others give way",
 )
-BUDGET_SPENT = Rule(
+BUDGET_SPENT = RefusalRule(
     Axis.PREEMPT,
     "preempt-budget",
     "{running} of {seats} seats are urgent already; others give way up to {percent} %",
 )
 
 
-NO_SEAT = Rule(
+NO_SEAT = RefusalRule(
     Axis.PREEMPT,
     "preempt-budget",
     "{percent} % of {seats} seats is less than one: nothing gives way to {campaign}; with a budget "
@@ -77,7 +77,7 @@ class Urgency:
             return 0
         return max(0, floor(self.percent * seats / _PERCENT) - urgent)
 
-    def refused(self, campaign: str, waited: int, seats: int, urgent: int) -> No | None:
+    def refused(self, campaign: str, waited: int, seats: int, urgent: int) -> PolicyRefusal | None:
         """Why nothing gives way for an urgent campaign now, if so."""
         if waited < self.delay:
             return TOO_EARLY.says_no(

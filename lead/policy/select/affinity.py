@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from lead.policy.view import Candidate, Node, State
+from lead.policy.view import Candidate, NodeView, RememberedState
 
 KNOWN = 100
 """What it is worth that a node measured the target before; soft matches are worth what they say."""
 
 
-def knows(candidate: Candidate, node: Node, state: State) -> bool:
+def knows(candidate: Candidate, node: NodeView, state: RememberedState) -> bool:
     """Whether the node measured the target for this campaign before."""
     return (candidate.campaign, node.name, candidate.target) in state.measured
 
 
-def affinity(candidate: Candidate, node: Node, state: State) -> int:
+def affinity(candidate: Candidate, node: NodeView, state: RememberedState) -> int:
     """How much the node suits the candidate beyond being able."""
     attributes = node.attributes
     found = KNOWN if knows(candidate, node, state) else 0
@@ -32,8 +32,10 @@ def affinity(candidate: Candidate, node: Node, state: State) -> int:
 
 
 def rank(
-    nodes: Iterable[Node], score: Callable[[Node], int], booked: Mapping[str, int] | None = None
-) -> list[Node]:
+    nodes: Iterable[NodeView],
+    score: Callable[[NodeView], int],
+    booked: Mapping[str, int] | None = None,
+) -> list[NodeView]:
     """The best first; of equals the one on which less is booked, if that is told."""
     times = booked or {}
     return sorted(

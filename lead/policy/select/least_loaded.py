@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lead.policy.view import Node
+from lead.policy.view import NodeView
 
 
-def rank(nodes: Iterable[Node], booked: Mapping[str, int] | None = None) -> list[Node]:
+def rank(nodes: Iterable[NodeView], booked: Mapping[str, int] | None = None) -> list[NodeView]:
     """The least booked, of these the least loaded first; then used least recently, then by name.
 
     ``booked`` is the time that is booked on each, in any unit.

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lead.policy.dividing import Division, divide
-from lead.policy.seats import Stake
+from lead.policy.division import Division, divide
+from lead.policy.seats import CampaignStake
 from lead.policy.view import Exact
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WeightGroup:
     """Campaigns that share one weight, by the names they go by."""
 
     name: str
@@ -25,7 +25,9 @@ class Group:
     members: frozenset[str]
 
 
-def entitlements(stakes: Iterable[Stake], groups: Iterable[Group]) -> dict[str, Fraction]:
+def entitlements(
+    stakes: Iterable[CampaignStake], groups: Iterable[WeightGroup]
+) -> dict[str, Fraction]:
     """The weight of each active campaign: its part of its group's, by the weights of the active."""
     active = {stake.name: stake.weight for stake in stakes if stake.active}
     entitled: dict[str, Fraction] = {}
@@ -69,11 +71,11 @@ def inherited(
 
 
 def ideals(
-    seats: int, stakes: Iterable[Stake], groups: Iterable[Group], unit: int = 1
+    seats: int, stakes: Iterable[CampaignStake], groups: Iterable[WeightGroup], unit: int = 1
 ) -> dict[str, int]:
     """How much each should hold: limited by demand, rounded up; those not active get nothing."""
     result: dict[str, int] = {}
-    inside: dict[str, list[Stake]] = {}
+    inside: dict[str, list[CampaignStake]] = {}
     listed = list(groups)
     by_member = {member: group.name for group in listed for member in group.members}
     for stake in stakes:
@@ -87,13 +89,13 @@ def ideals(
     return result
 
 
-def _demand(stakes: Iterable[Stake]) -> int | None:
+def _demand(stakes: Iterable[CampaignStake]) -> int | None:
     demands = [stake.demand for stake in stakes]
     known = [demand for demand in demands if demand is not None]
     return sum(known) if len(known) == len(demands) else None
 
 
-def _divide_inside(part: Fraction, stakes: Iterable[Stake]) -> Division:
+def _divide_inside(part: Fraction, stakes: Iterable[CampaignStake]) -> Division:
     listed = list(stakes)
     weights = {stake.name: stake.weight for stake in listed}
     return divide(part, weights, {stake.name: stake.demand for stake in listed})

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lead.policy.seats import Seats, Stake
+from lead.policy.seats import CampaignStake, FreeSeats
 
 
-def queue(stakes: Iterable[Stake]) -> list[Stake]:
+def queue(stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
     """In the order of creation; of those created together the one named first."""
     return sorted(stakes, key=lambda stake: stake.created_at)
 
 
-def allot(stakes: Iterable[Stake], seats: Seats) -> list[tuple[str, int]]:
+def allot(stakes: Iterable[CampaignStake], seats: FreeSeats) -> list[tuple[str, int]]:
     """What each may add, in serving order."""
     return [
         (stake.name, seats.take(stake.name, stake.addable))

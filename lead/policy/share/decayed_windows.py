@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from lead.policy.view import Charge, Fairshare, FairshareKind
+from lead.policy.view import Charge, FairshareKind, FairshareView
 from node.model import times
 
 INTERVAL: Final = times.DAY
@@ -21,7 +21,7 @@ _PERCENT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class DecayWindows:
     """How use is remembered: windows of ``interval`` µs, ``depth`` of them, decaying."""
 
     interval: int = INTERVAL
@@ -46,7 +46,7 @@ def usage(
 
 
 def in_windows(
-    ledger: Iterable[Charge], now: int, windows: Windows
+    ledger: Iterable[Charge], now: int, windows: DecayWindows
 ) -> tuple[dict[str, list[int]], list[int]]:
     """What each campaign was charged in each window, and all together (seat-µs).
 
@@ -79,13 +79,13 @@ def _split(charge: Charge, now: int, interval: int) -> Iterable[tuple[int, int]]
             yield index, charge.amount * (end - start) // length
 
 
-def usages(ledger: Iterable[Charge], now: int, windows: Windows) -> dict[str, Fraction]:
+def usages(ledger: Iterable[Charge], now: int, windows: DecayWindows) -> dict[str, Fraction]:
     """The usage of every campaign that the ledger names."""
     own, delivered = in_windows(ledger, now, windows)
     return {name: usage(amounts, delivered, windows.decay) for name, amounts in own.items()}
 
 
-def delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:
+def delta(used: Fraction, fairshare: FairshareView | None) -> Fraction:
     """How far a usage is from what it should be, in percent: positive is too little.
 
     A floor only ever lifts, a ceiling only ever lowers; without a fairshare there is no delta.
@@ -101,7 +101,7 @@ def delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:
 
 
 def deltas(
-    fairshares: Mapping[str, Fairshare | None],
+    fairshares: Mapping[str, FairshareView | None],
     used: Mapping[str, Fraction],
     *,
     relative: bool = False,
@@ -111,7 +111,7 @@ def deltas(
     return {name: find(used.get(name, Fraction(0)), it) for name, it in fairshares.items()}
 
 
-def relative_delta(used: Fraction, fairshare: Fairshare | None) -> Fraction:
+def relative_delta(used: Fraction, fairshare: FairshareView | None) -> Fraction:
     """The delta as a part of what it should be, ``1 - used/part``: small shares count as much."""
     if fairshare is None or not fairshare.part:
         return Fraction(0)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from lead.policy.seats import Seats, Stake
+from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.view import SUSPENDED
 
-Inner = Callable[[int, list[Stake], Seats], list[tuple[str, int]]]
+Inner = Callable[[int, list[CampaignStake], FreeSeats], list[tuple[str, int]]]
 """How a level is divided: of how many seats, among whom, and the seats that are free."""
 
 
-def allot(stakes: Iterable[Stake], seats: Seats, inner: Inner) -> list[tuple[str, int]]:
+def allot(stakes: Iterable[CampaignStake], seats: FreeSeats, inner: Inner) -> list[tuple[str, int]]:
     """What each may add, in serving order; a level is told how many seats it divides."""
     at_work = sorted(
         (stake for stake in stakes if stake.level != SUSPENDED), key=lambda stake: -stake.level

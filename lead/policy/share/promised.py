@@ -13,20 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lead.policy.dividing import whole
-from lead.policy.seats import Seats, Stake
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.division import whole
+from lead.policy.seats import CampaignStake, FreeSeats
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Exact
 
 Promise = Exact
 
-NO_GROUP = Rule(
+NO_GROUP = RefusalRule(
     Axis.SHARE,
     "no-group",
     "{campaign} belongs to no group with promised seats; there are: {groups}; give it a target or "
     "a parent that has one (parley campaign edit {campaign} --target …)",
 )
-NO_PROMISES = Rule(
+NO_PROMISES = RefusalRule(
     Axis.SHARE,
     "no-group",
     "no campaign has promised seats, and these policies serve no others: give {campaign} some "
@@ -50,7 +50,9 @@ class Settlement:
     total: Mapping[str, int]
 
 
-def admit(campaign: str, group: str | None, promises: Mapping[str, Promise]) -> No | None:
+def admit(
+    campaign: str, group: str | None, promises: Mapping[str, Promise]
+) -> PolicyRefusal | None:
     """Why a campaign cannot take part, if so: each must name a group that has a promise."""
     if group in promises:
         return None
@@ -139,7 +141,9 @@ def _wants_more(demand: int | None, held: int) -> bool:
     return demand is None or demand > held
 
 
-def inside(order: Sequence[Stake], seats: Seats, unit: int = 1) -> list[tuple[str, int]]:
+def inside(
+    order: Sequence[CampaignStake], seats: FreeSeats, unit: int = 1
+) -> list[tuple[str, int]]:
     """A group's seats among its campaigns: one by one in turn, from the one that used least."""
     given = {stake.name: 0 for stake in order}
     asking = list(order)

@@ -27,7 +27,7 @@ _HOURS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkItem:
     """Something to be done for a campaign: how long it takes and on how many seats at once.
 
     ``deadline`` is the instant by which it should be done, or for a run that it should start.
@@ -91,7 +91,7 @@ def by_standing(standing: Mapping[str, float]) -> list[str]:
     return sorted(standing, key=lambda name: (-standing[name], name))
 
 
-class Turns:
+class RecentWorkSelector:
     """Choosing who is next, over and over, for one instant: each choice lowers its campaign."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Turns:
         done = self._recent.get(campaign, 0.0) / self._total
         return _standing(done, self._shares.get(campaign, 0.0) / self._shared)
 
-    def chosen(self, work: Work) -> None:
+    def chosen(self, work: WorkItem) -> None:
         """One of its tasks is to run: as if it had done so already."""
         had = self._recent.get(work.campaign, 0.0)
         if self._half_life is not None:
@@ -125,8 +125,11 @@ class Turns:
 
 
 def choose(
-    waiting: Mapping[str, Sequence[Work]], turns: Turns, seats: float, used: float = 0
-) -> list[Work]:
+    waiting: Mapping[str, Sequence[WorkItem]],
+    turns: RecentWorkSelector,
+    seats: float,
+    used: float = 0,
+) -> list[WorkItem]:
     """What runs at one instant, in the order chosen, until the seats are used up.
 
     ``waiting`` is by campaign, each in the order of arrival. The last one chosen may need more
@@ -134,7 +137,7 @@ def choose(
     """
     heap = [(-turns.standing(name), name, 0) for name, tasks in waiting.items() if tasks]
     heapq.heapify(heap)
-    chosen: list[Work] = []
+    chosen: list[WorkItem] = []
     while heap and used < seats:
         _, name, index = heap[0]
         work = waiting[name][index]

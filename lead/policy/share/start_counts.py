@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lead.policy.view import Exact, Queue
+from lead.policy.view import Exact, QueueView
 
 
 def after_start(
-    started: str, priorities: Mapping[str, Exact], queues: Mapping[str, Queue]
+    started: str, priorities: Mapping[str, Exact], queues: Mapping[str, QueueView]
 ) -> dict[str, Exact]:
     """The priorities of all that contend, after one of them started a run.
 
@@ -28,6 +28,6 @@ def after_start(
     return {name: min(priority - down, queues[name].ceiling) for name, priority in raised.items()}
 
 
-def starting(queues: Iterable[tuple[str, Queue]]) -> dict[str, Exact]:
+def starting(queues: Iterable[tuple[str, QueueView]]) -> dict[str, Exact]:
     """The priorities before anything was started."""
     return {name: queue.floor for name, queue in queues}

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from lead.policy.dividing import divide
-from lead.policy.seats import Seats, Stake
-from lead.policy.verdict import Axis, Rule
+from lead.policy.division import divide
+from lead.policy.seats import CampaignStake, FreeSeats
+from lead.policy.verdict import Axis, RefusalRule
 from lead.policy.view import Charge, Exact
 from node.model import times
 
@@ -22,7 +22,7 @@ WINDOW = times.DAY
 _CATCH_UP = 4
 """So small a part of its ideal may a campaign have more in an hour while it is behind."""
 
-SHARE_USED = Rule(
+SHARE_USED = RefusalRule(
     Axis.SHARE,
     "share-used",
     "{campaign} has {allocated} of its {ideal} seats in the hour of {hour}; others come first",
@@ -50,7 +50,7 @@ def newcomer(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
     return Charge(campaign, now - window, now, int(ideal * window))
 
 
-def ideals(seats: int, stakes: Iterable[Stake], unit: int = 1) -> dict[str, int]:
+def ideals(seats: int, stakes: Iterable[CampaignStake], unit: int = 1) -> dict[str, int]:
     """How much each should hold; those not active get nothing."""
     listed = list(stakes)
     active = [stake for stake in listed if stake.active]
@@ -60,8 +60,8 @@ def ideals(seats: int, stakes: Iterable[Stake], unit: int = 1) -> dict[str, int]
 
 
 def serving_order(
-    stakes: Iterable[Stake], weights: Mapping[str, Exact] | None = None
-) -> list[Stake]:
+    stakes: Iterable[CampaignStake], weights: Mapping[str, Exact] | None = None
+) -> list[CampaignStake]:
     """Those with a weight by usage per weight, least first; of equals the one created earlier.
 
     ``weights`` replaces the weights of those it names.
@@ -76,7 +76,7 @@ def serving_order(
     return [stake for *_, stake in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def behind(stakes: Sequence[Stake], weights: Mapping[str, Exact]) -> dict[str, int]:
+def behind(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dict[str, int]:
     """How much less than its part of what all of them used each has used (seat-µs); others none."""
     used = sum(stake.usage for stake in stakes)
     total = sum(weights.get(stake.name, 0) for stake in stakes)
@@ -102,7 +102,7 @@ def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) ->
 
 
 def allot(
-    order: Sequence[Stake], ideal: Mapping[str, int], seats: Seats, unit: int = 1
+    order: Sequence[CampaignStake], ideal: Mapping[str, int], seats: FreeSeats, unit: int = 1
 ) -> list[tuple[str, int]]:
     """What each may add, in serving order: up to its ideal, then what is left one by one."""
     given: dict[str, int] = {}
@@ -115,7 +115,7 @@ def allot(
 
 
 def _go_round(
-    order: Sequence[Stake], given: dict[str, int], seats: Seats, unit: int
+    order: Sequence[CampaignStake], given: dict[str, int], seats: FreeSeats, unit: int
 ) -> list[tuple[str, int]]:
     asking = [stake for stake in order if stake.active]
     while seats.free and asking:

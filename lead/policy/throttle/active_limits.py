@@ -19,8 +19,8 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final
 
-from lead.policy.verdict import Axis, No, Rule
-from lead.policy.view import Campaign, Candidate, Limit, PostedRun
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
+from lead.policy.view import CampaignView, Candidate, LimitView, PostedRun
 from node.model.spans import Span
 
 RUNS: Final = "runs"
@@ -31,14 +31,14 @@ SEAT_TIME: Final = "seat_time"
 TIME: Final = "time"
 """Outstanding µs of runs, however many seats each has."""
 
-OVER = Rule(
+OVER = RefusalRule(
     Axis.THROTTLE,
     "active limit",
     "{holder} would have {wanted} {kind} at once, of at most {limit} ({level})",
 )
 
 
-class Level(StrEnum):
+class LimitLevel(StrEnum):
     """How tight limits are: soft first, then hard with what is left."""
 
     SOFT = "soft"
@@ -50,13 +50,13 @@ class Holder:
     """Somebody a run counts for: its limits, and what it has under way, both by kind."""
 
     name: str
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, LimitView]
     in_use: Mapping[str, int] = field(default_factory=dict)
 
 
-def limit_at(limit: Limit, level: Level) -> int | None:
+def limit_at(limit: LimitView, level: LimitLevel) -> int | None:
     """The limit at a level; a soft one that is missing, or looser than the hard, is the hard."""
-    if level is Level.HARD or limit.soft is None:
+    if level is LimitLevel.HARD or limit.soft is None:
         return limit.hard
     return limit.soft if limit.hard is None else min(limit.soft, limit.hard)
 
@@ -64,9 +64,9 @@ def limit_at(limit: Limit, level: Level) -> int | None:
 def within_limits(
     request: Mapping[str, int],
     holders: Iterable[Holder],
-    level: Level,
-    overrides: Mapping[str, Limit] | None = None,
-) -> No | None:
+    level: LimitLevel,
+    overrides: Mapping[str, LimitView] | None = None,
+) -> PolicyRefusal | None:
     """No with the first limit that would be exceeded, in the order of holders and their limits."""
     instead = {k: limit for k, limit in (overrides or {}).items() if k != RUNS}
     for holder in holders:
@@ -95,7 +95,7 @@ def request_of(candidate: Candidate) -> dict[str, int]:
     return {RUNS: runs, NODES: nodes, SEATS: nodes, SEAT_TIME: nodes * time, TIME: runs * time}
 
 
-class UnderWay:
+class ActiveBookings:
     """What is booked for each campaign and for its parents, as far as it is not over at ``now``.
 
     Runs, nodes and seats count at the instant beside a run at which there are most of them: short
@@ -104,7 +104,7 @@ class UnderWay:
     """
 
     def __init__(
-        self, runs: Iterable[PostedRun], campaigns: Mapping[str, Campaign], now: int
+        self, runs: Iterable[PostedRun], campaigns: Mapping[str, CampaignView], now: int
     ) -> None:
         self._campaigns = campaigns
         self._now = now

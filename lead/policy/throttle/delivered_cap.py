@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
-PART = Rule(
+PART = RefusalRule(
     Axis.THROTTLE,
     "delivered part",
     "{campaign} would have {part} of what was delivered, of at most {cap}",
 )
-AMOUNT = Rule(
+AMOUNT = RefusalRule(
     Axis.THROTTLE,
     "delivered amount",
     "{campaign} would have been delivered {amount}, of at most {cap}",
@@ -20,7 +20,7 @@ AMOUNT = Rule(
 
 def within_part(
     campaign: str, used: Fraction, request: Fraction, delivered: Fraction, cap: Fraction
-) -> No | None:
+) -> PolicyRefusal | None:
     """No if use and request together are more than the part ``cap`` of what was delivered to all.
 
     While nothing was delivered there is nothing to have a part of.
@@ -31,7 +31,9 @@ def within_part(
     return PART.says_no(campaign=campaign, part=part, cap=cap)
 
 
-def within_amount(campaign: str, used: Fraction, request: Fraction, cap: Fraction) -> No | None:
+def within_amount(
+    campaign: str, used: Fraction, request: Fraction, cap: Fraction
+) -> PolicyRefusal | None:
     """No if use and request together are more than ``cap``, in the same unit."""
     if used + request <= cap:
         return None

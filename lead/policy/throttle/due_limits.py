@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
-DUE = Rule(
+DUE = RefusalRule(
     Axis.THROTTLE,
     "due limit",
     "{holder} would have {wanted} {kind} due at once, of at most {limit}; it does not age so",
@@ -20,7 +20,7 @@ DUE = Rule(
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueTask:
     """A due task, whom it counts for, and what it asks for by kind (``runs``: 1, ``nodes``: 20)."""
 
     task: str
@@ -29,15 +29,15 @@ class Due:
 
 
 def considered(
-    due: Iterable[Due], limits: Mapping[str, Mapping[str, int]]
-) -> tuple[list[str], dict[str, No]]:
+    due: Iterable[DueTask], limits: Mapping[str, Mapping[str, int]]
+) -> tuple[list[str], dict[str, PolicyRefusal]]:
     """The tasks to consider, in the order given, and for each other task the limit it hit.
 
     ``limits`` are by holder, then by kind. A task that hits a limit does not use any of it up.
     """
     taken: dict[str, dict[str, int]] = {name: dict.fromkeys(it, 0) for name, it in limits.items()}
     tasks: list[str] = []
-    refused: dict[str, No] = {}
+    refused: dict[str, PolicyRefusal] = {}
     for it in due:
         no = _over(it, limits, taken)
         if no is not None:
@@ -51,8 +51,8 @@ def considered(
 
 
 def _over(
-    due: Due, limits: Mapping[str, Mapping[str, int]], taken: Mapping[str, Mapping[str, int]]
-) -> No | None:
+    due: DueTask, limits: Mapping[str, Mapping[str, int]], taken: Mapping[str, Mapping[str, int]]
+) -> PolicyRefusal | None:
     for holder in due.holders:
         for kind, most in limits.get(holder, {}).items():
             wanted = taken[holder][kind] + due.request.get(kind, 0)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lead.policy.verdict import Axis, No, Rule
+from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
-QUOTA = Rule(
+QUOTA = RefusalRule(
     Axis.THROTTLE,
     "quota",
     "{campaign} uses {used} {resource} and wants {wanted} more, of at most {quota}",
 )
-CAPACITY = Rule(
+CAPACITY = RefusalRule(
     Axis.THROTTLE,
     "capacity",
     "{used} {resource} are in use and {campaign} wants {wanted} more, of {capacity} there are",
@@ -28,7 +28,7 @@ def admit(
     quotas: Mapping[str, int],
     in_use: Mapping[str, int],
     free: Mapping[str, tuple[int, int]],
-) -> No | None:
+) -> PolicyRefusal | None:
     """Why so much (by resource) is not to be had, if so.
 
     ``in_use`` is what the campaign itself uses; ``free`` gives for resources of the pool what all

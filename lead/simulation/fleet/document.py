@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from lead.policy.sets import SETS
-from lead.policy.view import Campaign, Fairshare, Queue
+from lead.policy.view import CampaignView, FairshareView, QueueView
 from lead.simulation.clock import START
 from node.model import times
 from node.model.wire.fields import Document, Duration
@@ -54,7 +54,7 @@ class FleetScenario(Document):
                 raise ValueError(f"there is no set {name}; there are {', '.join(SETS)}")
         return self
 
-    def shared_by(self) -> list[Campaign]:
+    def shared_by(self) -> list[CampaignView]:
         """The campaigns as policies see them; which one is how old is drawn from the seed."""
         ages = random.Random(f"{self.seed} ages").sample(
             range(len(self.campaigns)), len(self.campaigns)
@@ -62,14 +62,14 @@ class FleetScenario(Document):
         total = sum(it.weight for it in self.campaigns)
         most = max(it.weight for it in self.campaigns)
         return [
-            Campaign(
+            CampaignView(
                 it.name,
                 weight=it.weight,
                 level=it.level,
                 created_at=START - _OLD + age,
                 target=Fraction(it.weight, total),
-                fairshare=Fairshare(Fraction(it.weight, total)),
-                queue=Queue(price=Fraction(most, it.weight)),
+                fairshare=FairshareView(Fraction(it.weight, total)),
+                queue=QueueView(price=Fraction(most, it.weight)),
             )
             for age, it in zip(ages, self.campaigns, strict=True)
         ]

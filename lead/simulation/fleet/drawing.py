@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from lead.simulation.fleet.report import Check, FleetReport, Trial
+from lead.simulation.fleet.report import FleetCheck, FleetReport, FleetTrial
 from lead.simulation.svg import Scale, document, group, label, rectangle
 
 WIDTH = 960
@@ -18,7 +18,7 @@ _LINE = 120
 """Letters of a promise in one line."""
 
 
-def drawn(report: FleetReport) -> str:
+def draw_fleet_report(report: FleetReport) -> str:
     """The whole drawing."""
     facts = f"{report.nodes} nodes, seed {report.seed}, shares over {report.runs:,} runs"
     broken = len(report.violations)
@@ -46,7 +46,7 @@ def _legend() -> str:
     return "".join(parts)
 
 
-def panel(trial: Trial) -> tuple[float, str]:
+def panel(trial: FleetTrial) -> tuple[float, str]:
     """How high it is, and what is in it."""
     parts = [label(_NAME, 18, trial.name, "ink heading")]
     lines = _wrapped(trial.promise)
@@ -64,11 +64,11 @@ def panel(trial: Trial) -> tuple[float, str]:
     return y + 24, "".join(parts)
 
 
-def _reach(check: Check) -> float:
+def _reach(check: FleetCheck) -> float:
     return max(check.found, check.promised, check.least or 0, check.most or 0)
 
 
-def _bar(check: Check, y: float, scale: Scale) -> str:
+def _bar(check: FleetCheck, y: float, scale: Scale) -> str:
     free = check.least is None and check.most is None
     kind = "gone" if free else "good" if check.holds else "bad"
     told = f"{check.found:g} {check.unit}, promised {check.promised:g}"

@@ -10,8 +10,8 @@ from lead.policy.view import BUCKET
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import EQUAL, LATECOMERS, SHARES
-from lead.simulation.fleet.report import Check
-from lead.simulation.fleet.trials import Delivered, Tell, fleet_of, hourly
+from lead.simulation.fleet.report import FleetCheck
+from lead.simulation.fleet.trials import DeliveredTime, Tell, fleet_of, hourly
 from node.model import times
 
 _STEP = times.MINUTE
@@ -23,7 +23,7 @@ _NEAR = 2
 """These hours are whose they were."""
 
 
-def latecomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def latecomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """All others ask for half of the fleet each, then the one with the least weight, too.
 
     Once it was known before as a campaign that wanted nothing, once it is made only then.
@@ -44,13 +44,13 @@ def latecomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check
     for known in ("known before", "made only then"):
         late = least if known == "known before" else replace(least, created_at=START + _STEP)
         everybody = [late if it is least else it for it in campaigns]
-        delivered = Delivered(_NEAR)
+        delivered = DeliveredTime(_NEAR)
         fleet = fleet_of(scenario, name, streams, everybody, _STEP)
         for _ in fleet.play((_HOURS - 1) * times.HOUR, delivered):
             tell()
         part = float(promised[least.name] / (scenario.nodes * BUCKET))
         found = delivered.total()
-        yield partial(Check, trial="latecomers", policy=name, unit="%")(
+        yield partial(FleetCheck, trial="latecomers", policy=name, unit="%")(
             who=f"{least.name}, {known}",
             promised=round(100 * part, 3),
             least=round(100 * part * (1 - _TOLERANCE), 3),

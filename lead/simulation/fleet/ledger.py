@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from lead.planning.overview import charges_of
+from lead.planning.pool_view import charges_of
 from lead.policy.view import BUCKET, Charge, PostedRun
 
 WEIGHT = 1000

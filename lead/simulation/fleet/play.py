@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from lead.simulation.fleet import latecomers, trials, waits
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.report import Check, FleetReport, Trial
+from lead.simulation.fleet.report import FleetCheck, FleetReport, FleetTrial
 from lead.simulation.fleet.trials import Tell
 
-_Tried = Callable[[FleetScenario, str, Tell], Iterable[Check]]
+_Tried = Callable[[FleetScenario, str, Tell], Iterable[FleetCheck]]
 Progress = Callable[[float, str], None]
 """Told which share of all trials is done, and what is under way."""
 
@@ -64,7 +64,7 @@ TRIALS: dict[str, tuple[_Tried, str]] = {
 def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
     """Every trial with every set."""
     work = [(trial, name) for trial in TRIALS for name in scenario.sets]
-    found: dict[str, list[Check]] = {trial: [] for trial in TRIALS}
+    found: dict[str, list[FleetCheck]] = {trial: [] for trial in TRIALS}
     for number, (trial, name) in enumerate(work):
 
         def tell(share: float = number / len(work), doing: str = f"{trial}, {name}") -> None:
@@ -73,7 +73,7 @@ def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
         found[trial] += TRIALS[trial][0](scenario, name, tell)
     within = f"{100 * trials.tolerance(scenario.runs):.3g} %"
     told = tuple(
-        Trial(name=trial, promise=TRIALS[trial][1].format(within=within), checks=tuple(checks))
+        FleetTrial(name=trial, promise=TRIALS[trial][1].format(within=within), checks=tuple(checks))
         for trial, checks in found.items()
     )
     return FleetReport(

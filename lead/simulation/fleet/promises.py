@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from lead.policy.dividing import divide
+from lead.policy.division import divide
 from lead.policy.share import promised
-from lead.policy.view import BUCKET, Campaign, Exact
+from lead.policy.view import BUCKET, CampaignView, Exact
 from lead.simulation.fleet import starts
 from node.model import times
 
 Seats = Mapping[str, Fraction]
-Sharing = Callable[[Sequence[Campaign], Mapping[str, int], int], Seats]
+Sharing = Callable[[Sequence[CampaignView], Mapping[str, int], int], Seats]
 """``shared(campaigns, demand, amount)``: demand and amount in one unit, a seat-microsecond say."""
 
 
-def _by(key: Callable[[Campaign], Exact]) -> Sharing:
-    def shared(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _by(key: Callable[[CampaignView], Exact]) -> Sharing:
+    def shared(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
         return divide(amount, {it.name: key(it) for it in campaigns}, demand).exact()
 
     return shared
@@ -31,7 +31,7 @@ EQUAL: Final = 10 * times.MINUTE
 """How long runs take where all are made equally long."""
 
 
-def _by_starts(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _by_starts(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """By price, if nobody wants less than that; else what the rule comes to (``starts.py``)."""
     inverse = {it.name: Fraction(1) / it.queue.price for it in campaigns}
     by_price = divide(amount, inverse, demand)
@@ -39,18 +39,18 @@ def _by_starts(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount:
         return by_price.exact()
     rules = {it.name: it.queue for it in campaigns}
     wanted = {name: demand[name] // EQUAL for name in rules}
-    found = starts.in_the_long_run(rules, amount // EQUAL, wanted)
+    found = starts.long_run_starts(rules, amount // EQUAL, wanted)
     return {name: count * EQUAL for name, count in found.items()}
 
 
-def _targets(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _targets(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """Whole seats of an hour, as far as they are wanted; what is left is lent to anybody."""
     promises = {it.name: it.target for it in campaigns if it.target is not None}
     seats = promised.targets(amount, promises, BUCKET)
     return {name: Fraction(min(demand[name], most)) for name, most in seats.items()}
 
 
-def _fairshares(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _fairshares(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """What points pull to: all equally far above their targets, who wants less what it wants.
 
     A fairshare counts percent of the whole, and not of the target.
@@ -73,14 +73,14 @@ def _fairshares(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount
     return found
 
 
-def _levels(campaigns: Iterable[Campaign]) -> dict[int, list[Campaign]]:
-    found: dict[int, list[Campaign]] = {}
+def _levels(campaigns: Iterable[CampaignView]) -> dict[int, list[CampaignView]]:
+    found: dict[int, list[CampaignView]] = {}
     for campaign in sorted(campaigns, key=lambda it: -it.level):
         found.setdefault(campaign.level, []).append(campaign)
     return found
 
 
-def _aggregated(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _aggregated(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """Each level by its number, whoever is in it; inside by weight."""
     levels = _levels(campaigns)
     wanted = {str(level): sum(demand[it.name] for it in some) for level, some in levels.items()}
@@ -92,7 +92,7 @@ def _aggregated(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount
     return found
 
 
-def _serial(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _serial(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """Level after level; inside by weight."""
     found: dict[str, Fraction] = {}
     left = Fraction(amount)
@@ -104,7 +104,7 @@ def _serial(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: in
     return found
 
 
-def _first_come(campaigns: Sequence[Campaign], demand: Mapping[str, int], amount: int) -> Seats:
+def _first_come(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
     """Whoever was created first all it can use."""
     found: dict[str, Fraction] = {}
     left = amount

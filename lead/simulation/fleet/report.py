@@ -7,7 +7,7 @@ from pydantic import computed_field
 from node.model.wire.fields import Document
 
 
-class Check(Document):
+class FleetCheck(Document):
     """A promise of one set: for whom, within which bounds, and what was found.
 
     ``least`` and ``most`` are None where that side is not bounded.
@@ -38,12 +38,12 @@ class Check(Document):
         return f"{self.trial}, {self.policy}, {self.who}: {self.found:g} {self.unit}, not {bounds}"
 
 
-class Trial(Document):
+class FleetTrial(Document):
     """What was tried: what is promised, and where the bounds come from."""
 
     name: str
     promise: str
-    checks: tuple[Check, ...]
+    checks: tuple[FleetCheck, ...]
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -59,5 +59,5 @@ class FleetReport(Document):
     runs: int
     nodes: int
     sets: tuple[str, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[FleetTrial, ...]
     violations: tuple[str, ...]

@@ -20,16 +20,16 @@ from fractions import Fraction
 
 from lead.policy.order import queues
 from lead.policy.share import start_counts
-from lead.policy.view import Exact, Queue
+from lead.policy.view import Exact, QueueView
 
 _HOURS_MAX = 400
 """If it has not come round by then, what is over is too little to count."""
 
 
-class Turns:
+class StartCountQueues:
     """Queues that start so many runs in each hour, by their priorities."""
 
-    def __init__(self, rules: Mapping[str, Queue]) -> None:
+    def __init__(self, rules: Mapping[str, QueueView]) -> None:
         """As they are before anything was started."""
         self._rules = rules
         self._priorities: dict[str, Exact] = start_counts.starting(rules.items())
@@ -69,14 +69,14 @@ class Turns:
         return queues.Contender(name, self._priorities[name], gap, self._started[name])
 
 
-def in_the_long_run(
-    rules: Mapping[str, Queue], room: int, wanted: Mapping[str, int]
+def long_run_starts(
+    rules: Mapping[str, QueueView], room: int, wanted: Mapping[str, int]
 ) -> dict[str, Fraction]:
     """The starts of each in an hour, on average: all want as much in each, for which there is room.
 
     The average is taken over the hours after which everything is as it was before.
     """
-    turns = Turns(rules)
+    turns = StartCountQueues(rules)
     hours: list[Counter[str]] = []
     seen: dict[tuple[object, ...], int] = {}
     while turns.state not in seen and len(hours) < _HOURS_MAX:

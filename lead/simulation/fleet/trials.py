@@ -10,7 +10,7 @@ from functools import partial
 from math import ceil, sqrt
 
 from lead.policy.sets import SETS
-from lead.policy.view import BUCKET, Campaign, Node, PostedRun
+from lead.policy.view import BUCKET, CampaignView, NodeView, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
@@ -23,9 +23,9 @@ from lead.simulation.fleet.promises import (
     PULLED,
     SHARES,
 )
-from lead.simulation.fleet.pulls import Pulled
-from lead.simulation.fleet.report import Check
-from lead.simulation.fleet.world import Booked, Fleet, Held, Stream, Watcher
+from lead.simulation.fleet.pull_order import PullCounter
+from lead.simulation.fleet.report import FleetCheck
+from lead.simulation.fleet.world import DemandStream, Fleet, FleetBooking, HeldEpisode, Watcher
 from node.model import times
 
 Tell = Callable[[], None]
@@ -33,10 +33,10 @@ Tell = Callable[[], None]
 
 TOLERANCE = 0.02
 """Shares are within this part of the promised over so many runs:"""
-ENOUGH = 10_000
-WARM = 24
+SAMPLE_SIZE = 10_000
+WARM_UP_HOURS = 24
 """Hours before anything is counted: what policies remember reaches a day back."""
-CROWDED = 0.5
+CROWDED_DEMAND = 0.5
 """The part of the fleet that each campaign wants in the trial of shares."""
 OVERLOAD = 1.5
 """The part of the fleet that all of them together want in the trial of overload."""
@@ -49,30 +49,32 @@ _FIRST = 6
 def tolerance(runs: int) -> float:
     """Shares over so many runs are within this part of the promised.
 
-    What is counted varies by the root of how much is counted: fewer runs than :data:`ENOUGH` can
-    show no more than a wider bound.
+    A count varies by its square root, so fewer runs than :data:`SAMPLE_SIZE` can only show a wider
+    bound.
     """
-    return TOLERANCE * max(1.0, sqrt(ENOUGH / runs))
+    return TOLERANCE * max(1.0, sqrt(SAMPLE_SIZE / runs))
 
 
-def nodes_of(scenario: FleetScenario) -> list[Node]:
+def nodes_of(scenario: FleetScenario) -> list[NodeView]:
     """The nodes of a fleet."""
-    return [Node(f"n{number:03}") for number in range(1, scenario.nodes + 1)]
+    return [NodeView(f"n{number:03}") for number in range(1, scenario.nodes + 1)]
 
 
-def hourly(campaign: str, count: int, length: int) -> list[Stream]:
+def hourly(campaign: str, count: int, length: int) -> list[DemandStream]:
     """So many runs in each hour, at any time of it."""
     slip = times.HOUR - length
     names = (f"{campaign}-{number}" for number in range(count))
-    return [Stream(name, campaign, 0, times.HOUR, length, slip) for name in names]
+    return [DemandStream(name, campaign, 0, times.HOUR, length, slip) for name in names]
 
 
-def _wanting(scenario: FleetScenario, name: str, part: float) -> tuple[list[Stream], Counter[str]]:
+def _wanting(
+    scenario: FleetScenario, name: str, part: float
+) -> tuple[list[DemandStream], Counter[str]]:
     """Streams of every campaign for so large a part of the fleet, and what they come to an hour.
 
     Which of them was there first is drawn from the seed.
     """
-    streams: list[Stream] = []
+    streams: list[DemandStream] = []
     demand: Counter[str] = Counter()
     for it in scenario.campaigns:
         length = EQUAL if name in ALIKE else it.length
@@ -83,7 +85,7 @@ def _wanting(scenario: FleetScenario, name: str, part: float) -> tuple[list[Stre
     return streams, demand
 
 
-class Delivered:
+class DeliveredTime:
     """The seat time of each campaign in each hour, and how many runs that were."""
 
     def __init__(self, since: int = 0) -> None:
@@ -92,14 +94,14 @@ class Delivered:
         self.by_hour: dict[int, Counter[str]] = {}
         self.runs = 0
 
-    def __call__(self, held: Held) -> None:
+    def __call__(self, held: HeldEpisode) -> None:
         """Count what an episode booked."""
         for booked in held.booked:
             self.add(booked)
         for run in held.returned:
             self._count(run, -1)
 
-    def add(self, booked: Booked) -> None:
+    def add(self, booked: FleetBooking) -> None:
         """Count a run, and what it displaced no more."""
         self._count(booked.run, 1)
         for gone in booked.displaced:
@@ -120,8 +122,8 @@ class Delivered:
 def fleet_of(
     scenario: FleetScenario,
     name: str,
-    streams: Sequence[Stream],
-    campaigns: Sequence[Campaign],
+    streams: Sequence[DemandStream],
+    campaigns: Sequence[CampaignView],
     step: int = times.HOUR,
     refusals: float = 0,
 ) -> Fleet:
@@ -134,13 +136,13 @@ def fleet_of(
     )
 
 
-def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """Everybody wants half of the fleet; each gets the part it was promised."""
     if name not in SHARES:
         return
     campaigns = scenario.shared_by()
-    streams, demand = _wanting(scenario, name, CROWDED)
-    pulled = Pulled()
+    streams, demand = _wanting(scenario, name, CROWDED_DEMAND)
+    pulled = PullCounter()
     delivered = _played(scenario, name, streams, campaigns, tell, *[pulled] * (name in PULLED))
     promised = SHARES[name](campaigns, demand, scenario.nodes * times.HOUR)
     whole = scenario.nodes * times.HOUR if name in AT_LEAST else sum(promised.values())
@@ -150,7 +152,7 @@ def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         found = total[campaign] / total.total()
         yield _share("shares", name, campaign, part, found, tolerance(scenario.runs))
     if name in PULLED:
-        check = partial(Check, trial="shares", policy=name, unit="runs")
+        check = partial(FleetCheck, trial="shares", policy=name, unit="runs")
         yield check(who="runs compared", promised=1, least=1, found=pulled.compared)
         who = "before those further below target"
         yield check(who=who, promised=0, most=0, found=pulled.too_soon)
@@ -159,16 +161,16 @@ def shares(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
 def _played(
     scenario: FleetScenario,
     name: str,
-    streams: Sequence[Stream],
-    campaigns: Sequence[Campaign],
+    streams: Sequence[DemandStream],
+    campaigns: Sequence[CampaignView],
     tell: Tell,
     *watchers: Watcher,
-) -> Delivered:
+) -> DeliveredTime:
     """As long as it takes for so many runs; others may watch, too."""
     fleet = fleet_of(scenario, name, streams, campaigns)
-    delivered = Delivered(WARM)
+    delivered = DeliveredTime(WARM_UP_HOURS)
 
-    def watch(held: Held) -> None:
+    def watch(held: HeldEpisode) -> None:
         delivered(held)
         for watcher in watchers:
             watcher(held)
@@ -180,8 +182,10 @@ def _played(
     return delivered
 
 
-def _share(trial: str, name: str, campaign: str, part: float, found: float, within: float) -> Check:
-    return Check(
+def _share(
+    trial: str, name: str, campaign: str, part: float, found: float, within: float
+) -> FleetCheck:
+    return FleetCheck(
         trial=trial,
         policy=name,
         who=campaign,
@@ -193,7 +197,7 @@ def _share(trial: str, name: str, campaign: str, part: float, found: float, with
     )
 
 
-def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """All want the same, together half as much again as there is: who loses is as promised."""
     campaigns = scenario.shared_by()
     part = OVERLOAD / len(campaigns)
@@ -211,7 +215,7 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
             part = float(promised[it.name] / there)
             found = total[it.name] / total.total()
             yield _share("overload", name, it.name, part, found, tolerance(scenario.runs))
-    yield Check(
+    yield FleetCheck(
         trial="overload",
         policy=name,
         who="all of the fleet in use",
@@ -222,7 +226,7 @@ def overload(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
     )
 
 
-def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """The campaign with the least weight joins when all is taken; it has its part, and no more."""
     if name not in NEWCOMERS:
         return
@@ -230,13 +234,13 @@ def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]
     least = min(campaigns, key=lambda it: it.weight)
     joins = _JOINS
     new = replace(least, created_at=START + joins * times.HOUR)
-    streams, demand = _wanting(scenario, name, CROWDED)
+    streams, demand = _wanting(scenario, name, CROWDED_DEMAND)
     streams = [
         replace(it, first=(joins + 1) * times.HOUR) if it.campaign == new.name else it
         for it in streams
     ]
     everybody = [new if it is least else it for it in campaigns]
-    delivered = Delivered()
+    delivered = DeliveredTime()
     until = joins + 1 + _LOOKED_AT
     for _ in fleet_of(scenario, name, streams, everybody).play(until * times.HOUR, delivered):
         tell()
@@ -244,7 +248,9 @@ def newcomers(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]
     seats /= BUCKET
     held = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
     first = sum(held[:_FIRST]) / _FIRST
-    check = partial(Check, trial="newcomers", policy=name, unit="seats", promised=round(seats, 3))
+    check = partial(
+        FleetCheck, trial="newcomers", policy=name, unit="seats", promised=round(seats, 3)
+    )
     yield check(who=f"{new.name}, fullest hour", most=ceil(seats) + 1, found=max(held))
     # Whole seats that are promised are there in every hour. Else, who is served last in an hour
     # may find nothing left of it, as those before it catch up with what they lack. It is behind

@@ -12,13 +12,13 @@ from math import floor
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.preempt.score import Urgency
 from lead.policy.sets import SETS
-from lead.policy.view import URGENT, Campaign, PostedRun
+from lead.policy.view import URGENT, CampaignView, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import FILLING, URGENT_SETS
-from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import Tell, fleet_of, hourly
-from lead.simulation.fleet.world import Held, Stream
+from lead.simulation.fleet.world import DemandStream, HeldEpisode
 from node.model import times
 
 _STEP = times.MINUTE
@@ -31,7 +31,7 @@ _REFUSALS = 0.1
 _BURST = 6
 
 
-def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterator[Stream]:
+def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterator[DemandStream]:
     """Single-node runs at any time, known a minute before: so large a part of the fleet."""
     count = round(part * scenario.nodes * times.HOUR / _SINGLE)
     names = [it.name for it in scenario.campaigns]
@@ -39,13 +39,15 @@ def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterat
         campaign = names[number % len(names)]
         first = rng.randrange(times.HOUR // times.MINUTE) * times.MINUTE
         name = f"{campaign}-{number}"
-        yield Stream(name, campaign, first, times.HOUR, _SINGLE, _SLIP, known_for=times.MINUTE)
+        yield DemandStream(
+            name, campaign, first, times.HOUR, _SINGLE, _SLIP, known_for=times.MINUTE
+        )
 
 
-def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """One run on all nodes at once, now and then, among single ones without end."""
     rng = random.Random(f"{scenario.seed} starvation")
-    wide = Stream(
+    wide = DemandStream(
         "wide",
         scenario.campaigns[-1].name,
         times.HOUR,
@@ -61,7 +63,7 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check
     )
     waits: list[int] = []
 
-    def watch(held: Held) -> None:
+    def watch(held: HeldEpisode) -> None:
         waits.extend(
             it.run.start - it.candidate.next_run_at for it in held.booked if it.candidate.k > 1
         )
@@ -70,7 +72,7 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check
         tell()
     missed = sum(it.k > 1 for it in fleet.missed)
     due = (_HOURS * times.HOUR - wide.first - 2 * times.HOUR) // _EVERY
-    check = partial(Check, trial="starvation", policy=name)
+    check = partial(FleetCheck, trial="starvation", policy=name)
     bound = (_SLIP + _SINGLE) / times.MINUTE
     longest = max(waits, default=times.DAY) / times.MINUTE
     who = f"{scenario.nodes} nodes at once, longest wait"
@@ -84,7 +86,7 @@ def starvation(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check
     )
 
 
-def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """Nodes refuse now and then, so that some are blocked; nothing is filled into their slots."""
     if name not in FILLING:
         return
@@ -97,7 +99,7 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
     fleet = fleet_of(scenario, name, streams, scenario.shared_by(), _STEP, refusals=_REFUSALS)
     kept = delayed = 0
 
-    def watch(held: Held) -> None:
+    def watch(held: HeldEpisode) -> None:
         nonlocal kept, delayed
         kept += len(held.outcome.reservations)
         for slot in held.outcome.reservations:
@@ -113,12 +115,12 @@ def backfill(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         tell()
-    check = partial(Check, trial="backfill", policy=name, unit="runs")
+    check = partial(FleetCheck, trial="backfill", policy=name, unit="runs")
     yield check(who="slots that were kept", promised=1, least=1, found=kept)
     yield check(who="runs filled into a slot", promised=0, most=0, found=delayed)
 
 
-def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
+def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[FleetCheck]:
     """Bursts of urgent runs on a full fleet: they displace others up to their budget."""
     if name not in URGENT_SETS:
         return
@@ -128,7 +130,7 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         for stream in hourly(it.name, scenario.nodes * 6 // 2, _SINGLE)
     ]
     burst = [
-        Stream(
+        DemandStream(
             f"alarm-{number}",
             "alarm",
             (2 * times.HOUR) + 17 * times.MINUTE,
@@ -139,12 +141,12 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
         )
         for number in range(_BURST)
     ]
-    campaigns = [*scenario.shared_by(), Campaign("alarm", level=URGENT, created_at=START)]
+    campaigns = [*scenario.shared_by(), CampaignView("alarm", level=URGENT, created_at=START)]
     fleet = fleet_of(scenario, name, [*crowd, *burst], campaigns, _STEP)
     taken: list[PostedRun] = []
     gone = 0
 
-    def watch(held: Held) -> None:
+    def watch(held: HeldEpisode) -> None:
         nonlocal gone
         for it in held.booked:
             if it.displaced:
@@ -153,7 +155,7 @@ def urgent(scenario: FleetScenario, name: str, tell: Tell) -> Iterable[Check]:
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         tell()
-    check = partial(Check, trial="urgent", policy=name)
+    check = partial(FleetCheck, trial="urgent", policy=name)
     budget = floor(_urgency(name).percent * scenario.nodes / 100)
     who = "seats taken from others at once"
     found = _most_at_once(taken)

@@ -15,15 +15,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from lead.assignment import PAUSE_FIRST, PAUSE_MAX
-from lead.caseload import LOOKS_BACK, TRIED_MAX
-from lead.planning.overview import worth_keeping
-from lead.policy.ahead import NEAR
-from lead.policy.asking import Ask, Displacing, Outcome
+from lead.planning.pool_view import state_to_keep
+from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.episode import Episode
-from lead.policy.placing import place
-from lead.policy.sets import PolicySet
-from lead.policy.view import BUCKET, Campaign, Candidate, Node, Pool, PostedRun, State, View
+from lead.policy.joint_placement import place
+from lead.policy.placement_requests import Ask, Displacing, EpisodeOutcome
+from lead.policy.sets import PolicyComposition
+from lead.policy.view import (
+    BUCKET,
+    CampaignView,
+    Candidate,
+    NodeView,
+    PoolView,
+    PostedRun,
+    RememberedState,
+    View,
+)
+from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX
+from lead.pool.snapshot import LEDGER_LOOKBACK, TRIED_MAX
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from node.model import times
@@ -34,7 +43,7 @@ _TURNS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class DemandStream:
     """Runs of one kind that a campaign wants again and again.
 
     ``first`` is when the first of them is due, from the beginning; there are ``count`` of them, or
@@ -58,7 +67,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
+class FleetBooking:
     """A run that was posted, for which candidate, when, and whose place it took."""
 
     run: PostedRun
@@ -74,16 +83,16 @@ class Booked:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldEpisode:
     """An episode that was held: over what, what came of it, what it posted and gave back."""
 
     view: View
-    outcome: Outcome
-    booked: list[Booked] = field(default_factory=list)
+    outcome: EpisodeOutcome
+    booked: list[FleetBooking] = field(default_factory=list)
     returned: list[PostedRun] = field(default_factory=list)
 
 
-Watcher = Callable[[Held], None]
+Watcher = Callable[[HeldEpisode], None]
 
 
 class Fleet:
@@ -91,10 +100,10 @@ class Fleet:
 
     def __init__(  # noqa: PLR0913 - what it is made of
         self,
-        nodes: Sequence[Node],
-        campaigns: Sequence[Campaign],
-        streams: Sequence[Stream],
-        policy: PolicySet,
+        nodes: Sequence[NodeView],
+        campaigns: Sequence[CampaignView],
+        streams: Sequence[DemandStream],
+        policy: PolicyComposition,
         *,
         horizon: int,
         step: int,
@@ -114,17 +123,17 @@ class Fleet:
         self.ledger = Ledger()
         self.now = START
         self._numbers = count(1)
-        self._coming: list[tuple[int, int, int, Stream]] = []
+        self._coming: list[tuple[int, int, int, DemandStream]] = []
         self._waiting: dict[str, Candidate] = {}
         self._runs: dict[str, PostedRun] = {}
         self._placed: dict[str, Candidate] = {}
-        self._state = State()
+        self._state = RememberedState()
         self._tries: dict[str, tuple[int, int]] = {}
         self.missed: list[Candidate] = []
         for number, stream in enumerate(streams):
             self._announce(stream, number, 0)
 
-    def _announce(self, stream: Stream, number: int, turn: int) -> None:
+    def _announce(self, stream: DemandStream, number: int, turn: int) -> None:
         if stream.count is None or turn < stream.count:
             due = START + stream.first + turn * stream.every
             known_at = (
@@ -205,25 +214,25 @@ class Fleet:
         return self._tries.get(name, (0, 0))[1]
 
     def _view(self, candidates: Sequence[Candidate]) -> View:
-        ahead = self.now + NEAR
+        ahead = self.now + NEAR_TIME
         return View(
             now=self.now,
             horizon=self._horizon,
-            pool=Pool("fleet", self._names),
+            pool=PoolView("fleet", self._names),
             nodes=self._nodes,
             campaigns={it.name: it for it in self._campaigns if it.created_at <= self.now},
             candidates=candidates,
             runs=list(self._runs.values()),
-            ledger=self.ledger.read(self.now - LOOKS_BACK),
+            ledger=self.ledger.read(self.now - LEDGER_LOOKBACK),
             state=self._state,
             workers=TRIED_MAX,
             returnable=[it.task for it in reversed(self._runs.values()) if it.start >= ahead],
         )
 
-    def _episode(self, candidates: Sequence[Candidate]) -> Held:
+    def _episode(self, candidates: Sequence[Candidate]) -> HeldEpisode:
         view = self._view(candidates)
         episode = Episode(view, self._policy, self._rng)
-        made: list[Booked] = []
+        made: list[FleetBooking] = []
         while (ask := episode.next()) is not None:
             found = self._answer(ask)
             if found is None:
@@ -232,10 +241,10 @@ class Fleet:
                 made.append(replace(found, slots=frozenset(episode.slots)))
                 episode.placed(ask, found.run)
         outcome = episode.outcome()
-        self._state = worth_keeping(outcome.state, self.now)
-        return Held(view, outcome, made)
+        self._state = state_to_keep(outcome.state, self.now)
+        return HeldEpisode(view, outcome, made)
 
-    def _answer(self, ask: Ask) -> Booked | None:
+    def _answer(self, ask: Ask) -> FleetBooking | None:
         """Who has time is asked; then, what may give way goes, as little of it as will do."""
         starts = place(ask, self._free(ask))
         gone: list[PostedRun] = []
@@ -270,7 +279,7 @@ class Fleet:
                 free[name] = union([free[name], [(run.start, run.end)]])
         return free
 
-    def _book(self, ask: Ask, starts: dict[str, int], gone: Sequence[PostedRun]) -> Booked:
+    def _book(self, ask: Ask, starts: dict[str, int], gone: Sequence[PostedRun]) -> FleetBooking:
         for run in gone:
             self._undo(run)
         candidate, start = ask.candidate, min(starts.values())
@@ -290,7 +299,7 @@ class Fleet:
         for name in run.nodes:
             insort(self._busy[name], (run.start, run.end))
         self.ledger.charge(run)
-        return Booked(run, candidate, self.now, tuple(gone))
+        return FleetBooking(run, candidate, self.now, tuple(gone))
 
     def _undo(self, run: PostedRun) -> None:
         """It is as if it had not been booked."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Exchange, Run, pack, pack_spans, unpack
+from lead.simulation.memory.rows import ExchangeRow, RunRow, pack, pack_spans, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 from node.model.spans import normalise
@@ -43,7 +43,7 @@ def occupied(
     return [(*kind, pack_spans(of_kind)) for kind, of_kind in spans.items()]
 
 
-def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[Run]:
+def _touching(tables: Tables, starts: Sequence[int], ends: Sequence[int]) -> Iterable[RunRow]:
     found = {
         run.number: run
         for start, end in normalise(zip(starts, ends, strict=True))
@@ -148,7 +148,7 @@ def open_exchanges(
     opened = []
     for exchange, task, epoch, life in zip(exchanges, tasks, epochs, lives, strict=True):
         if exchange not in tables.exchanges.rows:
-            tables.exchanges.insert(Exchange(exchange, task, epoch, now, now + life))
+            tables.exchanges.insert(ExchangeRow(exchange, task, epoch, now, now + life))
             opened.append((exchange,))
     return opened
 
@@ -193,7 +193,7 @@ def set_aside(
 ) -> Answer:
     """Runs of strictly lower priority give way, named ones or any; each remembers for whom."""
     yielding = set(zip(named_by, named, strict=True))
-    victims: dict[UUID, tuple[Run, UUID]] = {}
+    victims: dict[UUID, tuple[RunRow, UUID]] = {}
     wanted = sorted(
         zip(priorities, starts, ends, classes, runs, whichever, strict=True),
         key=lambda run: (-run[0], run[1]),
@@ -227,7 +227,7 @@ def book(
     priorities: Sequence[int],
 ) -> Answer:
     """Book what is free, in start order; of those that start together the highest first."""
-    booked: list[Run] = []
+    booked: list[RunRow] = []
     names = [str(scheduling_class) for scheduling_class in classes]
     wanted = sorted(
         zip(starts, numbers, runs, slots, attempts, ends, strict=True),
@@ -235,7 +235,7 @@ def book(
     )
     for starts_at, number, run, slot, attempt, ends_at in wanted:
         of = number - 1
-        made = Run(
+        made = RunRow(
             run,
             tasks[of],
             exchanges[of],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Decision, Run, pack, unpack
+from lead.simulation.memory.rows import DecisionRow, RunRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -76,7 +76,7 @@ def free_led(
     return [(run.id, run.task_id, run.slot) for run in freed]
 
 
-def _undecided(tables: Tables, run: Run) -> bool:
+def _undecided(tables: Tables, run: RunRow) -> bool:
     if run.exchange_id is None or not tables.held(run.exchange_id):
         return False
     negotiation = tables.negotiations.rows.get(run.exchange_id)
@@ -225,7 +225,7 @@ def keep_change(
     for task, outcome, sentence, first, last, trace in every:
         number = next(tables.decisions.ids)
         slots = (first, last)
-        made = Decision(
+        made = DecisionRow(
             number, task, None, now, now, outcome, sentence, 0, 0, *slots, trace=pack(trace)
         )
         tables.decisions.insert(made)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import PolicyState, PoolTask, Seat, Task, pack, unpack
+from lead.simulation.memory.rows import PolicyStateRow, PoolTaskRow, SeatRow, TaskRow, pack, unpack
 from lead.simulation.memory.seats import lose
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
@@ -18,7 +18,7 @@ _BOOKED = frozenset({"booked", "running", "merging"})
 _MEASURED = frozenset({"running", "merging", "finished", "failed"})
 
 
-def active(tables: Tables) -> Iterator[tuple[Task, PoolTask]]:
+def active(tables: Tables) -> Iterator[tuple[TaskRow, PoolTaskRow]]:
     """The pool tasks that are active."""
     for asked in tables.pool_tasks.rows.values():
         task = tables.tasks.rows[asked.task_id]
@@ -26,7 +26,7 @@ def active(tables: Tables) -> Iterator[tuple[Task, PoolTask]]:
             yield task, asked
 
 
-def _of_terms(tables: Tables, tasks: Sequence[UUID], terms: Sequence[int]) -> Iterator[Seat]:
+def _of_terms(tables: Tables, tasks: Sequence[UUID], terms: Sequence[int]) -> Iterator[SeatRow]:
     for task, term in zip(tasks, terms, strict=True):
         for seat in tables.seats.of_task.of(task):
             if seat.term == term:
@@ -46,7 +46,7 @@ def taken(tables: Tables, pool_tasks: Sequence[UUID], terms: Sequence[int]) -> A
 @TWINS.of("pool_task", "place", "node")
 def last_holders(tables: Tables, tasks: Sequence[UUID]) -> Answer:
     """Who had each seat last."""
-    last: dict[tuple[UUID, int], Seat] = {}
+    last: dict[tuple[UUID, int], SeatRow] = {}
     for task in dict.fromkeys(tasks):
         for seat in tables.seats.of_task.of(task):
             before = last.get((task, seat.place))
@@ -101,7 +101,7 @@ def take(
     """One node to a seat, and one seat to a node."""
     given = []
     for place, node, part in zip(places, nodes, parts, strict=True):
-        row = Seat(part, place, pool_task, term, node, now)
+        row = SeatRow(part, place, pool_task, term, node, now)
         if not tables.seats.clashes(row):
             tables.seats.insert(row)
             given.append((place,))
@@ -284,7 +284,7 @@ def keep_policy_state(
         return ()
     row = tables.policy_states.rows.get(found.id)
     if row is None:
-        tables.policy_states.insert(PolicyState(found.id, pack(state), revision + 1, now))
+        tables.policy_states.insert(PolicyStateRow(found.id, pack(state), revision + 1, now))
     elif row.revision == revision:
         values = {"state": pack(state), "revision": revision + 1, "changed_at": now}
         tables.policy_states.change(row, **values)

@@ -6,65 +6,65 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from uuid import UUID
 
-from lead.simulation.memory.indexes import Groups
+from lead.simulation.memory.indexes import GroupedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import Exchange, Negotiation
-from lead.simulation.memory.tasktable import Tasks
+from lead.simulation.memory.rows import ExchangeRow, NegotiationRow
+from lead.simulation.memory.tasktable import TaskTable
 from node.store.database import BrokenReference
 
 
-class Negotiations(Table[UUID, Negotiation]):
+class NegotiationTable(Table[UUID, NegotiationRow]):
     """The exchanges led here."""
 
-    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+    def __init__(self, journal: Journal, tasks: TaskTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._tasks = tasks
-        self.open: dict[UUID, Negotiation] = {}
-        self.by_task: Groups[UUID, Negotiation] = Groups()
-        self._decided: list[tuple[int, int, Negotiation]] = []
+        self.open: dict[UUID, NegotiationRow] = {}
+        self.by_task: GroupedRows[UUID, NegotiationRow] = GroupedRows()
+        self._decided: list[tuple[int, int, NegotiationRow]] = []
 
-    def key(self, row: Negotiation) -> UUID:
+    def key(self, row: NegotiationRow) -> UUID:
         """Its exchange."""
         return row.id
 
-    def decided_before(self, instant: int) -> Iterator[Negotiation]:
+    def decided_before(self, instant: int) -> Iterator[NegotiationRow]:
         """Those that may be forgotten; each is handed out once, to be deleted."""
         while self._decided and self._decided[0][0] < instant:
             decided_at, _, row = heappop(self._decided)
             if self.rows.get(row.id) is row and row.decided_at == decided_at:
                 yield row
 
-    def _check(self, row: Negotiation) -> None:
+    def _check(self, row: NegotiationRow) -> None:
         if row.task_id not in self._tasks.rows:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Negotiation) -> None:
+    def _enter(self, row: NegotiationRow) -> None:
         self.by_task.add(row.task_id, row)
         if row.state == "open":
             self.open[row.id] = row
         if row.decided_at is not None:
             heappush(self._decided, (row.decided_at, row.number, row))
 
-    def _leave(self, row: Negotiation) -> None:
+    def _leave(self, row: NegotiationRow) -> None:
         self.by_task.remove(row.task_id, row)
         self.open.pop(row.id, None)
 
 
-class Exchanges(Table[UUID, Exchange]):
+class ExchangeTable(Table[UUID, ExchangeRow]):
     """The exchanges this node takes part in; ``ported`` has the ports of those with live runs."""
 
-    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+    def __init__(self, journal: Journal, tasks: TaskTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._tasks = tasks
-        self.held: dict[UUID, Exchange] = {}
+        self.held: dict[UUID, ExchangeRow] = {}
         self.bare: dict[UUID, None] = {}
         self.live: dict[UUID, int] = {}
         self.ported: dict[UUID, range] = {}
 
-    def key(self, row: Exchange) -> UUID:
+    def key(self, row: ExchangeRow) -> UUID:
         """Its id."""
         return row.id
 
@@ -78,21 +78,21 @@ class Exchanges(Table[UUID, Exchange]):
         self.live[exchange] = left
         self._keep_port(self.rows[exchange])
 
-    def _keep_port(self, row: Exchange) -> None:
+    def _keep_port(self, row: ExchangeRow) -> None:
         if row.ports is not None and row.id in self.live and row.state != "released":
             self.ported[row.id] = row.ports
 
-    def _check(self, row: Exchange) -> None:
+    def _check(self, row: ExchangeRow) -> None:
         if row.task_id not in self._tasks.rows:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Exchange) -> None:
+    def _enter(self, row: ExchangeRow) -> None:
         if row.state == "held":
             self.held[row.id] = row
         self._keep_port(row)
         self.bare[row.id] = None
 
-    def _leave(self, row: Exchange) -> None:
+    def _leave(self, row: ExchangeRow) -> None:
         self.held.pop(row.id, None)
         self.ported.pop(row.id, None)

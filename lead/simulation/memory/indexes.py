@@ -8,13 +8,13 @@ from collections.abc import Hashable, Iterator
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from lead.simulation.memory.rows import Row, Run
+from lead.simulation.memory.rows import RunRow, TableRow
 
 K = TypeVar("K", bound=Hashable)
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=TableRow)
 
 
-class Ordered(Generic[R]):
+class OrderedRows(Generic[R]):
     """Rows in the order of an instant, and of their numbers where that is equal.
 
     The instants lie side by side: a search looks at a few of them and at no row.
@@ -80,29 +80,29 @@ class Ordered(Generic[R]):
 _number = attrgetter("number")
 
 
-class Lane:
+class LaneIndex:
     """Runs in time: those that touch a span are found among those of like duration."""
 
     __slots__ = ("_by_length",)
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._by_length: dict[int, Ordered[Run]] = {}
+        self._by_length: dict[int, OrderedRows[RunRow]] = {}
 
-    def add(self, run: Run) -> None:
+    def add(self, run: RunRow) -> None:
         """It takes its time."""
         length = (run.ends_at - run.starts_at).bit_length()
         found = self._by_length.get(length)
         if found is None:
-            found = self._by_length[length] = Ordered()
+            found = self._by_length[length] = OrderedRows()
         found.add(run.starts_at, run)
 
-    def remove(self, run: Run) -> None:
+    def remove(self, run: RunRow) -> None:
         """Its time is free."""
         length = (run.ends_at - run.starts_at).bit_length()
         self._by_length[length].remove(run.starts_at, run)
 
-    def in_the_way(self, run: Run) -> bool:
+    def in_the_way(self, run: RunRow) -> bool:
         """Whether another run takes some of its time."""
         start = run.starts_at
         for length, runs in self._by_length.items():
@@ -111,29 +111,29 @@ class Lane:
                     return True
         return False
 
-    def touching(self, start: int, end: int) -> list[Run]:
+    def touching(self, start: int, end: int) -> list[RunRow]:
         """Those that take time in [start, end)."""
-        found: list[Run] = []
+        found: list[RunRow] = []
         for length, runs in self._by_length.items():
             nearby = runs.between(start - (1 << length), end)
             found += [run for run in nearby if run.ends_at > start]
         return found
 
 
-class OrderedGroups(Generic[K, R]):
+class OrderedGroupedRows(Generic[K, R]):
     """Rows that have something in common, each group in the order of an instant."""
 
     __slots__ = ("_groups",)
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._groups: dict[K, Ordered[R]] = {}
+        self._groups: dict[K, OrderedRows[R]] = {}
 
     def add(self, key: K, instant: int, row: R) -> None:
         """One more of a group."""
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Ordered()
+            group = self._groups[key] = OrderedRows()
         group.add(instant, row)
 
     def remove(self, key: K, instant: int, row: R) -> None:
@@ -154,7 +154,7 @@ class OrderedGroups(Generic[K, R]):
         return [] if group is None else group.after(instant)
 
 
-class Groups(Generic[K, R]):
+class GroupedRows(Generic[K, R]):
     """Rows that have something in common, in the order they came."""
 
     __slots__ = ("_groups",)

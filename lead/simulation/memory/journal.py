@@ -7,11 +7,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from lead.simulation.memory.rows import Row
+from lead.simulation.memory.rows import TableRow
 from node.store.database import BrokenKey
 
 K = TypeVar("K")
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=TableRow)
 
 
 class Journal:
@@ -116,6 +116,6 @@ class Table(Generic[K, R]):
         """Out of the indexes, before a value changes or the row goes."""
 
 
-def _set(row: Row, values: dict[str, Any]) -> None:
+def _set(row: TableRow, values: dict[str, Any]) -> None:
     for column, value in values.items():
         setattr(row, column, value)

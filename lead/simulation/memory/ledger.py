@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Campaign, Charge, Task, pack, pack_optional, unpack
+from lead.simulation.memory.rows import CampaignRow, ChargeRow, TaskRow, pack, pack_optional, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -36,7 +36,7 @@ def charge(
     for number, run, start, end in zip(numbers, runs, starts, ends, strict=True):
         for campaign, participant, node, weight in seats[number - 1]:
             made = (campaign, run, participant, node, start, end, weight, "booked", now)
-            tables.charges.insert(Charge(next(tables.charges.ids), *made))
+            tables.charges.insert(ChargeRow(next(tables.charges.ids), *made))
     return ()
 
 
@@ -57,7 +57,7 @@ def _seats(
 
 
 def _weight(
-    tables: Tables, task: Task, node: str, exclusive: int, normal: int | None, background: int
+    tables: Tables, task: TaskRow, node: str, exclusive: int, normal: int | None, background: int
 ) -> int:
     if task.scheduling_class == "exclusive":
         return exclusive
@@ -128,7 +128,7 @@ def keep_campaign(
     if parent is not None and above is None:
         return ()
     number = next(tables.campaigns.ids)
-    made = Campaign(
+    made = CampaignRow(
         number,
         name,
         now,
@@ -181,7 +181,7 @@ def move_charges(tables: Tables, task: UUID, campaign: int, now: int) -> Answer:
             if charged != campaign:
                 for side, amount in ((charged, -weight), (campaign, weight)):
                     made = (side, run.id, participant, node, *times, amount, "moved", now)
-                    tables.charges.insert(Charge(next(tables.charges.ids), *made))
+                    tables.charges.insert(ChargeRow(next(tables.charges.ids), *made))
     return ()
 
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from itertools import count
 from uuid import UUID
 
-from lead.simulation.memory.indexes import Groups
+from lead.simulation.memory.indexes import GroupedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import Campaign, Charge, ChargeHour
+from lead.simulation.memory.rows import CampaignRow, ChargeHourRow, ChargeRow
 from node.model import times
 from node.store.database import BrokenCheck, BrokenOverlap
 
@@ -16,60 +16,60 @@ _DEPTH_MAX = 8
 _ALWAYS = times.EARLIEST
 
 
-class Campaigns(Table[int, Campaign]):
+class CampaignTable(Table[int, CampaignRow]):
     """Whom tasks are for; the first one is for those that do not say."""
 
     def __init__(self, journal: Journal) -> None:
         """With the one that is always there."""
         super().__init__(journal)
         self.ids = count(1)
-        self.named: dict[str, Campaign] = {}
+        self.named: dict[str, CampaignRow] = {}
         said = "Tasks that name no campaign belong to this one."
-        self.insert(Campaign(next(self.ids), "default", _ALWAYS, _ALWAYS, description=said))
+        self.insert(CampaignRow(next(self.ids), "default", _ALWAYS, _ALWAYS, description=said))
 
-    def key(self, row: Campaign) -> int:
+    def key(self, row: CampaignRow) -> int:
         """Its number."""
         return row.id
 
-    def of(self, name: str | None) -> Campaign | None:
+    def of(self, name: str | None) -> CampaignRow | None:
         """The campaign of a task that says this."""
         return self.named.get("default" if name is None else name)
 
-    def check_values(self, row: Campaign) -> None:
+    def check_values(self, row: CampaignRow) -> None:
         """What a row must be by itself; a name that is taken is no excuse."""
         twice = row.target_seats is not None and row.target_share is not None
         if row.depth > _DEPTH_MAX or twice:
             msg = "too many parents, or two promises"
             raise BrokenCheck(msg)
 
-    def _check(self, row: Campaign) -> None:
+    def _check(self, row: CampaignRow) -> None:
         self.check_values(row)
         others = [other for other in self.rows.values() if other is not row]
         if any(_kind(row) and _kind(other) and _kind(row) != _kind(other) for other in others):
             msg = "campaign_targets_alike: promises are all in seats or all in parts"
             raise BrokenOverlap(msg)
 
-    def _enter(self, row: Campaign) -> None:
+    def _enter(self, row: CampaignRow) -> None:
         self.named[row.name] = row
 
-    def _leave(self, row: Campaign) -> None:
+    def _leave(self, row: CampaignRow) -> None:
         del self.named[row.name]
 
 
-def _kind(row: Campaign) -> str:
+def _kind(row: CampaignRow) -> str:
     if row.target_seats is not None:
         return "seats"
     return "" if row.target_share is None else "share"
 
 
-class ChargeHours(Table[tuple[int, int, str], ChargeHour]):
+class ChargeHourTable(Table[tuple[int, int, str], ChargeHourRow]):
     """The sums."""
 
-    def key(self, row: ChargeHour) -> tuple[int, int, str]:
+    def key(self, row: ChargeHourRow) -> tuple[int, int, str]:
         """Its hour, campaign and node."""
         return row.hour, row.campaign_id, row.node
 
-    def add(self, charge: Charge) -> None:
+    def add(self, charge: ChargeRow) -> None:
         """Count a charge in each hour it lies in."""
         hour = charge.starts_at - charge.starts_at % times.HOUR
         while hour < charge.ends_at:
@@ -77,27 +77,27 @@ class ChargeHours(Table[tuple[int, int, str], ChargeHour]):
             amount = charge.weight * spent
             there = self.rows.get((hour, charge.campaign_id, charge.node))
             if there is None:
-                self.insert(ChargeHour(hour, charge.campaign_id, charge.node, amount))
+                self.insert(ChargeHourRow(hour, charge.campaign_id, charge.node, amount))
             else:
                 self.change(there, amount=there.amount + amount)
             hour += times.HOUR
 
 
-class Charges(Table[int, Charge]):
+class ChargeTable(Table[int, ChargeRow]):
     """The ledger: it is only added to."""
 
-    def __init__(self, journal: Journal, hours: ChargeHours) -> None:
+    def __init__(self, journal: Journal, hours: ChargeHourTable) -> None:
         """Empty."""
         super().__init__(journal)
         self.ids = count(1)
         self._hours = hours
-        self._by_run: Groups[UUID, Charge] = Groups()
+        self._by_run: GroupedRows[UUID, ChargeRow] = GroupedRows()
 
-    def key(self, row: Charge) -> int:
+    def key(self, row: ChargeRow) -> int:
         """Its number."""
         return row.id
 
-    def insert(self, row: Charge) -> None:
+    def insert(self, row: ChargeRow) -> None:
         """Charge it."""
         super().insert(row)
         self._hours.add(row)
@@ -110,13 +110,13 @@ class Charges(Table[int, Charge]):
                 sums[row.campaign_id, row.participant, row.node] += row.weight
         return [(*key, weight) for key, weight in sums.items() if weight > 0]
 
-    def _check(self, row: Charge) -> None:
+    def _check(self, row: ChargeRow) -> None:
         if row.weight == 0 or row.starts_at >= row.ends_at:
             msg = "a charge is for something, and for some time"
             raise BrokenCheck(msg)
 
-    def _enter(self, row: Charge) -> None:
+    def _enter(self, row: ChargeRow) -> None:
         self._by_run.add(row.run_id, row)
 
-    def _leave(self, row: Charge) -> None:
+    def _leave(self, row: ChargeRow) -> None:
         self._by_run.remove(row.run_id, row)

@@ -9,7 +9,14 @@ from uuid import UUID
 
 from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.planning import TWINS
-from lead.simulation.memory.rows import Decision, Exchange, Negotiation, Run, pack, unpack
+from lead.simulation.memory.rows import (
+    DecisionRow,
+    ExchangeRow,
+    NegotiationRow,
+    RunRow,
+    pack,
+    unpack,
+)
 from lead.simulation.memory.statements import Answer
 from lead.simulation.memory.tables import Tables
 
@@ -34,7 +41,7 @@ def open_negotiations(
         task, epoch = tasks[number - 1], epochs[number - 1]
         agenda = tables.plannings.rows.get(task)
         if agenda is not None and agenda.lease_epoch == epoch:
-            made = Negotiation(exchange, task, epoch, named[number], now, expires_at)
+            made = NegotiationRow(exchange, task, epoch, named[number], now, expires_at)
             tables.negotiations.insert(made)
             opened.append((exchange,))
     return opened
@@ -56,7 +63,7 @@ def decide_commit(
     return decided
 
 
-def _still_ours(tables: Tables, row: Negotiation) -> bool:
+def _still_ours(tables: Tables, row: NegotiationRow) -> bool:
     agenda = tables.plannings.rows.get(row.task_id)
     leased = agenda is not None and agenda.lease_epoch == row.lease_epoch
     return leased and tables.tasks.rows[row.task_id].state == "active"
@@ -159,7 +166,7 @@ def keep_led_exchange(
 ) -> Answer:
     """The lead's record of an exchange in which it takes no part."""
     if exchange not in tables.exchanges.rows:
-        kept = Exchange(
+        kept = ExchangeRow(
             exchange, task, epoch, now, now, state="committed", data=pack(data), decided_at=now
         )
         tables.exchanges.insert(kept)
@@ -186,7 +193,7 @@ def keep_led_runs(
     for run, slot, attempt, starts_at, ends_at in wanted:
         there = tables.runs.rows.get(run)
         if there is None:
-            made = Run(
+            made = RunRow(
                 run,
                 task,
                 exchange,
@@ -238,7 +245,7 @@ def keep_waiting(
         if there is not None:
             _keep_waiting(tables, there, str(state), reason, now)
             continue
-        made = Run(
+        made = RunRow(
             run,
             task,
             None,
@@ -258,7 +265,7 @@ def keep_waiting(
     return ()
 
 
-def _keep_waiting(tables: Tables, run: Run, state: str, reason: str, now: int) -> None:
+def _keep_waiting(tables: Tables, run: RunRow, state: str, reason: str, now: int) -> None:
     held = run.state in {"booked", "set-aside"} and tables.held(run.exchange_id)
     if run.state != "waiting" and not held:
         return
@@ -300,7 +307,7 @@ def keep_decisions(
         strict=True,
     )
     for task, exchange, *values in made:
-        latest = Decision(0, task, exchange, now, now, *values)
+        latest = DecisionRow(0, task, exchange, now, now, *values)
         newest = tables.decisions.by_task.newest(task)
         if newest is not None and _says_the_same(newest, latest):
             _count(tables, newest, latest)
@@ -310,12 +317,12 @@ def keep_decisions(
     return ()
 
 
-def _says_the_same(one: Decision, other: Decision) -> bool:
+def _says_the_same(one: DecisionRow, other: DecisionRow) -> bool:
     alike = (one.outcome, one.sentence) == (other.outcome, other.sentence)
     return alike and one.placed == other.placed == 0
 
 
-def _count(tables: Tables, newest: Decision, latest: Decision) -> None:
+def _count(tables: Tables, newest: DecisionRow, latest: DecisionRow) -> None:
     tables.decisions.change(
         newest,
         times=newest.times + 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lead.simulation.memory.rows import AccessToken, Node, pack, unpack
+from lead.simulation.memory.rows import AccessTokenRow, NodeRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -26,7 +26,9 @@ def keep_self(
     """This node's own card."""
     row, said = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        made = Node(identity, name, url, address, now, is_self=True, attributes=said, lanes=lanes)
+        made = NodeRow(
+            identity, name, url, address, now, is_self=True, attributes=said, lanes=lanes
+        )
         tables.nodes.insert(made)
     else:
         tables.nodes.change(row, name=name, url=url, address=address, attributes=said, lanes=lanes)
@@ -78,7 +80,7 @@ def keep(
     """Pin a node by its key."""
     row, said = tables.nodes.rows.get(identity), pack(attributes)
     if row is None:
-        made = Node(identity, name, url, address, now, seen_at=now, attributes=said, lanes=lanes)
+        made = NodeRow(identity, name, url, address, now, seen_at=now, attributes=said, lanes=lanes)
         tables.nodes.insert(made)
     elif row.is_self:
         return ()
@@ -169,7 +171,7 @@ def pin(tables: Tables, identity: str, name: str, now: int) -> Answer:
     """A node of which nothing but the key is known."""
     row = tables.nodes.rows.get(identity)
     if row is None:
-        tables.nodes.insert(Node(identity, name, None, name, now))
+        tables.nodes.insert(NodeRow(identity, name, None, name, now))
     elif not row.is_self:
         tables.nodes.change(row, url=None, seen_at=None, unreachable_since=None, last_error=None)
     return ()
@@ -190,7 +192,7 @@ def keep_figures(
 def keep_token(tables: Tables, digest: str, label: str, now: int) -> Answer:
     """Let the bearer of this token in."""
     if digest not in tables.access_tokens.rows:
-        tables.access_tokens.insert(AccessToken(digest, label, now))
+        tables.access_tokens.insert(AccessTokenRow(digest, label, now))
     return ()
 
 

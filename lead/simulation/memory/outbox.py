@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from lead.simulation.memory.rows import Letter, pack, unpack
+from lead.simulation.memory.rows import OutboxRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -28,7 +28,7 @@ def post(
     posted = []
     for node, kind, message in zip(nodes, kinds, messages, strict=True):
         number = next(tables.letters.ids)
-        letter = Letter(number, node, str(kind), pack(message), now, now + delay)
+        letter = OutboxRow(number, node, str(kind), pack(message), now, now + delay)
         tables.letters.insert(letter)
         tables.journal.tell(f"letter {kind}")
         posted.append((number, None))

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from lead.simulation.memory.bookings import greatest, least
 from lead.simulation.memory.rows import (
-    Planning,
-    Run,
-    Task,
+    PlanningRow,
+    RunRow,
+    TaskRow,
     pack,
     unpack,
 )
@@ -85,11 +85,11 @@ def claim(
     return [_claimed(tables, row, tables.tasks.rows[row.task_id]) for row in claimed]
 
 
-def _waited(row: Planning, now: int) -> bool:
+def _waited(row: PlanningRow, now: int) -> bool:
     return row.waits_until is not None and row.waits_until <= now
 
 
-def _claimed(tables: Tables, row: Planning, task: Task) -> tuple[Any, ...]:
+def _claimed(tables: Tables, row: PlanningRow, task: TaskRow) -> tuple[Any, ...]:
     whole = None if task.parent is None else tables.pool_tasks.rows.get(task.parent)
     campaign = tables.campaigns.rows[row.campaign_id]
     return (
@@ -142,7 +142,7 @@ def next_due(tables: Tables, before: int, shut: Sequence[str]) -> Answer:
     return [(soonest, beyond)]
 
 
-def _runs_before(row: Planning, before: int) -> bool:
+def _runs_before(row: PlanningRow, before: int) -> bool:
     return row.next_run_at is not None and row.next_run_at < before
 
 
@@ -160,7 +160,7 @@ def waiting(tables: Tables, tasks: Sequence[UUID], limit: int) -> Answer:
 @TWINS.of("task_id", "slot", "attempt", "again")
 def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
     """Slots not asked for that have had runs: the last attempt of each."""
-    last: dict[tuple[UUID, int], Run] = {}
+    last: dict[tuple[UUID, int], RunRow] = {}
     for task, since in zip(tasks, planned_to, strict=True):
         for run in () if since is None else tables.runs.by_task.after(task, since):
             known = last.get((task, run.slot))
@@ -242,7 +242,7 @@ def _finish(
     return True
 
 
-def _leased(tables: Tables, task: UUID, epoch: int) -> Planning | None:
+def _leased(tables: Tables, task: UUID, epoch: int) -> PlanningRow | None:
     row = tables.plannings.rows.get(task)
     if row is None or row.lease_epoch != epoch or row.lease_until is None:
         return None

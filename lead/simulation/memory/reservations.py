@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Reservation, Reserved, pack, unpack
+from lead.simulation.memory.rows import ReservationRow, ReservedSpanRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -56,7 +56,7 @@ def keep_reservation(
     now: int,
 ) -> Answer:
     """A new one."""
-    made = Reservation(
+    made = ReservationRow(
         reservation,
         pool,
         purpose,
@@ -124,7 +124,7 @@ def put_spans(
 ) -> Answer:
     """Set these apart; those that are already stay as they are."""
     for start, end in zip(starts, ends, strict=True):
-        tables.reserved.offer(Reserved(reservation, start, end))
+        tables.reserved.offer(ReservedSpanRow(reservation, start, end))
     return ()
 
 

@@ -56,14 +56,14 @@ def pack_spans(spans: Iterable[tuple[int, int]]) -> bytes:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class TableRow:
     """What the rows of all tables have in common."""
 
     number: int = field(init=False)
 
 
 @dataclass(slots=True, eq=False)
-class Node(Row):
+class NodeRow(TableRow):
     """A node known here, or this one."""
 
     identity: str
@@ -83,7 +83,7 @@ class Node(Row):
 
 
 @dataclass(slots=True, eq=False)
-class AccessToken(Row):
+class AccessTokenRow(TableRow):
     """A token of a user, as its digest."""
 
     digest: str
@@ -92,7 +92,7 @@ class AccessToken(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Idempotency(Row):
+class IdempotencyRow(TableRow):
     """A POST already served."""
 
     key: str
@@ -102,7 +102,7 @@ class Idempotency(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Reservation(Row):
+class ReservationRow(TableRow):
     """Time that is set apart, again and again or once."""
 
     id: UUID
@@ -121,7 +121,7 @@ class Reservation(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Reserved(Row):
+class ReservedSpanRow(TableRow):
     """One span of it."""
 
     reservation_id: UUID
@@ -130,7 +130,7 @@ class Reserved(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Campaign(Row):
+class CampaignRow(TableRow):
     """Whom tasks are for."""
 
     id: int
@@ -164,7 +164,7 @@ class Campaign(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Pool(Row):
+class PoolRow(TableRow):
     """A named set of nodes."""
 
     id: int
@@ -182,7 +182,7 @@ class Pool(Row):
 
 
 @dataclass(slots=True, eq=False)
-class PoolTask(Row):
+class PoolTaskRow(TableRow):
     """What a task asks of a pool instead of naming its nodes."""
 
     task_id: UUID
@@ -195,7 +195,7 @@ class PoolTask(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Term(Row):
+class TermRow(TableRow):
     """Slots of a pool task in a row for which the same nodes have its seats."""
 
     pool_task: UUID
@@ -209,7 +209,7 @@ class Term(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Seat(Row):
+class SeatRow(TableRow):
     """Who has, or had, which seat of a pool task in a term."""
 
     task_id: UUID
@@ -223,7 +223,7 @@ class Seat(Row):
 
 
 @dataclass(slots=True, eq=False)
-class PolicyState(Row):
+class PolicyStateRow(TableRow):
     """What the policies of a pool remember."""
 
     pool_id: int
@@ -233,7 +233,7 @@ class PolicyState(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Charge(Row):
+class ChargeRow(TableRow):
     """What a campaign was charged for a run on one node, in thousandths of a seat."""
 
     id: int
@@ -249,7 +249,7 @@ class Charge(Row):
 
 
 @dataclass(slots=True, eq=False)
-class ChargeHour(Row):
+class ChargeHourRow(TableRow):
     """The sum of what a campaign was charged on one node within one hour."""
 
     hour: int
@@ -259,7 +259,7 @@ class ChargeHour(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Task(Row):
+class TaskRow(TableRow):
     """A task led or known here. ``nodes`` are the identities among its participants."""
 
     id: UUID
@@ -294,7 +294,7 @@ class Task(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Planning(Row):
+class PlanningRow(TableRow):
     """A task on the lead's agenda."""
 
     task_id: UUID
@@ -312,7 +312,7 @@ class Planning(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Negotiation(Row):
+class NegotiationRow(TableRow):
     """The lead's side of an exchange."""
 
     id: UUID
@@ -327,7 +327,7 @@ class Negotiation(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Exchange(Row):
+class ExchangeRow(TableRow):
     """This node's side of an exchange. ``ports`` are those in its answer."""
 
     id: UUID
@@ -344,7 +344,7 @@ class Exchange(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Run(Row):
+class RunRow(TableRow):
     """A run. ``lane`` is the class whose lane it takes: exclusive, normal, or none at all."""
 
     id: UUID
@@ -377,7 +377,7 @@ class Run(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Part(Row):
+class PartRow(TableRow):
     """What one participant measured."""
 
     run_id: UUID
@@ -393,7 +393,7 @@ class Part(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Decision(Row):
+class DecisionRow(TableRow):
     """A planning attempt."""
 
     id: int
@@ -412,7 +412,7 @@ class Decision(Row):
 
 
 @dataclass(slots=True, eq=False)
-class Letter(Row):
+class OutboxRow(TableRow):
     """A message in the outbox."""
 
     id: int

@@ -8,7 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from lead.simulation.memory.bookings import TWINS, least
-from lead.simulation.memory.rows import Exchange, Negotiation, Planning, Run, pack, unpack
+from lead.simulation.memory.rows import (
+    ExchangeRow,
+    NegotiationRow,
+    PlanningRow,
+    RunRow,
+    pack,
+    unpack,
+)
 from lead.simulation.memory.statements import Answer
 from lead.simulation.memory.tables import Tables
 
@@ -26,7 +33,7 @@ def restore_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
     return [(run.id,) for run in back]
 
 
-def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[Run]:
+def _set_aside_for(tables: Tables, runs: Iterable[UUID]) -> list[RunRow]:
     return [row for run in dict.fromkeys(runs) for row in tables.runs.set_aside_for.of(run)]
 
 
@@ -45,7 +52,7 @@ def lose_set_aside(tables: Tables, runs: Sequence[UUID], now: int) -> Answer:
     return [_displaced(tables, run) for run in lost]
 
 
-def _displaced(tables: Tables, run: Run) -> tuple[Any, ...]:
+def _displaced(tables: Tables, run: RunRow) -> tuple[Any, ...]:
     lead = tables.tasks.rows[run.task_id].lead
     return run.id, run.task_id, run.reason, run.displaced_by, lead
 
@@ -66,7 +73,7 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
     return answered
 
 
-def _of_exchanges(tables: Tables, exchanges: Sequence[UUID]) -> list[Run]:
+def _of_exchanges(tables: Tables, exchanges: Sequence[UUID]) -> list[RunRow]:
     known = dict.fromkeys(exchanges)
     return [run for exchange in known for run in tables.runs.by_exchange.of(exchange)]
 
@@ -108,7 +115,7 @@ def refuse_exchanges(
         if known is None or sender not in {None, known.lead}:
             continue
         if exchange not in tables.exchanges.rows:
-            refused = Exchange(exchange, known.id, 0, now, now, state="released", decided_at=now)
+            refused = ExchangeRow(exchange, known.id, 0, now, now, state="released", decided_at=now)
             tables.exchanges.insert(refused)
     return ()
 
@@ -116,7 +123,7 @@ def refuse_exchanges(
 Kept = Iterable[tuple[UUID, UUID]]
 
 
-def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[Run]:
+def _to_drop(tables: Tables, exchanges: Sequence[UUID], keep: Kept) -> list[RunRow]:
     kept = set(keep)
     return [
         run
@@ -182,7 +189,7 @@ def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int, now: int) -
     return ()
 
 
-def _after_a_drop(agenda: Planning, plan_at: int, now: int) -> int | None:
+def _after_a_drop(agenda: PlanningRow, plan_at: int, now: int) -> int | None:
     if agenda.lease_until is not None:
         return least(agenda.plan_at, now)
     if agenda.failures == 0:
@@ -190,7 +197,7 @@ def _after_a_drop(agenda: Planning, plan_at: int, now: int) -> int | None:
     return plan_at if agenda.plan_at is None else agenda.plan_at
 
 
-def wake(tables: Tables, row: Planning, plan_at: int, slot: int) -> None:
+def wake(tables: Tables, row: PlanningRow, plan_at: int, slot: int) -> None:
     """Plan a task then at the latest, from this slot on at the latest."""
     tables.plannings.change(
         row, plan_at=least(row.plan_at, plan_at), next_run_at=least(row.next_run_at, slot)
@@ -226,7 +233,7 @@ def give_back_waiting(
             if there.state == "waiting" and task is not None:
                 tables.runs.change(there, reason=reason, changed_at=now)
         elif task is not None:
-            made = Run(
+            made = RunRow(
                 run,
                 task_id,
                 None,
@@ -295,7 +302,7 @@ def decision(tables: Tables, exchange: UUID, now: int) -> Answer:
 @TWINS.of("exists")
 def is_being_decided(tables: Tables, run: UUID) -> Answer:
     """Whether an open negotiation is about this run."""
-    negotiations: Iterable[Negotiation] = tables.negotiations.open.values()
+    negotiations: Iterable[NegotiationRow] = tables.negotiations.open.values()
     return [(any(run in negotiation.run_ids for negotiation in negotiations),)]
 
 

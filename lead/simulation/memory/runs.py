@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Part, Run, pack_optional, unpack
+from lead.simulation.memory.rows import PartRow, RunRow, pack_optional, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -38,7 +38,7 @@ def due_runs(tables: Tables, before: int) -> Answer:
     return [_due(tables, run) for run in islice(due, _DUE_MAX)]
 
 
-def _due(tables: Tables, run: Run) -> tuple[Any, ...]:
+def _due(tables: Tables, run: RunRow) -> tuple[Any, ...]:
     task = tables.tasks.rows[run.task_id]
     exchange = tables.exchanges.rows.get(run.exchange_id)  # type: ignore[arg-type]
     return (
@@ -160,7 +160,7 @@ def keep_part(
     circumstances: dict[str, Any] | None,
 ) -> Answer:
     """Keep a part, unless it is there."""
-    made = Part(
+    made = PartRow(
         run,
         participant,
         name,
@@ -356,8 +356,8 @@ def wait_again(
     return offered
 
 
-def _again(row: Run, following: UUID, attempt: int, reason: str, now: int) -> Run:
-    return Run(
+def _again(row: RunRow, following: UUID, attempt: int, reason: str, now: int) -> RunRow:
+    return RunRow(
         following,
         row.task_id,
         None,

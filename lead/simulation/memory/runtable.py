@@ -7,11 +7,11 @@ from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.exchangetable import Exchanges
-from lead.simulation.memory.indexes import Groups, Lane, Ordered, OrderedGroups
+from lead.simulation.memory.exchangetable import ExchangeTable
+from lead.simulation.memory.indexes import GroupedRows, LaneIndex, OrderedGroupedRows, OrderedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import Run, pack_spans
-from lead.simulation.memory.tasktable import Tasks
+from lead.simulation.memory.rows import RunRow, pack_spans
+from lead.simulation.memory.tasktable import TaskTable
 from node.store.database import BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference
 
 OPEN = frozenset({"waiting", "booked", "set-aside", "running", "merging"})
@@ -25,18 +25,18 @@ _TOLD_MAX = 240
 """Spans in one notification."""
 _CHARGED = frozenset({"booked", "set-aside", "running", "merging"})
 
-_Heap = list[tuple[int, int, Run]]
+_Heap = list[tuple[int, int, RunRow]]
 
 
-class Runs(Table[UUID, Run]):
+class RunTable(Table[UUID, RunRow]):
     """Every run this node leads or takes part in."""
 
     def __init__(
         self,
         journal: Journal,
-        tasks: Tasks,
-        exchanges: Exchanges,
-        give_back: Callable[[Run, int, int], None],
+        tasks: TaskTable,
+        exchanges: ExchangeTable,
+        give_back: Callable[[RunRow, int, int], None],
     ) -> None:
         """``exchanges`` keeps count of the live runs of each.
 
@@ -46,25 +46,25 @@ class Runs(Table[UUID, Run]):
         self._give_back = give_back
         self._tasks = tasks
         self._exchanges = exchanges
-        self._slots: dict[tuple[UUID, int, int], Run] = {}
+        self._slots: dict[tuple[UUID, int, int], RunRow] = {}
         self._over: tuple[_Heap, _Heap] = ([], [])
-        self.by_task: OrderedGroups[UUID, Run] = OrderedGroups()
-        self.open: Groups[UUID, Run] = Groups()
+        self.by_task: OrderedGroupedRows[UUID, RunRow] = OrderedGroupedRows()
+        self.open: GroupedRows[UUID, RunRow] = GroupedRows()
         self.done_with: dict[UUID, None] = {}
         """Tasks whose last open run is over, until somebody has looked."""
-        self.waiting: Groups[UUID, Run] = Groups()
-        self.by_exchange: Groups[UUID, Run] = Groups()
-        self.set_aside_for: Groups[UUID | None, Run] = Groups()
-        self.booked: Ordered[Run] = Ordered()
-        self.running: dict[UUID, Run] = {}
-        self.merging: dict[UUID, Run] = {}
-        self._lanes = {"exclusive": Lane(), "normal": Lane()}
+        self.waiting: GroupedRows[UUID, RunRow] = GroupedRows()
+        self.by_exchange: GroupedRows[UUID, RunRow] = GroupedRows()
+        self.set_aside_for: GroupedRows[UUID | None, RunRow] = GroupedRows()
+        self.booked: OrderedRows[RunRow] = OrderedRows()
+        self.running: dict[UUID, RunRow] = {}
+        self.merging: dict[UUID, RunRow] = {}
+        self._lanes = {"exclusive": LaneIndex(), "normal": LaneIndex()}
 
-    def key(self, row: Run) -> UUID:
+    def key(self, row: RunRow) -> UUID:
         """Its id."""
         return row.id
 
-    def offer(self, run: Run) -> bool:
+    def offer(self, run: RunRow) -> bool:
         """A new run, unless a key or its time is taken: ``ON CONFLICT DO NOTHING``."""
         if run.id in self.rows or (run.task_id, run.slot, run.attempt) in self._slots:
             return False
@@ -75,23 +75,23 @@ class Runs(Table[UUID, Run]):
         self._add(run)
         return True
 
-    def earlier(self, task: UUID, slot: int, attempt: int) -> list[Run]:
+    def earlier(self, task: UUID, slot: int, attempt: int) -> list[RunRow]:
         """The runs of the attempts before this one, of a slot."""
         found = (self._slots.get((task, slot, number)) for number in range(1, attempt))
         return [run for run in found if run is not None]
 
-    def touching(self, start: int, end: int) -> list[Run]:
+    def touching(self, start: int, end: int) -> list[RunRow]:
         """The runs that take time in [start, end), but for background ones; none in no time."""
         lanes = self._lanes.values() if start < end else ()
         return [run for lane in lanes for run in lane.touching(start, end)]
 
-    def in_the_way(self, run: Run) -> bool:
+    def in_the_way(self, run: RunRow) -> bool:
         """Whether the time of an exclusive or normal run is taken by another one."""
         if self._lanes["exclusive"].in_the_way(run):
             return True
         return run.lane == "exclusive" and self._lanes["normal"].in_the_way(run)
 
-    def over_before(self, finished: int, others: int) -> Iterator[Run]:
+    def over_before(self, finished: int, others: int) -> Iterator[RunRow]:
         """Runs that are over and ended before then; each is handed out once: delete or keep it."""
         for heap, bound, is_finished in (
             (self._over[1], finished, True),
@@ -103,7 +103,7 @@ class Runs(Table[UUID, Run]):
                 if there and run.state not in OPEN and (run.state == "finished") == is_finished:
                     yield run
 
-    def ended_before(self, instant: int) -> Iterator[Run]:
+    def ended_before(self, instant: int) -> Iterator[RunRow]:
         """Runs that are over and ended before then, in no order; some more than once."""
         for heap in self._over:
             places = [0]
@@ -116,20 +116,20 @@ class Runs(Table[UUID, Run]):
                     if self.rows.get(run.id) is run and run.state not in OPEN:
                         yield run
 
-    def keep(self, run: Run) -> None:
+    def keep(self, run: RunRow) -> None:
         """Hand it out by :meth:`over_before` another time."""
         heappush(self._over[run.state == "finished"], (run.ends_at, run.number, run))
 
-    def delete(self, row: Run) -> None:
+    def delete(self, row: RunRow) -> None:
         """Away with it."""
         if row.lane is not None and row.state in LIVE:
             self._tell_freed(row)
         super().delete(row)
 
-    def _tell_freed(self, row: Run) -> None:
+    def _tell_freed(self, row: RunRow) -> None:
         self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
 
-    def tell_taken(self, taken: Iterable[Run]) -> None:
+    def tell_taken(self, taken: Iterable[RunRow]) -> None:
         """One statement has booked these."""
         by_kind: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for run in taken:
@@ -142,7 +142,7 @@ class Runs(Table[UUID, Run]):
                 told = pack_spans(spans[first : first + _TOLD_MAX]).hex()
                 self._journal.tell(f"taken {scheduling_class} {priority} {told}")
 
-    def change(self, row: Run, **changes: Any) -> None:
+    def change(self, row: RunRow, **changes: Any) -> None:
         """Give columns new values; who gives back its time, or changes what it takes, tells."""
         state = changes.get("state", row.state)
         if row.lane is not None and changes.get("lane", row.lane) is not None:
@@ -157,7 +157,7 @@ class Runs(Table[UUID, Run]):
         if ends:
             self._give_back(row, starts_at, ends_at)
 
-    def _change(self, row: Run, state: str, changes: dict[str, Any]) -> None:
+    def _change(self, row: RunRow, state: str, changes: dict[str, Any]) -> None:
         if not _PLACED.isdisjoint(changes):
             super().change(row, **changes)
             return
@@ -170,7 +170,7 @@ class Runs(Table[UUID, Run]):
             raise
         self._journal.write(self._restate, row, before)
 
-    def _restate(self, row: Run, values: dict[str, Any]) -> None:
+    def _restate(self, row: RunRow, values: dict[str, Any]) -> None:
         """New values, of which the indexes know no more than the state."""
         was, state = row.state, values.get("state", row.state)
         if was == state:
@@ -182,21 +182,21 @@ class Runs(Table[UUID, Run]):
         self._set(row, values)
         self._enter_state(row, was_open=stays_open, was_live=stays_live)
 
-    def _set(self, row: Run, values: dict[str, Any]) -> None:
+    def _set(self, row: RunRow, values: dict[str, Any]) -> None:
         for column, value in values.items():
             setattr(row, column, value)
 
-    def _put(self, row: Run) -> None:
+    def _put(self, row: RunRow) -> None:
         self._slots[row.task_id, row.slot, row.attempt] = row
         self.by_task.add(row.task_id, row.slot, row)
         super()._put(row)
 
-    def _take(self, row: Run) -> None:
+    def _take(self, row: RunRow) -> None:
         super()._take(row)
         self.by_task.remove(row.task_id, row.slot, row)
         del self._slots[row.task_id, row.slot, row.attempt]
 
-    def _check(self, row: Run) -> None:
+    def _check(self, row: RunRow) -> None:
         taken = self._slots.get((row.task_id, row.slot, row.attempt))
         if taken is not None and taken is not row:
             msg = "run_slot_once: this slot has this attempt already"
@@ -204,7 +204,7 @@ class Runs(Table[UUID, Run]):
         self._check_values(row)
         self._check_state(row, was=None)
 
-    def _check_state(self, row: Run, was: str | None) -> None:
+    def _check_state(self, row: RunRow, was: str | None) -> None:
         if row.reason is None and row.state in _REASONED:
             msg = f"a run that is {row.state} must have a reason"
             raise BrokenCheck(msg)
@@ -213,7 +213,7 @@ class Runs(Table[UUID, Run]):
             msg = "run_no_overlap: this time is taken"
             raise BrokenOverlap(msg)
 
-    def _check_values(self, row: Run) -> None:
+    def _check_values(self, row: RunRow) -> None:
         if row.exchange_id is not None and row.exchange_id not in self._exchanges.rows:
             msg = f"there is no exchange {row.exchange_id}"
             raise BrokenReference(msg)
@@ -224,12 +224,12 @@ class Runs(Table[UUID, Run]):
             msg = "a run must end after its start"
             raise BrokenCheck(msg)
 
-    def _enter(self, row: Run) -> None:
+    def _enter(self, row: RunRow) -> None:
         if row.exchange_id is not None:
             self.by_exchange.add(row.exchange_id, row)
         self._enter_state(row)
 
-    def _enter_state(self, row: Run, *, was_open: bool = False, was_live: bool = False) -> None:
+    def _enter_state(self, row: RunRow, *, was_open: bool = False, was_live: bool = False) -> None:
         state = row.state
         if state not in OPEN:
             self.keep(row)
@@ -249,18 +249,20 @@ class Runs(Table[UUID, Run]):
         if state in LIVE and not was_live:
             self._live(row)
 
-    def _live(self, row: Run) -> None:
+    def _live(self, row: RunRow) -> None:
         if row.lane is not None:
             self._lanes[row.lane].add(row)
         if row.exchange_id is not None:
             self._exchanges.run_lives(row.exchange_id, 1)
 
-    def _leave(self, row: Run) -> None:
+    def _leave(self, row: RunRow) -> None:
         if row.exchange_id is not None and self.by_exchange.remove(row.exchange_id, row):
             self._exchanges.bare[row.exchange_id] = None
         self._leave_state(row)
 
-    def _leave_state(self, row: Run, *, stays_open: bool = False, stays_live: bool = False) -> None:
+    def _leave_state(
+        self, row: RunRow, *, stays_open: bool = False, stays_live: bool = False
+    ) -> None:
         state = row.state
         if state not in OPEN:
             return
@@ -279,7 +281,7 @@ class Runs(Table[UUID, Run]):
         if state in LIVE and not stays_live:
             self._die(row)
 
-    def _die(self, row: Run) -> None:
+    def _die(self, row: RunRow) -> None:
         if row.lane is not None:
             self._lanes[row.lane].remove(row)
         if row.exchange_id is not None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Pool, PoolTask, Seat, Term, pack, unpack
+from lead.simulation.memory.rows import PoolRow, PoolTaskRow, SeatRow, TermRow, pack, unpack
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
 
@@ -77,7 +77,7 @@ def keep_pool(
     if name in tables.pools.named:
         return ()
     said = (pack(match), policy_set, pack(overrides), choice, term, patience, description)
-    tables.pools.insert(Pool(number, name, *said, now, now))
+    tables.pools.insert(PoolRow(number, name, *said, now, now))
     return [(number,)]
 
 
@@ -98,7 +98,7 @@ def keep_pool_task(
         return ()
     on: dict[str, Any] = {"next_slot": next_slot, "due_at": due_at, "rounds_left": rounds_left}
     if row is None:
-        tables.pool_tasks.insert(PoolTask(task, found.id, pack(request), *on.values()))
+        tables.pool_tasks.insert(PoolTaskRow(task, found.id, pack(request), *on.values()))
     else:
         values = {"pool_id": found.id, "request": pack(request), "reason": None}
         tables.pool_tasks.change(row, **values, **(on if anew else {}))
@@ -240,12 +240,12 @@ def purge_terms(tables: Tables, before: int, limit: int) -> Answer:
     return [(row.pool_task, row.starts_at) for row in gone]
 
 
-def _of_term(tables: Tables, term: Term) -> list[Seat]:
+def _of_term(tables: Tables, term: TermRow) -> list[SeatRow]:
     of_task = tables.seats.of_task.of(term.pool_task)
     return [seat for seat in of_task if seat.term == term.starts_at]
 
 
-def _needed(tables: Tables, term: Term) -> bool:
+def _needed(tables: Tables, term: TermRow) -> bool:
     goes_on = tables.tasks.rows[term.pool_task].state in _OPEN
     if goes_on and term.try_at is not None:
         return True
@@ -258,7 +258,7 @@ def _needed(tables: Tables, term: Term) -> bool:
     return False
 
 
-def _is_last(tables: Tables, seat: Seat) -> bool:
+def _is_last(tables: Tables, seat: SeatRow) -> bool:
     """Whether its node has had none since, or nobody is known to have had its place since."""
     later = [it for it in tables.seats.of_task.of(seat.pool_task) if it.term > seat.term]
     following = [
@@ -280,7 +280,7 @@ def lose_ended(tables: Tables, task: UUID, now: int) -> Answer:
     return ()
 
 
-def lose(tables: Tables, seat: Seat, now: int) -> bool:
+def lose(tables: Tables, seat: SeatRow, now: int) -> bool:
     """Whether a seat is lost now because its ordinary task has ended before its time."""
     part = tables.tasks.rows[seat.task_id]
     if seat.lost_at is not None or part.state not in _ENDED:

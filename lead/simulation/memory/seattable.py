@@ -5,70 +5,70 @@ from __future__ import annotations
 from itertools import count
 from uuid import UUID
 
-from lead.simulation.memory.indexes import Groups
+from lead.simulation.memory.indexes import GroupedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import PolicyState, Pool, PoolTask, Seat, Term
-from lead.simulation.memory.tasktable import Tasks
+from lead.simulation.memory.rows import PolicyStateRow, PoolRow, PoolTaskRow, SeatRow, TermRow
+from lead.simulation.memory.tasktable import TaskTable
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
 
 Key = tuple[UUID, int]
 """A term: its pool task and its first slot."""
 
 
-class Pools(Table[int, Pool]):
+class PoolTable(Table[int, PoolRow]):
     """Named sets of nodes."""
 
     def __init__(self, journal: Journal) -> None:
         """Empty."""
         super().__init__(journal)
         self.ids = count(1)
-        self.named: dict[str, Pool] = {}
+        self.named: dict[str, PoolRow] = {}
 
-    def key(self, row: Pool) -> int:
+    def key(self, row: PoolRow) -> int:
         """Its number."""
         return row.id
 
-    def _enter(self, row: Pool) -> None:
+    def _enter(self, row: PoolRow) -> None:
         self.named[row.name] = row
 
-    def _leave(self, row: Pool) -> None:
+    def _leave(self, row: PoolRow) -> None:
         del self.named[row.name]
 
 
-class PoolTasks(Table[UUID, PoolTask]):
+class PoolTaskTable(Table[UUID, PoolTaskRow]):
     """The tasks that ask for nodes of a pool."""
 
-    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+    def __init__(self, journal: Journal, tasks: TaskTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._tasks = tasks
 
-    def key(self, row: PoolTask) -> UUID:
+    def key(self, row: PoolTaskRow) -> UUID:
         """Its task."""
         return row.task_id
 
-    def _check(self, row: PoolTask) -> None:
+    def _check(self, row: PoolTaskRow) -> None:
         if row.task_id not in self._tasks.rows:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
 
 
-class Terms(Table[Key, Term]):
+class TermTable(Table[Key, TermRow]):
     """The terms of pool tasks."""
 
-    def __init__(self, journal: Journal, pool_tasks: PoolTasks) -> None:
+    def __init__(self, journal: Journal, pool_tasks: PoolTaskTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._pool_tasks = pool_tasks
-        self.of_task: Groups[UUID, Term] = Groups()
-        self.tried: dict[Key, Term] = {}
+        self.of_task: GroupedRows[UUID, TermRow] = GroupedRows()
+        self.tried: dict[Key, TermRow] = {}
         """Those that are to be tried at some time."""
 
-    def key(self, row: Term) -> Key:
+    def key(self, row: TermRow) -> Key:
         """Its pool task and its first slot."""
         return row.pool_task, row.starts_at
 
-    def _check(self, row: Term) -> None:
+    def _check(self, row: TermRow) -> None:
         if row.starts_at >= row.ends_at:
             msg = "a term lasts"
             raise BrokenCheck(msg)
@@ -76,39 +76,39 @@ class Terms(Table[Key, Term]):
             msg = f"{row.pool_task} is no pool task"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Term) -> None:
+    def _enter(self, row: TermRow) -> None:
         self.of_task.add(row.pool_task, row)
         if row.try_at is not None:
             self.tried[self.key(row)] = row
 
-    def _leave(self, row: Term) -> None:
+    def _leave(self, row: TermRow) -> None:
         self.of_task.remove(row.pool_task, row)
         self.tried.pop(self.key(row), None)
 
 
-class Seats(Table[tuple[UUID, int], Seat]):
+class SeatTable(Table[tuple[UUID, int], SeatRow]):
     """The seats; ``held`` by term and place, those that are not lost."""
 
-    def __init__(self, journal: Journal, tasks: Tasks, terms: Terms) -> None:
+    def __init__(self, journal: Journal, tasks: TaskTable, terms: TermTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._tasks = tasks
         self._terms = terms
-        self.of_task: Groups[UUID, Seat] = Groups()
-        self.of_part: Groups[UUID, Seat] = Groups()
-        self.held: dict[tuple[UUID, int, int], Seat] = {}
-        self._by_node: dict[tuple[UUID, int, str], Seat] = {}
+        self.of_task: GroupedRows[UUID, SeatRow] = GroupedRows()
+        self.of_part: GroupedRows[UUID, SeatRow] = GroupedRows()
+        self.held: dict[tuple[UUID, int, int], SeatRow] = {}
+        self._by_node: dict[tuple[UUID, int, str], SeatRow] = {}
 
-    def key(self, row: Seat) -> tuple[UUID, int]:
+    def key(self, row: SeatRow) -> tuple[UUID, int]:
         """Its ordinary task and its place."""
         return row.task_id, row.place
 
-    def clashes(self, row: Seat) -> bool:
+    def clashes(self, row: SeatRow) -> bool:
         """Whether it is there already, or somebody else has it, or the node another one."""
         taken = (row.pool_task, row.term, row.place) in self.held
         return taken or self.key(row) in self.rows or _sits(row) in self._by_node
 
-    def _check(self, row: Seat) -> None:
+    def _check(self, row: SeatRow) -> None:
         if (row.lost_at is None) is not (row.reason is None):
             msg = "who has lost a seat has lost it for a reason"
             raise BrokenCheck(msg)
@@ -119,14 +119,14 @@ class Seats(Table[tuple[UUID, int], Seat]):
             msg = "a node has one seat of a term"
             raise BrokenKey(msg)
 
-    def _enter(self, row: Seat) -> None:
+    def _enter(self, row: SeatRow) -> None:
         self.of_task.add(row.pool_task, row)
         self.of_part.add(row.task_id, row)
         if row.lost_at is None:
             self.held[row.pool_task, row.term, row.place] = row
             self._by_node[_sits(row)] = row
 
-    def _leave(self, row: Seat) -> None:
+    def _leave(self, row: SeatRow) -> None:
         self.of_task.remove(row.pool_task, row)
         self.of_part.remove(row.task_id, row)
         if row.lost_at is None:
@@ -134,13 +134,13 @@ class Seats(Table[tuple[UUID, int], Seat]):
             del self._by_node[_sits(row)]
 
 
-def _sits(row: Seat) -> tuple[UUID, int, str]:
+def _sits(row: SeatRow) -> tuple[UUID, int, str]:
     return row.pool_task, row.term, row.node
 
 
-class PolicyStates(Table[int, PolicyState]):
+class PolicyStateTable(Table[int, PolicyStateRow]):
     """What policies remember."""
 
-    def key(self, row: PolicyState) -> int:
+    def key(self, row: PolicyStateRow) -> int:
         """Its pool."""
         return row.pool_id

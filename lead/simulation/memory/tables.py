@@ -7,27 +7,33 @@ from heapq import heappop, heappush
 from itertools import count
 from uuid import UUID
 
-from lead.simulation.memory.exchangetable import Exchanges, Negotiations
-from lead.simulation.memory.indexes import Groups, Ordered
+from lead.simulation.memory.exchangetable import ExchangeTable, NegotiationTable
+from lead.simulation.memory.indexes import GroupedRows, OrderedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.ledgertable import Campaigns, ChargeHours, Charges
+from lead.simulation.memory.ledgertable import CampaignTable, ChargeHourTable, ChargeTable
 from lead.simulation.memory.rows import (
-    AccessToken,
-    Charge,
-    Decision,
-    Idempotency,
-    Letter,
-    Node,
-    Part,
-    Reservation,
-    Reserved,
-    Run,
-    Term,
+    AccessTokenRow,
+    ChargeRow,
+    DecisionRow,
+    IdempotencyRow,
+    NodeRow,
+    OutboxRow,
+    PartRow,
+    ReservationRow,
+    ReservedSpanRow,
+    RunRow,
+    TermRow,
     unpack,
 )
-from lead.simulation.memory.runtable import Runs
-from lead.simulation.memory.seattable import PolicyStates, Pools, PoolTasks, Seats, Terms
-from lead.simulation.memory.tasktable import Plannings, Tasks
+from lead.simulation.memory.runtable import RunTable
+from lead.simulation.memory.seattable import (
+    PolicyStateTable,
+    PoolTable,
+    PoolTaskTable,
+    SeatTable,
+    TermTable,
+)
+from lead.simulation.memory.tasktable import PlanningTable, TaskTable
 from node.model.classes import SchedulingClass
 from node.model.reservations import Applicant, access_of, admits
 from node.store.database import BrokenCheck, BrokenKey, BrokenReference
@@ -36,160 +42,160 @@ _MEASURED = frozenset({"finished", "failed", "cancelled"})
 """Its runs took time until they ended; others took none."""
 
 
-class Nodes(Table[str, Node]):
+class NodeTable(Table[str, NodeRow]):
     """The nodes known here; ``itself`` is this one."""
 
     def __init__(self, journal: Journal) -> None:
         """Empty."""
         super().__init__(journal)
-        self.itself: Node | None = None
-        self._named: dict[str, Node] = {}
+        self.itself: NodeRow | None = None
+        self._named: dict[str, NodeRow] = {}
 
-    def key(self, row: Node) -> str:
+    def key(self, row: NodeRow) -> str:
         """Its identity."""
         return row.identity
 
-    def _check(self, row: Node) -> None:
+    def _check(self, row: NodeRow) -> None:
         if row.name in self._named or (row.is_self and self.itself is not None):
             msg = f"a node {row.name}, or this node, is there already"
             raise BrokenKey(msg)
 
-    def _enter(self, row: Node) -> None:
+    def _enter(self, row: NodeRow) -> None:
         self._named[row.name] = row
         if row.is_self:
             self.itself = row
 
-    def _leave(self, row: Node) -> None:
+    def _leave(self, row: NodeRow) -> None:
         del self._named[row.name]
         if row.is_self:
             self.itself = None
 
 
-class AccessTokens(Table[str, AccessToken]):
+class AccessTokenTable(Table[str, AccessTokenRow]):
     """The tokens of users."""
 
-    def key(self, row: AccessToken) -> str:
+    def key(self, row: AccessTokenRow) -> str:
         """Its digest."""
         return row.digest
 
 
-class Idempotencies(Table[str, Idempotency]):
+class IdempotencyTable(Table[str, IdempotencyRow]):
     """POSTs already served."""
 
-    def key(self, row: Idempotency) -> str:
+    def key(self, row: IdempotencyRow) -> str:
         """Its own word for it."""
         return row.key
 
 
-class Parts(Table[tuple[UUID, int], Part]):
+class PartTable(Table[tuple[UUID, int], PartRow]):
     """What the participants measured."""
 
-    def __init__(self, journal: Journal, runs: Runs) -> None:
+    def __init__(self, journal: Journal, runs: RunTable) -> None:
         """Parts go with their runs."""
         super().__init__(journal)
         self._runs = runs
-        self.by_run: Groups[UUID, Part] = Groups()
+        self.by_run: GroupedRows[UUID, PartRow] = GroupedRows()
 
-    def key(self, row: Part) -> tuple[UUID, int]:
+    def key(self, row: PartRow) -> tuple[UUID, int]:
         """Its run and place."""
         return row.run_id, row.participant
 
-    def check_values(self, row: Part) -> None:
+    def check_values(self, row: PartRow) -> None:
         """A part has a result or a reason; a part that is there already is no excuse."""
         if (row.result is None) == (row.reason is None):
             msg = "a part has either a result or a reason"
             raise BrokenCheck(msg)
 
-    def _check(self, row: Part) -> None:
+    def _check(self, row: PartRow) -> None:
         if row.run_id not in self._runs.rows:
             msg = f"there is no run {row.run_id}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Part) -> None:
+    def _enter(self, row: PartRow) -> None:
         self.by_run.add(row.run_id, row)
 
-    def _leave(self, row: Part) -> None:
+    def _leave(self, row: PartRow) -> None:
         self.by_run.remove(row.run_id, row)
 
 
-class Decisions(Table[int, Decision]):
+class DecisionTable(Table[int, DecisionRow]):
     """The planning attempts."""
 
-    def __init__(self, journal: Journal, tasks: Tasks) -> None:
+    def __init__(self, journal: Journal, tasks: TaskTable) -> None:
         """Empty."""
         super().__init__(journal)
         self._tasks = tasks
         self.ids = count(1)
-        self.by_task: Groups[UUID, Decision] = Groups()
-        self._over: list[tuple[int, int, Decision]] = []
+        self.by_task: GroupedRows[UUID, DecisionRow] = GroupedRows()
+        self._over: list[tuple[int, int, DecisionRow]] = []
 
-    def key(self, row: Decision) -> int:
+    def key(self, row: DecisionRow) -> int:
         """Its number."""
         return row.id
 
-    def over_before(self, instant: int) -> Iterator[Decision]:
+    def over_before(self, instant: int) -> Iterator[DecisionRow]:
         """Those that deal with nothing later; each is handed out once, to be deleted."""
         while self._over and self._over[0][0] < instant:
             at, _, row = heappop(self._over)
             if self.rows.get(row.id) is row and at == _over(row):
                 yield row
 
-    def _check(self, row: Decision) -> None:
+    def _check(self, row: DecisionRow) -> None:
         if row.task_id not in self._tasks.rows:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Decision) -> None:
+    def _enter(self, row: DecisionRow) -> None:
         self.by_task.add(row.task_id, row)
         heappush(self._over, (_over(row), row.number, row))
 
-    def _leave(self, row: Decision) -> None:
+    def _leave(self, row: DecisionRow) -> None:
         self.by_task.remove(row.task_id, row)
 
 
-def _over(row: Decision) -> int:
+def _over(row: DecisionRow) -> int:
     return row.decided_at if row.last_slot is None else max(row.decided_at, row.last_slot)
 
 
-class Letters(Table[int, Letter]):
+class OutboxTable(Table[int, OutboxRow]):
     """The outbox."""
 
     def __init__(self, journal: Journal) -> None:
         """Empty."""
         super().__init__(journal)
         self.ids = count(1)
-        self.due: Ordered[Letter] = Ordered()
-        self.commits: Groups[str, Letter] = Groups()
+        self.due: OrderedRows[OutboxRow] = OrderedRows()
+        self.commits: GroupedRows[str, OutboxRow] = GroupedRows()
         """Of each exchange."""
 
-    def key(self, row: Letter) -> int:
+    def key(self, row: OutboxRow) -> int:
         """Its number."""
         return row.id
 
-    def _enter(self, row: Letter) -> None:
+    def _enter(self, row: OutboxRow) -> None:
         self.due.add(row.next_at, row)
         if row.kind == "commit":
             self.commits.add(str(unpack(row.message)["exchange"]), row)
 
-    def _leave(self, row: Letter) -> None:
+    def _leave(self, row: OutboxRow) -> None:
         self.due.remove(row.next_at, row)
         if row.kind == "commit":
             self.commits.remove(str(unpack(row.message)["exchange"]), row)
 
 
-class Reservations(Table[UUID, Reservation]):
+class ReservationTable(Table[UUID, ReservationRow]):
     """Time that is set apart."""
 
-    def __init__(self, journal: Journal, pools: Pools) -> None:
+    def __init__(self, journal: Journal, pools: PoolTable) -> None:
         """Of a node, or of one of these pools."""
         super().__init__(journal)
         self._pools = pools
 
-    def key(self, row: Reservation) -> UUID:
+    def key(self, row: ReservationRow) -> UUID:
         """Its id."""
         return row.id
 
-    def _check(self, row: Reservation) -> None:
+    def _check(self, row: ReservationRow) -> None:
         if row.duration <= 0:
             msg = "a reservation lasts"
             raise BrokenCheck(msg)
@@ -198,40 +204,40 @@ class Reservations(Table[UUID, Reservation]):
             raise BrokenReference(msg)
 
 
-class ReservedSpans(Table[tuple[UUID, int], Reserved]):
+class ReservedSpanTable(Table[tuple[UUID, int], ReservedSpanRow]):
     """The spans of the reservations; there are few at any time."""
 
-    def __init__(self, journal: Journal, reservations: Reservations) -> None:
+    def __init__(self, journal: Journal, reservations: ReservationTable) -> None:
         """Spans go with their reservations."""
         super().__init__(journal)
         self._reservations = reservations
 
-    def key(self, row: Reserved) -> tuple[UUID, int]:
+    def key(self, row: ReservedSpanRow) -> tuple[UUID, int]:
         """Its reservation and start."""
         return row.reservation_id, row.starts_at
 
-    def of(self, reservation: UUID) -> list[Reserved]:
+    def of(self, reservation: UUID) -> list[ReservedSpanRow]:
         """The spans of one reservation."""
         return [row for row in self.rows.values() if row.reservation_id == reservation]
 
-    def touching(self, start: int, end: int) -> list[Reserved]:
+    def touching(self, start: int, end: int) -> list[ReservedSpanRow]:
         """Those that take time in [start, end); an empty range touches nothing."""
         rows = self.rows.values() if start < end else ()
         return [row for row in rows if row.starts_at < end and start < row.ends_at]
 
-    def offer(self, row: Reserved) -> None:
+    def offer(self, row: ReservedSpanRow) -> None:
         """A new span, unless it is there: ``ON CONFLICT DO NOTHING``."""
         if self.key(row) not in self.rows:
             self.insert(row)
             self._journal.tell("reserved")
 
-    def delete(self, row: Reserved) -> None:
+    def delete(self, row: ReservedSpanRow) -> None:
         """Away with it; its time is free."""
         self._journal.tell(f"freed {row.starts_at} {row.ends_at}")
         self._journal.tell("reserved")
         super().delete(row)
 
-    def _check(self, row: Reserved) -> None:
+    def _check(self, row: ReservedSpanRow) -> None:
         if row.starts_at >= row.ends_at:
             msg = "a span ends after its start"
             raise BrokenCheck(msg)
@@ -246,37 +252,37 @@ class Tables:
     def __init__(self) -> None:
         """Empty, as after setting up."""
         self.journal = journal = Journal()
-        self.nodes = Nodes(journal)
-        self.access_tokens = AccessTokens(journal)
-        self.idempotencies = Idempotencies(journal)
-        self.campaigns = Campaigns(journal)
-        self.charge_hours = ChargeHours(journal)
-        self.charges = Charges(journal, self.charge_hours)
-        self.plannings = Plannings(journal)
-        self.tasks = Tasks(journal, self.plannings)
+        self.nodes = NodeTable(journal)
+        self.access_tokens = AccessTokenTable(journal)
+        self.idempotencies = IdempotencyTable(journal)
+        self.campaigns = CampaignTable(journal)
+        self.charge_hours = ChargeHourTable(journal)
+        self.charges = ChargeTable(journal, self.charge_hours)
+        self.plannings = PlanningTable(journal)
+        self.tasks = TaskTable(journal, self.plannings)
         self.plannings.belong_to(self.tasks.rows)
-        self.negotiations = Negotiations(journal, self.tasks)
-        self.exchanges = Exchanges(journal, self.tasks)
-        self.runs = Runs(journal, self.tasks, self.exchanges, self._give_back)
-        self.parts = Parts(journal, self.runs)
-        self.decisions = Decisions(journal, self.tasks)
-        self.pools = Pools(journal)
-        self.pool_tasks = PoolTasks(journal, self.tasks)
-        self.terms = Terms(journal, self.pool_tasks)
-        self.seats = Seats(journal, self.tasks, self.terms)
-        self.policy_states = PolicyStates(journal)
-        self.letters = Letters(journal)
-        self.reservations = Reservations(journal, self.pools)
-        self.reserved = ReservedSpans(journal, self.reservations)
+        self.negotiations = NegotiationTable(journal, self.tasks)
+        self.exchanges = ExchangeTable(journal, self.tasks)
+        self.runs = RunTable(journal, self.tasks, self.exchanges, self._give_back)
+        self.parts = PartTable(journal, self.runs)
+        self.decisions = DecisionTable(journal, self.tasks)
+        self.pools = PoolTable(journal)
+        self.pool_tasks = PoolTaskTable(journal, self.tasks)
+        self.terms = TermTable(journal, self.pool_tasks)
+        self.seats = SeatTable(journal, self.tasks, self.terms)
+        self.policy_states = PolicyStateTable(journal)
+        self.letters = OutboxTable(journal)
+        self.reservations = ReservationTable(journal, self.pools)
+        self.reserved = ReservedSpanTable(journal, self.reservations)
         journal.commit()
 
-    def delete_reservation(self, row: Reservation) -> None:
+    def delete_reservation(self, row: ReservationRow) -> None:
         """Away with a reservation and its spans."""
         for span in self.reserved.of(row.id):
             self.reserved.delete(span)
         self.reservations.delete(row)
 
-    def closed_to(self, run: Run) -> bool:
+    def closed_to(self, run: RunRow) -> bool:
         """Whether a reservation has the time of a run and does not admit it."""
         of = self.reservations.rows
         touching = self.reserved.touching(run.starts_at, run.ends_at)
@@ -297,7 +303,7 @@ class Tables:
         lists = (access_of(unpack(of[span.reservation_id].access)) for span in closing)
         return not all(admits(access, applicant) for access in lists)
 
-    def _give_back(self, run: Run, starts_at: int, ends_at: int) -> None:
+    def _give_back(self, run: RunRow, starts_at: int, ends_at: int) -> None:
         """A run that is over, or was not to be: what is left of its time is not charged."""
         for campaign, participant, node, weight in self.charges.standing(
             run.id, starts_at, ends_at
@@ -312,9 +318,9 @@ class Tables:
             if used_to < ends_at:
                 made = (campaign, run.id, participant, node, used_to, ends_at, -weight)
                 number = next(self.charges.ids)
-                self.charges.insert(Charge(number, *made, "unused", run.changed_at))
+                self.charges.insert(ChargeRow(number, *made, "unused", run.changed_at))
 
-    def delete_run(self, run: Run) -> None:
+    def delete_run(self, run: RunRow) -> None:
         """Away with a run and its parts."""
         for part in self.parts.by_run.of(run.id):
             self.parts.delete(part)
@@ -355,7 +361,7 @@ class Tables:
         if (asked := self.pool_tasks.rows.get(task)) is not None:
             self.pool_tasks.delete(asked)
 
-    def delete_term(self, term: Term) -> None:
+    def delete_term(self, term: TermRow) -> None:
         """Away with a term and its seats."""
         for seat in self.seats.of_task.of(term.pool_task):
             if seat.term == term.starts_at:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from lead.simulation.memory.rows import Idempotency, Planning, Task, pack, pack_optional, unpack
+from lead.simulation.memory.rows import (
+    IdempotencyRow,
+    PlanningRow,
+    TaskRow,
+    pack,
+    pack_optional,
+    unpack,
+)
 from lead.simulation.memory.rulings import wake
 from lead.simulation.memory.statements import Answer, Twins
 from lead.simulation.memory.tables import Tables
@@ -48,7 +55,7 @@ def upsert_task(
     pool_task: UUID | None,
 ) -> Answer:
     """A task made known here; repeated by its lead, it is brought up to date."""
-    made = Task(
+    made = TaskRow(
         task,
         lead,
         test,
@@ -87,7 +94,7 @@ def open_planning(tables: Tables, task: UUID, next_run_at: int, plan_at: int) ->
     campaign = None if row is None else tables.campaigns.of(row.campaign)
     if row is None or campaign is None:
         return ()
-    tables.plannings.insert(Planning(task, campaign.id, next_run_at, plan_at, row.created_at))
+    tables.plannings.insert(PlanningRow(task, campaign.id, next_run_at, plan_at, row.created_at))
     return [(task,)]
 
 
@@ -96,7 +103,7 @@ def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int
     """Claim an Idempotency-Key."""
     if key in tables.idempotencies.rows:
         return ()
-    tables.idempotencies.insert(Idempotency(key, digest, made, now))
+    tables.idempotencies.insert(IdempotencyRow(key, digest, made, now))
     return [(made,)]
 
 

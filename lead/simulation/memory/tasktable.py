@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lead.simulation.memory.indexes import Groups, Ordered
+from lead.simulation.memory.indexes import GroupedRows, OrderedRows
 from lead.simulation.memory.journal import Journal, Table
-from lead.simulation.memory.rows import Planning, Task
+from lead.simulation.memory.rows import PlanningRow, TaskRow
 from node.store.database import BrokenReference
 
 
-class Plannings(Table[UUID, Planning]):
+class PlanningTable(Table[UUID, PlanningRow]):
     """The lead's agenda: by the time of planning; ``idle`` has active tasks without one.
 
     ``rested`` has those that have come to it, until somebody has looked.
@@ -19,21 +19,21 @@ class Plannings(Table[UUID, Planning]):
     def __init__(self, journal: Journal) -> None:
         """Empty."""
         super().__init__(journal)
-        self.due: Ordered[Planning] = Ordered()
-        self.idle: dict[UUID, Planning] = {}
+        self.due: OrderedRows[PlanningRow] = OrderedRows()
+        self.idle: dict[UUID, PlanningRow] = {}
         self.rested: dict[UUID, None] = {}
-        self.waiting_for: Groups[str, Planning] = Groups()
-        self._tasks: dict[UUID, Task] = {}
+        self.waiting_for: GroupedRows[str, PlanningRow] = GroupedRows()
+        self._tasks: dict[UUID, TaskRow] = {}
 
-    def belong_to(self, tasks: dict[UUID, Task]) -> None:
+    def belong_to(self, tasks: dict[UUID, TaskRow]) -> None:
         """Whose agenda it is."""
         self._tasks = tasks
 
-    def key(self, row: Planning) -> UUID:
+    def key(self, row: PlanningRow) -> UUID:
         """Its task."""
         return row.task_id
 
-    def consider(self, task: Task) -> None:
+    def consider(self, task: TaskRow) -> None:
         """The state of a task may be another."""
         row = self.rows.get(task.id)
         if row is not None and row.plan_at is None and task.state == "active":
@@ -41,16 +41,16 @@ class Plannings(Table[UUID, Planning]):
         else:
             self.idle.pop(task.id, None)
 
-    def _rest(self, row: Planning) -> None:
+    def _rest(self, row: PlanningRow) -> None:
         self.idle[row.task_id] = row
         self.rested[row.task_id] = None
 
-    def _check(self, row: Planning) -> None:
+    def _check(self, row: PlanningRow) -> None:
         if row.task_id not in self._tasks:
             msg = f"there is no task {row.task_id}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Planning) -> None:
+    def _enter(self, row: PlanningRow) -> None:
         if row.waits_for is not None:
             self.waiting_for.add(row.waits_for, row)
         if row.plan_at is not None:
@@ -58,7 +58,7 @@ class Plannings(Table[UUID, Planning]):
         elif self._tasks[row.task_id].state == "active":
             self._rest(row)
 
-    def _leave(self, row: Planning) -> None:
+    def _leave(self, row: PlanningRow) -> None:
         if row.waits_for is not None:
             self.waiting_for.remove(row.waits_for, row)
         if row.plan_at is not None:
@@ -67,27 +67,27 @@ class Plannings(Table[UUID, Planning]):
             self.idle.pop(row.task_id, None)
 
 
-class Tasks(Table[UUID, Task]):
+class TaskTable(Table[UUID, TaskRow]):
     """The tasks led or known here."""
 
-    def __init__(self, journal: Journal, plannings: Plannings) -> None:
+    def __init__(self, journal: Journal, plannings: PlanningTable) -> None:
         """``plannings`` sorts its rows by the state of their tasks."""
         super().__init__(journal)
         self._plannings = plannings
-        self.active_with: Groups[str, Task] = Groups()
-        self.parts: Groups[UUID, Task] = Groups()
+        self.active_with: GroupedRows[str, TaskRow] = GroupedRows()
+        self.parts: GroupedRows[UUID, TaskRow] = GroupedRows()
         """By pool task, the ordinary ones that have its seats."""
 
-    def key(self, row: Task) -> UUID:
+    def key(self, row: TaskRow) -> UUID:
         """Its id."""
         return row.id
 
-    def _check(self, row: Task) -> None:
+    def _check(self, row: TaskRow) -> None:
         if row.parent is not None and row.parent not in self.rows:
             msg = f"there is no task {row.parent}"
             raise BrokenReference(msg)
 
-    def _enter(self, row: Task) -> None:
+    def _enter(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.add(row.parent, row)
         if row.state == "active":
@@ -95,7 +95,7 @@ class Tasks(Table[UUID, Task]):
                 self.active_with.add(node, row)
         self._plannings.consider(row)
 
-    def _leave(self, row: Task) -> None:
+    def _leave(self, row: TaskRow) -> None:
         if row.parent is not None:
             self.parts.remove(row.parent, row)
         if row.state == "active":

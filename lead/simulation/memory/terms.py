@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.simulation.memory.episodes import TWINS, active
-from lead.simulation.memory.rows import PoolTask, Task, Term, unpack
+from lead.simulation.memory.rows import PoolTaskRow, TaskRow, TermRow, unpack
 from lead.simulation.memory.statements import Answer
 from lead.simulation.memory.tables import Tables
 from node.model.times import HOUR
@@ -22,7 +22,7 @@ _POOL_TASK = (
 )
 
 
-def _whole(tables: Tables, task: Task, asked: PoolTask) -> tuple[Any, ...]:
+def _whole(tables: Tables, task: TaskRow, asked: PoolTaskRow) -> tuple[Any, ...]:
     return (
         task.id,
         task.test,
@@ -44,11 +44,13 @@ def _whole(tables: Tables, task: Task, asked: PoolTask) -> tuple[Any, ...]:
     )
 
 
-def _oldest(found: Sequence[tuple[Task, PoolTask]], limit: int) -> list[tuple[Task, PoolTask]]:
+def _oldest(
+    found: Sequence[tuple[TaskRow, PoolTaskRow]], limit: int
+) -> list[tuple[TaskRow, PoolTaskRow]]:
     return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id))[:limit]
 
 
-def _urgent(tables: Tables, task: Task, starts_at: int, near: int) -> bool:
+def _urgent(tables: Tables, task: TaskRow, starts_at: int, near: int) -> bool:
     campaign = tables.campaigns.named.get(task.campaign) if task.campaign else None
     return campaign is not None and campaign.level == URGENT and starts_at < near
 
@@ -64,14 +66,14 @@ def due(tables: Tables, now: int, limit: int, near: int) -> Answer:
             first[row.pool_task] = min(row.starts_at, first.get(row.pool_task, row.starts_at))
     found = [(task, asked) for task, asked in active(tables) if task.id in tried] if tried else []
 
-    def place(pair: tuple[Task, PoolTask]) -> tuple[Any, ...]:
+    def place(pair: tuple[TaskRow, PoolTaskRow]) -> tuple[Any, ...]:
         task, begins = pair[0], first[pair[0].id]
         later = not _urgent(tables, task, begins, near)
         return later, begins // HOUR, tried[task.id], task.created_at, task.id
 
     found.sort(key=place)
     places: Counter[int] = Counter()
-    chosen: list[tuple[Task, PoolTask]] = []
+    chosen: list[tuple[TaskRow, PoolTaskRow]] = []
     for task, asked in found:
         places[asked.pool_id] += 1
         if places[asked.pool_id] <= limit:
@@ -120,7 +122,7 @@ def open_terms(
     ):
         row = tables.terms.rows.get((task, begin))
         if row is None:
-            tables.terms.insert(Term(task, begin, finish, over_at, seats, try_at=try_at))
+            tables.terms.insert(TermRow(task, begin, finish, over_at, seats, try_at=try_at))
         else:
             values = {"ends_at": finish, "over_at": over_at, "seats": seats, "try_at": try_at}
             tables.terms.change(row, **values, tries=0, reason=None)
@@ -158,7 +160,7 @@ def terms_due(
 ) -> Answer:
     """Terms with empty seats that are to be tried: the urgent, the nearest hours."""
 
-    def hour(row: Term) -> int:
+    def hour(row: TermRow) -> int:
         if _urgent(tables, tables.tasks.rows[row.pool_task], row.starts_at, near):
             return -1
         return row.starts_at // HOUR
@@ -170,7 +172,7 @@ def terms_due(
         if row.try_at is not None and row.try_at <= now
     ]
     found.sort(key=lambda row: (hour(row), row.starts_at, row.pool_task))
-    chosen: list[Term] = []
+    chosen: list[TermRow] = []
     for _, group in groupby(found, key=hour):
         of_hour = list(group)
         alone = bool(chosen) and hour(chosen[0]) < 0

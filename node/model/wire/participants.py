@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.reservations import Reserved, in_words
+from node.model.reservations import ReservationSpan, in_words
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document
 from node.model.wire.problems import Problem
@@ -32,16 +32,16 @@ FREED_MAX = 500
 DIGESTS_MAX = 1000
 """Most tasks in one comparison."""
 
-RUNS_TOLD_MAX = 100_000
+DIFFERENCES_MAX = 100_000
 """Most runs in the answer to a comparison: what differs beyond that is told the next time."""
 
-OUTPUT_KEPT = 20_000
+OUTPUT_LENGTH_MAX = 20_000
 """Most characters of what a program printed that are kept and sent: its beginning and its end."""
 
-TOGETHER_MAX = 64
+BATCH_ITEMS_MAX = 64
 """Most questions of one kind in one message."""
 
-INTERVALS_TOGETHER_MAX = 64
+INTERVALS_PER_MESSAGE_MAX = 64
 """Most intervals in one message."""
 
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
@@ -55,7 +55,7 @@ Revision = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
 
 
-class Freeing(Document):
+class FreedRuns(Document):
     """Which of its runs a task has given up.
 
     Those of a slot from ``slots_from`` on that start at or after ``starting`` and were booked under
@@ -90,7 +90,7 @@ class Introduction(Document):
     revision: Revision = 1
     pool_task: UUID | None = Field(None, description="In which it has seats, if it has any.")
     paused_at: Micros | None = Field(None, description="Since when it is paused, if it is.")
-    freeing: Freeing | None = None
+    freeing: FreedRuns | None = None
 
 
 class IntroductionAnswer(Document):
@@ -164,7 +164,7 @@ class Closure(Document):
     ends_at: Micros
 
     @classmethod
-    def of(cls, window: int, each: Reserved) -> Self:
+    def of(cls, window: int, each: ReservationSpan) -> Self:
         """This span, in the way of that window."""
         return cls(
             window=window,
@@ -291,23 +291,23 @@ class Ruling(Document):
 One = TypeVar("One", bound=Document)
 
 
-class Together(Document, Generic[One]):
+class Batch(Document, Generic[One]):
     """Several questions of one kind in one message; each is answered for itself, in order."""
 
-    items: Annotated[tuple[One, ...], Field(min_length=1, max_length=TOGETHER_MAX)]
+    items: Annotated[tuple[One, ...], Field(min_length=1, max_length=BATCH_ITEMS_MAX)]
 
 
-class Reply(Document, Generic[One]):
+class BatchReply(Document, Generic[One]):
     """The answer to one of them, or why there is none."""
 
     answer: One | None = None
     problem: Problem | None = None
 
 
-class Replies(Document, Generic[One]):
+class BatchReplies(Document, Generic[One]):
     """The answers to several questions, in their order."""
 
-    items: tuple[Reply[One], ...]
+    items: tuple[BatchReply[One], ...]
 
 
 class DecisionAnswer(Document):
@@ -317,7 +317,7 @@ class DecisionAnswer(Document):
     commit: CommitRequest | None = None
 
 
-class Freed(Document):
+class FreedTime(Document):
     """Time that was refused to these tasks has become free: their lead may plan them now."""
 
     tasks: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=FREED_MAX)]
@@ -349,7 +349,7 @@ class PartMessage(Document):
     started_at: Micros | None
     finished_at: Micros | None
     command: tuple[str, ...] | None
-    output: Annotated[str, Field(max_length=OUTPUT_KEPT)] | None = None
+    output: Annotated[str, Field(max_length=OUTPUT_LENGTH_MAX)] | None = None
     circumstances: Circumstances | None = None
 
 
@@ -366,7 +366,7 @@ class IntervalsMessage(Document):
 
     run: UUID
     intervals: Annotated[
-        tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_TOGETHER_MAX)
+        tuple[IntervalShare, ...], Field(min_length=1, max_length=INTERVALS_PER_MESSAGE_MAX)
     ]
 
     @model_validator(mode="after")

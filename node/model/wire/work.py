@@ -35,7 +35,7 @@ class Question(Document):
     body: str = ""
 
 
-class Given(Document):
+class AssignedQuestion(Document):
     """A question that is handed over, with the name by which it is answered."""
 
     id: UUID
@@ -49,7 +49,7 @@ class Reply(Document):
     body: str = ""
 
 
-class Answered(Document):
+class AnsweredQuestion(Document):
     """The reply to one question."""
 
     id: UUID
@@ -68,17 +68,17 @@ class WorkRequest(Document):
     shortfall: Micros
     busy_until: Micros
     wait: Annotated[int, Field(ge=0, le=WAIT_MAX, strict=True)]
-    answers: Annotated[tuple[Answered, ...], Field(max_length=2 * QUESTIONS_MAX)] = ()
+    answers: Annotated[tuple[AnsweredQuestion, ...], Field(max_length=2 * QUESTIONS_MAX)] = ()
     working: Annotated[tuple[UUID, ...], Field(max_length=2 * QUESTIONS_MAX)] = ()
 
 
-class Work(Document):
+class WorkResponse(Document):
     """The questions that wait."""
 
-    questions: Annotated[tuple[Given, ...], Field(max_length=QUESTIONS_MAX)] = ()
+    questions: Annotated[tuple[AssignedQuestion, ...], Field(max_length=QUESTIONS_MAX)] = ()
 
 
-class Errand(Document):
+class ForwardedQuestion(Document):
     """From a lead in a process of its own to its node, which has the questions to hand over."""
 
     node: Identity

@@ -18,7 +18,13 @@ from pydantic import AfterValidator, Field, StringConstraints
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Duration
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
 from node.plugins.fields import between, duration_field
 
 _MODE = 0o640
@@ -101,16 +107,16 @@ class FileDestination:
         self._host = host
         self._path = Path(spec.path)
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Append all of it, in another thread: a disk may be slow."""
         if (refused := self._archiver.refusal(self._spec, self._host)) is not None:
-            return [Outcome(Fate.REFUSED, refused[1])] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.REFUSED, refused[1])] * len(batch)
         lines = b"".join(one.body + b"\n" for one in batch)
         try:
             await asyncio.to_thread(self._append, lines, self._host.now())
         except OSError as error:
-            return [Outcome(Fate.AGAIN, _said(error))] * len(batch)
-        return [Outcome(Fate.ACCEPTED)] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
+        return [DeliveryOutcome(DeliveryStatus.ACCEPTED)] * len(batch)
 
     def _append(self, lines: bytes, now: int) -> None:
         self._set_aside_if_full(len(lines), now)

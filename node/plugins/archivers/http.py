@@ -18,14 +18,21 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.wire.fields import Document
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.anywhere import Anywhere
-from node.plugins.transport.halving import halved
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Posted, Poster, Url, shown
+from node.plugins.contracts import ArchivingHost, Batches, DeliveryItem, DeliveryOutcome
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport.bisection import deliver_by_bisection
+from node.plugins.transport.posting import (
+    DOCUMENT_REJECTED_STATUSES,
+    Headers,
+    Poster,
+    Url,
+    UrlDestination,
+    url_without_query,
+)
+from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 
-class HttpSpec(Document):
+class HttpArchiverSpec(Document):
     """Where to post, and how."""
 
     url: Url = Field(
@@ -48,50 +55,50 @@ class HttpSpec(Document):
         json_schema_extra=SECRET,
     )
     batch: int = Field(500, ge=1, le=1000, strict=True, description="Most results in a request.")
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 
 
-class HttpArchiver(Anywhere):
+class HttpArchiver(UnrestrictedArchiver):
     """Posts results to a URL."""
 
     name = "http"
     title = "Post batches to a URL (webhook), signed"
     ordered = False
-    spec_model: type[Document] = HttpSpec
+    spec_model: type[Document] = HttpArchiverSpec
 
-    def label(self, spec: HttpSpec) -> str:
+    def label(self, spec: HttpArchiverSpec) -> str:
         """The URL without its query, in which some put keys."""
-        return shown(spec.url)
+        return url_without_query(spec.url)
 
-    def batches(self, spec: HttpSpec) -> Batches:
+    def batches(self, spec: HttpArchiverSpec) -> Batches:
         """As the spec says; a batch that is taken apart has the time of four requests."""
         return Batches(spec.batch, 8_000_000, 4 * spec.timeout)
 
-    def open(self, spec: HttpSpec, host: ArchivingHost) -> HttpDestination:
+    def open(self, spec: HttpArchiverSpec, host: ArchivingHost) -> HttpDestination:
         """Connects when it is first used."""
         return HttpDestination(spec, host.now)
 
 
-class HttpDestination(Posted):
+class HttpDestination(UrlDestination):
     """One URL."""
 
-    def __init__(self, spec: HttpSpec, now: Callable[[], int]) -> None:
+    def __init__(self, spec: HttpArchiverSpec, now: Callable[[], int]) -> None:
         """Nothing is connected yet."""
         super().__init__(Poster(spec.url, spec.timeout, now))
         self._spec = spec
         self._now = now
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """One request; where one document may be to blame for a refusal, halves of the batch."""
-        return await halved(batch, self._post)
+        return await deliver_by_bisection(batch, self._post)
 
-    async def _post(self, batch: Sequence[Delivery]) -> tuple[Outcome, bool]:
+    async def _post(self, batch: Sequence[DeliveryItem]) -> tuple[DeliveryOutcome, bool]:
         answer = await self.poster.post(*self._request(batch))
-        return answer.outcome, answer.status in ONE_IS_BAD
+        return answer.outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
-    def _request(self, batch: Sequence[Delivery]) -> tuple[bytes, dict[str, str]]:
+    def _request(self, batch: Sequence[DeliveryItem]) -> tuple[bytes, dict[str, str]]:
         """The body as sent, and the headers with it."""
         if self._spec.format == "lines":
             body, kind = b"".join(one.body + b"\n" for one in batch), "application/x-ndjson"

@@ -18,11 +18,17 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.anywhere import Anywhere
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
 from node.plugins.transport.ordering import in_order
-from node.plugins.transport.senders import said
+from node.plugins.transport.senders import error_summary
+from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -58,12 +64,12 @@ class KafkaSpec(Document):
     password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
         None, description="Never shown.", json_schema_extra=SECRET
     )
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class KafkaArchiver(Anywhere):
+class KafkaArchiver(UnrestrictedArchiver):
     """Records of a topic."""
 
     name = "kafka"
@@ -96,13 +102,13 @@ class KafkaDestination:
         self._seconds = spec.timeout / times.SECOND
         self._producer: AIOKafkaProducer | None = None
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """What fits into a record, as brokers are set unless told otherwise; the rest is parked."""
         fitting = [one for one in batch if len(one.body) <= _RECORD_MAX]
         outcomes = iter(await self._produce(fitting) if fitting else ())
         return [next(outcomes) if len(one.body) <= _RECORD_MAX else _too_long(one) for one in batch]
 
-    async def _produce(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def _produce(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Send all, and wait until each is acknowledged."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -112,19 +118,21 @@ class KafkaDestination:
                 said = await asyncio.gather(*sent, return_exceptions=True)
         except Exception as error:  # noqa: BLE001 - of a library with many
             await self.close()
-            return [Outcome(Fate.AGAIN, _said(error))] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
         except BaseException:
             await self.close()  # what was sent and not acknowledged must not come later
             raise
         outcomes = [
-            Outcome(Fate.AGAIN, _said(one)) if isinstance(one, BaseException) else _ACCEPTED
+            DeliveryOutcome(DeliveryStatus.AGAIN, _said(one))
+            if isinstance(one, BaseException)
+            else _ACCEPTED
             for one in said
         ]
-        if any(outcome.fate is not Fate.ACCEPTED for outcome in outcomes):
+        if any(outcome.fate is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 
-    async def _send(self, producer: AIOKafkaProducer, one: Delivery) -> asyncio.Future[object]:
+    async def _send(self, producer: AIOKafkaProducer, one: DeliveryItem) -> asyncio.Future[object]:
         found: asyncio.Future[object] = await producer.send(
             self._spec.topic,
             one.body,
@@ -186,12 +194,12 @@ class KafkaDestination:
             await found.stop()
 
 
-_ACCEPTED = Outcome(Fate.ACCEPTED)
+_ACCEPTED = DeliveryOutcome(DeliveryStatus.ACCEPTED)
 
 
-def _too_long(one: Delivery) -> Outcome:
+def _too_long(one: DeliveryItem) -> DeliveryOutcome:
     said = f"{len(one.body)} bytes are more than a record holds; deliver less by a transform"
-    return Outcome(Fate.REFUSED, said)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
 
 
 def _address(broker: Broker) -> str:
@@ -202,7 +210,7 @@ def _address(broker: Broker) -> str:
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not acknowledge in time"
-    return said(error)
+    return error_summary(error)
 
 
 ARCHIVER = KafkaArchiver()

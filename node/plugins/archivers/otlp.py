@@ -16,11 +16,11 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.samples import Sample
 from node.model.wire.fields import Document
-from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.exporting import Exported, Exporter, Figures
+from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
 from node.plugins.transport.ordering import in_order
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
+from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
 if TYPE_CHECKING:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -42,7 +42,7 @@ class OtlpSpec(Document):
     attributes: dict[str, Annotated[str, StringConstraints(max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Further attributes of the resource."
     )
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 
@@ -61,7 +61,7 @@ class OtlpArchiver(Exporter):
         return OtlpDestination(spec, Poster(spec.url, spec.timeout, host.now), host.name)
 
 
-class OtlpDestination(Exported):
+class OtlpDestination(ExportDestination):
     """One collector."""
 
     def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
@@ -70,18 +70,21 @@ class OtlpDestination(Exported):
         self._headers = {**spec.headers, **_HEADERS}
         self._resource = {**spec.attributes, "service.name": "parley", "host.name": host}
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """As all exporters do, in the order of each series."""
         return in_order(batch, await super().deliver(batch))
 
-    async def export(self, results: Sequence[Figures]) -> tuple[Outcome, bool]:
+    async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
         """One request; what a receiver rejects of it is one result's."""
         body = gzip.compress(request_of(results, self._resource), compresslevel=5, mtime=0)
         answer = await self.poster.post(body, self._headers)
         outcome = answer.outcome
-        if outcome.fate is Fate.ACCEPTED and (rejected := _rejected(answer.body)) is not None:
-            return Outcome(Fate.REFUSED, rejected), True
-        return outcome, answer.status in ONE_IS_BAD
+        if (
+            outcome.fate is DeliveryStatus.ACCEPTED
+            and (rejected := _rejected(answer.body)) is not None
+        ):
+            return DeliveryOutcome(DeliveryStatus.REFUSED, rejected), True
+        return outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
 
 def request_of(

@@ -16,10 +16,16 @@ from pydantic import AfterValidator, Field, StringConstraints
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.halving import halved
-from node.store.results import Address, ResultTable, Row, Tls
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport.bisection import deliver_by_bisection
+from node.store.results import Address, ResultRow, ResultTable, Tls
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
 
@@ -55,7 +61,7 @@ class PostgresqlSpec(Document):
         "public", description="The schema in which the table parley_result is."
     )
     create: bool = Field(default=True, strict=True, description="Make the table if there is none.")
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
@@ -110,18 +116,21 @@ class PostgresqlDestination:
             )
         )
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """One statement; where one document cannot be kept, halves of the batch."""
-        rows = [Row(one.at, one.key, one.series, one.succeeded, one.body.decode()) for one in batch]
+        rows = [
+            ResultRow(one.at, one.key, one.series, one.succeeded, one.body.decode())
+            for one in batch
+        ]
         try:
-            return await halved(rows, self._insert)
+            return await deliver_by_bisection(rows, self._insert)
         except ArchiverFailed as error:
-            return [Outcome(Fate.AGAIN, error.detail)] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, error.detail)] * len(batch)
 
-    async def _insert(self, rows: Sequence[Row]) -> tuple[Outcome, bool]:
+    async def _insert(self, rows: Sequence[ResultRow]) -> tuple[DeliveryOutcome, bool]:
         if (unfit := await self._table.insert(rows)) is None:
-            return Outcome(Fate.ACCEPTED), False
-        return Outcome(Fate.REFUSED, unfit), True
+            return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
+        return DeliveryOutcome(DeliveryStatus.REFUSED, unfit), True
 
     async def test(self) -> str:
         """Connect, and see whether the table is there and takes rows.

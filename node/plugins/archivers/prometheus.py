@@ -17,10 +17,10 @@ from pydantic import Field, StringConstraints, field_validator
 from node.model import times
 from node.model.samples import Sample, name_of
 from node.model.wire.fields import Document
-from node.plugins.contracts import ArchivingHost, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.exporting import Exported, Exporter, Figures
-from node.plugins.transport.posting import ONE_IS_BAD, Headers, Poster, Url
+from node.plugins.contracts import ArchivingHost, DeliveryOutcome, DeliveryStatus
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
+from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -46,7 +46,7 @@ class PrometheusSpec(Document):
     labels: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Labels that all series get."
     )
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a request may take; PT1S to PT2M."
     )
 
@@ -74,25 +74,25 @@ class PrometheusArchiver(Exporter):
         return PrometheusDestination(spec, Poster(spec.url, spec.timeout, host.now))
 
 
-class PrometheusDestination(Exported):
+class PrometheusDestination(ExportDestination):
     """One receiver."""
 
     # What comes behind one that waits would make it too old for Prometheus.
-    held = Outcome(Fate.AGAIN, "comes after one that was not taken")
+    held = DeliveryOutcome(DeliveryStatus.AGAIN, "comes after one that was not taken")
 
     def __init__(self, spec: PrometheusSpec, poster: Poster) -> None:
         """Nothing is connected yet."""
         super().__init__(poster)
         self._spec = spec
 
-    async def export(self, results: Sequence[Figures]) -> tuple[Outcome, bool]:
+    async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
         """One request."""
         from cramjam import snappy
 
         message = write_request(series_of(results, self._spec.labels))
         body = bytes(snappy.compress_raw(message))
         answer = await self.poster.post(body, {**self._spec.headers, **_HEADERS})
-        return answer.outcome, answer.status in ONE_IS_BAD
+        return answer.outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
 
 def series_of(

@@ -18,11 +18,17 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.anywhere import Anywhere
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
 from node.plugins.transport.ordering import in_order
-from node.plugins.transport.senders import said
+from node.plugins.transport.senders import error_summary
+from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection, AbstractExchange
@@ -50,12 +56,12 @@ class RabbitmqSpec(Document):
         "parley.results",
         description="With the default exchange: the queue, made durable if there is none.",
     )
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class RabbitmqArchiver(Anywhere):
+class RabbitmqArchiver(UnrestrictedArchiver):
     """Messages to a broker."""
 
     name = "rabbitmq"
@@ -89,7 +95,7 @@ class RabbitmqDestination:
         self._connection: AbstractConnection | None = None
         self._exchange: AbstractExchange | None = None
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Publish all, and wait until each is confirmed."""
         try:
             async with asyncio.timeout(self._spec.timeout / times.SECOND):
@@ -99,13 +105,13 @@ class RabbitmqDestination:
                 )
         except Exception as error:  # noqa: BLE001 - of three libraries
             await self.close()
-            return [Outcome(Fate.AGAIN, _said(error))] * len(batch)
+            return [DeliveryOutcome(DeliveryStatus.AGAIN, _said(error))] * len(batch)
         outcomes = [_outcome(one) for one in confirmed]
-        if any(outcome.fate is not Fate.ACCEPTED for outcome in outcomes):
+        if any(outcome.fate is not DeliveryStatus.ACCEPTED for outcome in outcomes):
             await self.close()
         return in_order(batch, outcomes)
 
-    async def _publish(self, exchange: AbstractExchange, one: Delivery) -> None:
+    async def _publish(self, exchange: AbstractExchange, one: DeliveryItem) -> None:
         from aio_pika import DeliveryMode, Message
 
         message = Message(
@@ -169,10 +175,10 @@ class RabbitmqDestination:
                     await found.close()
 
 
-def _outcome(said: BaseException | None) -> Outcome:
+def _outcome(said: BaseException | None) -> DeliveryOutcome:
     if said is None:
-        return Outcome(Fate.ACCEPTED)
-    return Outcome(Fate.AGAIN, _said(said))
+        return DeliveryOutcome(DeliveryStatus.ACCEPTED)
+    return DeliveryOutcome(DeliveryStatus.AGAIN, _said(said))
 
 
 def _said(error: BaseException) -> str:
@@ -184,7 +190,7 @@ def _said(error: BaseException) -> str:
         return "no queue takes it: nothing is bound there"
     if isinstance(error, DeliveryError):
         return "the broker did not take it"
-    return said(error)
+    return error_summary(error)
 
 
 ARCHIVER = RabbitmqArchiver()

@@ -21,9 +21,15 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import SECRET, Patience, duration_field
-from node.plugins.transport.posting import Answer, Poster, Url, shown
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport.posting import HttpReply, Poster, Url, url_without_query
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -52,7 +58,7 @@ class S3Spec(Document):
         None, description="Its id; unless said, what the service's environment or host has."
     )
     secret_key: _Words | None = Field(None, description="Never shown.", json_schema_extra=SECRET)
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "How long an object may take; PT1S to PT2M."
     )
 
@@ -97,25 +103,25 @@ class S3Destination:
         self._poster = Poster(self._bucket, spec.timeout, host.now)
         self._credentials: Credentials | None = None
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """An object for each day."""
-        by_day: dict[str, list[Delivery]] = defaultdict(list)
+        by_day: dict[str, list[DeliveryItem]] = defaultdict(list)
         for one in batch:
             by_day[times.to_datetime(one.at).strftime("%Y-%m-%d")].append(one)
         outcomes = {day: await self._put(day, there) for day, there in by_day.items()}
         return [outcomes[times.to_datetime(one.at).strftime("%Y-%m-%d")] for one in batch]
 
-    async def _put(self, day: str, batch: Sequence[Delivery]) -> Outcome:
+    async def _put(self, day: str, batch: Sequence[DeliveryItem]) -> DeliveryOutcome:
         digest = hashlib.sha256("\n".join(one.key for one in batch).encode()).hexdigest()
         folder = f"{self._spec.prefix.rstrip('/')}/".lstrip("/")
         body = await asyncio.to_thread(parquet_of, batch)
         answer = await self._signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
-        if answer.outcome.fate is Fate.REFUSED:
+        if answer.outcome.fate is DeliveryStatus.REFUSED:
             # A bucket that is not there, or a key that may not write, can be mended; the rows stay.
-            return Outcome(Fate.AGAIN, answer.outcome.reason)
+            return DeliveryOutcome(DeliveryStatus.AGAIN, answer.outcome.reason)
         return answer.outcome
 
-    async def _signed(self, method: str, path: str, body: bytes) -> Answer:
+    async def _signed(self, method: str, path: str, body: bytes) -> HttpReply:
         """Signed by botocore, in another thread: where it finds keys it may ask others."""
         url = self._bucket + path
         headers = await asyncio.to_thread(self._sign, method, url, body)
@@ -146,7 +152,7 @@ class S3Destination:
         :raises ArchiverFailed: not possible.
         """
         answer = await self._signed("GET", "?list-type=2&max-keys=0", b"")
-        if answer.outcome.fate is not Fate.ACCEPTED:
+        if answer.outcome.fate is not DeliveryStatus.ACCEPTED:
             msg = f"{self._bucket}: {answer.outcome.reason}"
             raise ArchiverFailed(msg)
         return f"{self._bucket} is there and can be listed; nothing was put there"
@@ -156,7 +162,7 @@ class S3Destination:
         await self._poster.close()
 
 
-def parquet_of(batch: Sequence[Delivery]) -> bytes:
+def parquet_of(batch: Sequence[DeliveryItem]) -> bytes:
     """A file with a row for each document."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -187,7 +193,7 @@ def parquet_of(batch: Sequence[Delivery]) -> bytes:
     return written.getvalue()
 
 
-def _row(one: Delivery) -> dict[str, Any]:
+def _row(one: DeliveryItem) -> dict[str, Any]:
     document = orjson.loads(one.body)
     known = document if isinstance(document, Mapping) else {}
     test = known.get("test")
@@ -226,7 +232,7 @@ def _text(value: object) -> str | None:
 
 
 def _shown(spec: S3Spec) -> str:
-    return f"at {shown(spec.endpoint)}" if spec.endpoint else ""
+    return f"at {url_without_query(spec.endpoint)}" if spec.endpoint else ""
 
 
 ARCHIVER = S3Archiver()

@@ -12,10 +12,21 @@ from pydantic import Field
 
 from node.model import times
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import Patience, duration_field
-from node.plugins.transport.anywhere import Anywhere
-from node.plugins.transport.senders import DatagramSender, SentTo, StreamSender, sent
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import ArchiverTimeout, duration_field
+from node.plugins.transport.senders import (
+    DatagramSender,
+    SocketDestination,
+    StreamSender,
+    send_bytes,
+)
+from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 _DATAGRAM_MAX = 65_507
 """Most bytes that IPv4 carries in one datagram of UDP."""
@@ -26,12 +37,12 @@ class SocketSpec(Document):
 
     host: Host = Field(description="Name or address.")
     port: int = Field(ge=1, le=65_535, strict=True, description="Where it listens.")
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
 
-class _SocketArchiver(Anywhere):
+class _SocketArchiver(UnrestrictedArchiver):
     """What both have in common."""
 
     spec_model: type[Document] = SocketSpec
@@ -57,16 +68,16 @@ class TcpArchiver(_SocketArchiver):
         return TcpDestination(spec)
 
 
-class TcpDestination(SentTo):
+class TcpDestination(SocketDestination):
     """One connection."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Nothing is connected yet."""
         super().__init__(StreamSender(spec.host, spec.port, spec.timeout), _label(spec))
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """All or, as far as anybody knows, nothing."""
-        outcome = await sent(self.sender, [one.body + b"\n" for one in batch])
+        outcome = await send_bytes(self.sender, [one.body + b"\n" for one in batch])
         return [outcome] * len(batch)
 
 
@@ -86,26 +97,26 @@ class UdpArchiver(_SocketArchiver):
         return UdpDestination(spec)
 
 
-class UdpDestination(SentTo):
+class UdpDestination(SocketDestination):
     """One address."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Nothing is opened yet."""
         super().__init__(DatagramSender((spec.host, spec.port), spec.timeout), _label(spec))
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Each that fits into a datagram."""
         fitting = [one.body for one in batch if len(one.body) <= _DATAGRAM_MAX]
-        outcome = await sent(self.sender, fitting)
+        outcome = await send_bytes(self.sender, fitting)
         return [outcome if len(one.body) <= _DATAGRAM_MAX else _too_long(one) for one in batch]
 
 
-def _too_long(one: Delivery) -> Outcome:
+def _too_long(one: DeliveryItem) -> DeliveryOutcome:
     said = (
         f"{len(one.body)} bytes do not fit into a datagram of {_DATAGRAM_MAX}; "
         "deliver less of it by a transform"
     )
-    return Outcome(Fate.REFUSED, said)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
 
 
 def _label(spec: SocketSpec) -> str:

@@ -15,9 +15,21 @@ from pydantic import Field, StringConstraints
 
 from node.model import times
 from node.model.wire.fields import Document, Host
-from node.plugins.contracts import ArchivingHost, Batches, Delivery, Fate, Outcome
-from node.plugins.fields import Patience, duration_field
-from node.plugins.transport.senders import DatagramSender, Sender, SentTo, StreamSender, sent
+from node.plugins.contracts import (
+    ArchivingHost,
+    Batches,
+    DeliveryItem,
+    DeliveryOutcome,
+    DeliveryStatus,
+)
+from node.plugins.fields import ArchiverTimeout, duration_field
+from node.plugins.transport.senders import (
+    DatagramSender,
+    Sender,
+    SocketDestination,
+    StreamSender,
+    send_bytes,
+)
 
 _LOCAL_SOCKET = "/dev/log"
 _FACILITIES = {
@@ -58,7 +70,7 @@ class SyslogSpec(Document):
         strict=True,
         description="Most bytes of a message: receivers cut what is longer (rsyslog: 8,192).",
     )
-    timeout: Patience = duration_field(
+    timeout: ArchiverTimeout = duration_field(
         10 * times.SECOND, "How long a batch may take; PT1S to PT2M."
     )
 
@@ -96,7 +108,7 @@ class SyslogArchiver:
         return SyslogDestination(spec, self.label(spec), host.name)
 
 
-class SyslogDestination(SentTo):
+class SyslogDestination(SocketDestination):
     """One log."""
 
     def __init__(self, spec: SyslogSpec, where: str, host: str) -> None:
@@ -105,20 +117,20 @@ class SyslogDestination(SentTo):
         self._spec = spec
         self._host = _NOT_PRINTED.sub("-", host)[:_NAME_MAX] or "-"
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Each that is no longer than a receiver takes."""
         messages = [self.message(one) for one in batch]
         fits = [len(message) <= self._spec.size_max for message in messages]
         fitting = [message for message, fit in zip(messages, fits, strict=True) if fit]
         if self._spec.transport == "tcp":
             fitting = [b"%d %s" % (len(message), message) for message in fitting]
-        outcome = await sent(self.sender, fitting)
+        outcome = await send_bytes(self.sender, fitting)
         return [
             outcome if fit else _too_long(len(message), self._spec.size_max)
             for message, fit in zip(messages, fits, strict=True)
         ]
 
-    def message(self, one: Delivery) -> bytes:
+    def message(self, one: DeliveryItem) -> bytes:
         """``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
         severity = _INFORMATIONAL if one.succeeded else _WARNING
         priority = _FACILITIES[self._spec.facility] * 8 + severity
@@ -136,12 +148,12 @@ def _sender(spec: SyslogSpec) -> Sender:
     return DatagramSender(address, spec.timeout)
 
 
-def _too_long(size: int, most: int) -> Outcome:
+def _too_long(size: int, most: int) -> DeliveryOutcome:
     said = (
         f"{size} bytes are more than the {most} of size_max; deliver less of it by a transform, "
         "such as {run: run, test: test.type, state: state, summary: summary} in JMESPath"
     )
-    return Outcome(Fate.REFUSED, said)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, said)
 
 
 ARCHIVER = SyslogArchiver()

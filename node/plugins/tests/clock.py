@@ -18,7 +18,7 @@ from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
-    Counted,
+    CountField,
     Finite,
     IpVersion,
     NonNegative,
@@ -28,9 +28,9 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import metric
-from node.plugins.oneway import Clock, impossible, silence
-from node.plugins.pair import PairTest, check_two
+from node.plugins.oneway import HostClock, explain_no_packets, impossible
 from node.plugins.participation import joined, part_of
+from node.plugins.two_participants import PairTest, check_two
 
 
 class ClockSpec(Document):
@@ -66,27 +66,27 @@ class ClockSpec(Document):
 class ComparingPart(Document):
     """What the asking participant saw."""
 
-    sent: Counted
-    received: Counted
-    unreachable: Counted
+    sent: CountField
+    received: CountField
+    unreachable: CountField
     offset_ms: Finite | None
     round_trip_ms: NonNegative | None
     offset_median_ms: Finite | None
-    clock: Clock
+    clock: HostClock
 
 
 class ReflectingPart(Document):
     """What the answering participant saw."""
 
-    received: Counted
-    clock: Clock
+    received: CountField
+    clock: HostClock
 
 
 class BothClocks(Document):
     """What both kernels say of their clocks."""
 
-    source: Clock = Field(description="The clock of source.")
-    dest: Clock | None = Field(description="The clock of dest; null if its part is missing.")
+    source: HostClock = Field(description="The clock of source.")
+    dest: HostClock | None = Field(description="The clock of dest; null if its part is missing.")
 
 
 class ClockResult(Document):
@@ -103,8 +103,8 @@ class ClockResult(Document):
     offset_median_ms: Finite | None = Field(
         description="The median of the offsets by all packets, in milliseconds."
     )
-    sent: Counted = Field(description="Packets sent.")
-    received: Counted = Field(description="Packets that came back in time.")
+    sent: CountField = Field(description="Packets sent.")
+    received: CountField = Field(description="Packets that came back in time.")
     same_clock: bool = Field(description="Whether both participants run on one and the same clock.")
     claimed_error_ms: NonNegative | None = Field(
         description="By how much the clocks differ at most if both kernels are right, in"
@@ -174,7 +174,7 @@ def _shortfall(source: ComparingPart | None, dest: ReflectingPart | None) -> str
         return contradicting
     if source.received and source.offset_ms is not None and source.round_trip_ms is not None:
         return None
-    return silence(source.unreachable, dest.received) or (
+    return explain_no_packets(source.unreachable, dest.received) or (
         f"no packet came back in time; {dest.received} of {source.sent} reached dest"
     )
 

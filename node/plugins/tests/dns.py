@@ -16,15 +16,15 @@ from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_a
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
-    Counted,
+    CountField,
+    ForeignText,
     IpVersion,
     NonNegative,
-    Told,
     between,
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTest, merged
+from node.plugins.single_participant import LoneTest, merged
 
 RecordType = Literal[
     "A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
@@ -107,23 +107,23 @@ class DnsSpec(Document):
 class DnsRecord(Document):
     """One record of the answer."""
 
-    name: Told = Field(description="Whose it is.")
-    type: Told = Field(description="Its type.")
-    ttl_s: Counted = Field(description="How long it may be kept, in seconds.")
-    value: Told = Field(description="What it says, as in a zone file; a TXT without quotes.")
+    name: ForeignText = Field(description="Whose it is.")
+    type: ForeignText = Field(description="Its type.")
+    ttl_s: CountField = Field(description="How long it may be kept, in seconds.")
+    value: ForeignText = Field(description="What it says, as in a zone file; a TXT without quotes.")
 
 
 class DnsResult(Document):
     """The answer, and how long it took."""
 
-    server: Told | None = Field(description="The address that was asked last.")
-    rcode: Told | None = Field(description="The answer's code; null if there was no answer.")
+    server: ForeignText | None = Field(description="The address that was asked last.")
+    rcode: ForeignText | None = Field(description="The answer's code; null if there was no answer.")
     time_ms: NonNegative | None = Field(
         description="From the question that was answered until its answer, in milliseconds; over"
         " tcp, connecting included."
     )
     total_ms: NonNegative = Field(description="With all tries, in milliseconds.")
-    tries: Counted = Field(description="How often was asked.")
+    tries: CountField = Field(description="How often was asked.")
     answers: tuple[DnsRecord, ...] = Field(
         max_length=100, description="The answer's records, aliases on the way included."
     )
@@ -135,7 +135,7 @@ class DnsResult(Document):
     recursion_available: bool | None = Field(
         description="Whether the server asks others for us (RA)."
     )
-    failure: Told | None = Field(description="Why there is no answer.")
+    failure: ForeignText | None = Field(description="Why there is no answer.")
 
 
 class DnsTest(LoneTest):

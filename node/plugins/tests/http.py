@@ -16,15 +16,15 @@ from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
-    Counted,
+    CountField,
+    ForeignText,
     IpVersion,
     NonNegative,
-    Told,
     between,
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTest, merged
+from node.plugins.single_participant import LoneTest, merged
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _SCHEMES = frozenset({"http", "https"})
@@ -152,24 +152,24 @@ class HttpPhases(Document):
 class HttpResult(Document):
     """Phases, and what came."""
 
-    url: Told = Field(description="The URL that was asked for last.")
-    address: Told | None = Field(description="The address that was connected to last.")
-    status: Counted | None = Field(description="The last answer's status.")
-    protocol: Told | None = Field(description="The version of HTTP.")
+    url: ForeignText = Field(description="The URL that was asked for last.")
+    address: ForeignText | None = Field(description="The address that was connected to last.")
+    status: CountField | None = Field(description="The last answer's status.")
+    protocol: ForeignText | None = Field(description="The version of HTTP.")
     phases_ms: HttpPhases = Field(
         description="How long each phase took, in milliseconds, summed over redirects."
     )
     total_ms: NonNegative = Field(description="All of it, in milliseconds.")
-    redirects: Counted = Field(description="How many redirects were followed.")
+    redirects: CountField = Field(description="How many redirects were followed.")
     redirect_ms: NonNegative = Field(
         description="Until the last request began, in milliseconds; 0 without redirects."
     )
-    body_bytes: Counted | None = Field(description="Bytes of the last body that were read.")
+    body_bytes: CountField | None = Field(description="Bytes of the last body that were read.")
     complete: bool | None = Field(description="Whether the whole body was read.")
     matched: bool | None = Field(
         description="Whether the text was in what was read; null if none was asked for."
     )
-    failure: Told | None = Field(description="Why there is no more to tell.")
+    failure: ForeignText | None = Field(description="Why there is no more to tell.")
 
 
 class HttpTest(LoneTest):

@@ -12,8 +12,8 @@ from node.model.classes import SchedulingClass
 from node.model.times import DAY, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
-from node.plugins.fields import Counted, NonNegative, between, duration_field
-from node.plugins.participation import joined, part_of, renewed
+from node.plugins.fields import CountField, NonNegative, between, duration_field
+from node.plugins.participation import joined, part_of, revalidated
 
 
 class IdleSpec(Document):
@@ -50,7 +50,7 @@ class IdlePart(Document):
 class IdleResult(Document):
     """That all participants idled."""
 
-    participants: Counted = Field(description="How many hosts idled.")
+    participants: CountField = Field(description="How many hosts idled.")
     duration_ms: NonNegative = Field(description="How long they were occupied, milliseconds.")
 
 
@@ -81,7 +81,7 @@ class IdleTest:
             return spec
         if spec.participants:
             raise ValueError("the participants of the task and of its spec differ; give them once")
-        return renewed(spec, {"participants": tuple(names)})
+        return revalidated(spec, {"participants": tuple(names)})
 
     def hosts(self, spec: IdleSpec) -> tuple[str, ...]:
         """The hosts named."""

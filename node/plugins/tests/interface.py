@@ -13,13 +13,14 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.intervals import Interval, Rhythm
 from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Interval, Merged, Metric, Part, Result, Rhythm
-from node.plugins.fields import Counted, NonNegative, between, duration_field
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import CountField, NonNegative, between, duration_field
 from node.plugins.figures import rate_text
 from node.plugins.participation import fill, part_of
-from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
+from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
 
 InterfaceName = Annotated[
     # What Linux allows (net/core/dev.c, dev_valid_name) is more; nobody uses the rest, and a name
@@ -54,17 +55,17 @@ class InterfaceSpec(Document):
         return self
 
 
-class Traffic(Document):
+class InterfaceTraffic(Document):
     """What passed in one direction."""
 
     rate_bps: NonNegative = Field(description="Bits per second, as the interface counts octets.")
     packet_rate: NonNegative = Field(description="Packets per second.")
     error_rate: NonNegative = Field(description="Packets with errors per second.")
     drop_rate: NonNegative = Field(description="Dropped packets per second.")
-    bytes: Counted = Field(description="Bytes.")
-    packets: Counted = Field(description="Packets.")
-    errors: Counted = Field(description="Packets with errors.")
-    drops: Counted = Field(description="Dropped packets: no room, or nobody wanted them.")
+    bytes: CountField = Field(description="Bytes.")
+    packets: CountField = Field(description="Packets.")
+    errors: CountField = Field(description="Packets with errors.")
+    drops: CountField = Field(description="Dropped packets: no room, or nobody wanted them.")
 
 
 class InterfaceInterval(Document):
@@ -72,11 +73,11 @@ class InterfaceInterval(Document):
 
     interface: str = Field(max_length=15, description="The name of the interface.")
     duration_ms: NonNegative = Field(description="From one reading to the next, milliseconds.")
-    received: Traffic = Field(description="What came in.")
-    sent: Traffic = Field(description="What went out.")
+    received: InterfaceTraffic = Field(description="What came in.")
+    sent: InterfaceTraffic = Field(description="What went out.")
 
 
-class TotalTraffic(Traffic):
+class TotalTraffic(InterfaceTraffic):
     """What passed in one direction over all intervals."""
 
     peak_bps: NonNegative = Field(description="Bits per second in the busiest interval.")
@@ -86,8 +87,8 @@ class InterfaceResult(Document):
     """What passed an interface during a run."""
 
     interface: str = Field(max_length=15, description="The name of the interface.")
-    intervals: Counted = Field(description="Intervals with a result; the figures are of these.")
-    gaps: Counted = Field(description="Intervals without a result.")
+    intervals: CountField = Field(description="Intervals with a result; the figures are of these.")
+    gaps: CountField = Field(description="Intervals without a result.")
     duration_ms: NonNegative = Field(description="The time that was measured, milliseconds.")
     received: TotalTraffic = Field(description="What came in.")
     sent: TotalTraffic = Field(description="What went out.")
@@ -155,7 +156,7 @@ class InterfaceTest:
 
     def merge(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether the host has counted to the end."""
-        return judged(parts, 1, StreamEnd)
+        return check_completeness(parts, 1, StreamEnd)
 
     def total(self, spec: InterfaceSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
         """Sums, the mean rates of what was measured, and the busiest interval."""
@@ -193,7 +194,7 @@ def _labels(way: str, interface: str) -> dict[str, str]:
     return {"direction": way, "interface": interface}
 
 
-def _metrics(traffic: Traffic, labels: Mapping[str, str]) -> tuple[Metric, ...]:
+def _metrics(traffic: InterfaceTraffic, labels: Mapping[str, str]) -> tuple[Metric, ...]:
     return (
         Metric("rate_bps", traffic.rate_bps, "bit/s", labels),
         Metric("bytes", traffic.bytes, "bytes", labels),
@@ -203,10 +204,10 @@ def _metrics(traffic: Traffic, labels: Mapping[str, str]) -> tuple[Metric, ...]:
     )
 
 
-def traffic_of(counts: Mapping[str, int], took_ms: float) -> Traffic:
+def traffic_of(counts: Mapping[str, int], took_ms: float) -> InterfaceTraffic:
     """What passed, by name of its counter, in so many milliseconds."""
     seconds = took_ms * MILLISECOND / SECOND or 1e-9  # what took no time at all has no rate
-    return Traffic(
+    return InterfaceTraffic(
         rate_bps=round(8 * counts["bytes"] / seconds, 3),
         packet_rate=round(counts["packets"] / seconds, 3),
         error_rate=round(counts["errors"] / seconds, 3),
@@ -215,7 +216,7 @@ def traffic_of(counts: Mapping[str, int], took_ms: float) -> Traffic:
     )
 
 
-def _total(every: Sequence[Traffic], took_ms: float) -> TotalTraffic:
+def _total(every: Sequence[InterfaceTraffic], took_ms: float) -> TotalTraffic:
     sums = {
         what: min(2**63 - 1, sum(getattr(each, what) for each in every))
         for what in ("bytes", "packets", "errors", "drops")
@@ -224,7 +225,7 @@ def _total(every: Sequence[Traffic], took_ms: float) -> TotalTraffic:
     return TotalTraffic(**figures, peak_bps=max(each.rate_bps for each in every))
 
 
-def _in_words(interface: str, received: Traffic, sent: Traffic) -> str:
+def _in_words(interface: str, received: InterfaceTraffic, sent: InterfaceTraffic) -> str:
     text = f"{interface}: {rate_text(received.rate_bps)} in, {rate_text(sent.rate_bps)} out"
     errors, drops = received.errors + sent.errors, received.drops + sent.drops
     for count, what in ((errors, "error"), (drops, "drop")):

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.intervals import Interval, Rhythm
 from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration
 from node.plugins import oneway
-from node.plugins.contracts import Interval, Merged, Metric, Part, Result, Rhythm
+from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.distribution import DECIMALS, add_up, quantile
-from node.plugins.fields import Counted, NonNegative, between, duration_field
+from node.plugins.fields import CountField, NonNegative, between, duration_field
 from node.plugins.figures import DelayFigures, metric
 from node.plugins.oneway import (
     LENGTH_BASE,
@@ -31,7 +32,7 @@ from node.plugins.oneway import (
     SourcePart,
     loss_of,
 )
-from node.plugins.streaming import StreamEnd, gaps_text, is_whole, judged
+from node.plugins.streaming import StreamEnd, check_completeness, gaps_text, is_whole
 
 PACKETS_MAX = 36_000
 """Most packets of one interval: their figures are made between two packets."""
@@ -77,7 +78,7 @@ class Histogram(Document):
     """How many packets had which delay."""
 
     width_ms: NonNegative = Field(description="The width of the buckets, milliseconds.")
-    buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], Counted], ...] = Field(
+    buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], CountField], ...] = Field(
         max_length=100,
         description="By delay: the least delay of a bucket divided by the width, and the packets.",
     )
@@ -106,17 +107,17 @@ class LatencyInterval(OneWayResult):
 class LatencyBgResult(Document):
     """Delay, loss and delay variation, each way, over all intervals of a run."""
 
-    intervals: Counted = Field(description="Intervals of which both told.")
-    partial: Counted = Field(
+    intervals: CountField = Field(description="Intervals of which both told.")
+    partial: CountField = Field(
         description="Intervals of which source alone told: in the figures if there are no others."
     )
-    gaps: Counted = Field(description="Intervals without a result.")
-    sent: Counted = Field(description="Packets sent by source.")
-    received_at_dest: Counted = Field(
+    gaps: CountField = Field(description="Intervals without a result.")
+    sent: CountField = Field(description="Packets sent by source.")
+    received_at_dest: CountField = Field(
         description="Different packets that reached dest, in intervals in which dest counted."
     )
-    received_back: Counted = Field(description="Different packets that came back in time.")
-    late: Counted = Field(description="Packets that came back after the timeout; they are lost.")
+    received_back: CountField = Field(description="Different packets that came back in time.")
+    late: CountField = Field(description="Packets that came back after the timeout; they are lost.")
     loss: LossBothWays = Field(description="Lost packets as fractions, 0 to 1.")
     delay_ms: DelaysBothWays = Field(
         description="Delays in milliseconds; median and p95 are exact to a bucket of the histogram."
@@ -126,7 +127,7 @@ class LatencyBgResult(Document):
     )
     duplicates: CountsBothWays = Field(description="Packets that arrived more than once.")
     reordered: CountsBothWays = Field(description="Packets that arrived out of order (RFC 4737).")
-    unreachable: Counted | None = Field(
+    unreachable: CountField | None = Field(
         description="ICMP errors: nothing listened at dest; null if the tool does not tell."
     )
     histogram: HistogramsBothWays = Field(description="How many packets had which delay.")
@@ -179,7 +180,7 @@ class LatencyBgTest(oneway.OneWayTest):
 
     def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
         """Whether both have measured to the end."""
-        return judged(parts, 2, StreamEnd)
+        return check_completeness(parts, 2, StreamEnd)
 
     def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
         """Sums of the counts, and the delays of all packets out of the histograms.

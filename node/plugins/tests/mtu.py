@@ -13,7 +13,7 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import IpVersion, between, duration_field
 from node.plugins.figures import metric
-from node.plugins.lone import LoneTestOfDest, merged
+from node.plugins.single_participant import LoneTestOfDest, merged
 
 MTU_LEAST_BYTES = 68
 """RFC 791: what every IPv4 link carries; IPv6's least is 1280 (RFC 8200)."""
@@ -48,7 +48,7 @@ class MtuSpec(Document):
     )
 
 
-class Limit(Document):
+class MtuLimit(Document):
     """Somebody who said that longer packets do not fit."""
 
     address: Annotated[str, Field(max_length=100)] | None = Field(
@@ -70,7 +70,7 @@ class MtuResult(Document):
     confirmed_to: Annotated[str, Field(max_length=100)] | None = Field(
         description="The last address that answered packets of that size."
     )
-    limits: tuple[Limit, ...] = Field(
+    limits: tuple[MtuLimit, ...] = Field(
         max_length=100, description="Who said that longer packets do not fit, in order."
     )
     black_hole: bool | None = Field(

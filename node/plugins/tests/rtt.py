@@ -12,7 +12,7 @@ from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
-    Counted,
+    CountField,
     Fraction,
     IpVersion,
     NonNegative,
@@ -28,8 +28,8 @@ from node.plugins.figures import (
     percent_text,
     traffic,
 )
-from node.plugins.lone import LoneTestOfDest
 from node.plugins.participation import part_of
+from node.plugins.single_participant import LoneTestOfDest
 
 
 class RttSpec(Document):
@@ -74,16 +74,16 @@ class RttResult(Document):
     """Round-trip times and loss."""
 
     address: str = Field(max_length=253, description="The address that was asked.")
-    sent: Counted = Field(description="Packets sent.")
-    received: Counted = Field(description="Different packets answered in time.")
-    late: Counted = Field(description="Answers after the timeout; they are lost.")
+    sent: CountField = Field(description="Packets sent.")
+    received: CountField = Field(description="Different packets answered in time.")
+    late: CountField = Field(description="Answers after the timeout; they are lost.")
     loss: Fraction = Field(description="Packets not answered in time, as a fraction, 0 to 1.")
     rtt_ms: DelayFigures | None = Field(description="Round-trip times in milliseconds.")
     jitter_ms: NonNegative | None = Field(
         description="Mean absolute variation of consecutive packets (RFC 3393), milliseconds."
     )
-    duplicates: Counted = Field(description="Answers that came more than once.")
-    reordered: Counted = Field(description="Answers that came out of order (RFC 4737).")
+    duplicates: CountField = Field(description="Answers that came more than once.")
+    reordered: CountField = Field(description="Answers that came out of order (RFC 4737).")
     errors: tuple[Annotated[str, Field(max_length=300)], ...] = Field(
         max_length=10, description="What routers or the host said instead of an answer."
     )

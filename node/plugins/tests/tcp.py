@@ -14,11 +14,11 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
-    Counted,
+    CountField,
+    ForeignText,
     Fraction,
     IpVersion,
     NonNegative,
-    Told,
     an_hour_at_most,
     between,
     duration_field,
@@ -29,7 +29,7 @@ from node.plugins.figures import (
     delay_text,
     metric,
 )
-from node.plugins.lone import LoneTestOfDest, merged
+from node.plugins.single_participant import LoneTestOfDest, merged
 
 
 class TcpSpec(Document):
@@ -69,16 +69,18 @@ class TcpSpec(Document):
 class TcpFailure(Document):
     """One way in which attempts failed."""
 
-    reason: Told = Field(description="What the system said, or that there was no answer.")
-    count: Counted = Field(description="How many attempts ended so.")
+    reason: ForeignText = Field(description="What the system said, or that there was no answer.")
+    count: CountField = Field(description="How many attempts ended so.")
 
 
 class TcpResult(Document):
     """Connection times and failures."""
 
-    address: Told | None = Field(description="The address that was asked; null if none was found.")
-    attempts: Counted = Field(description="Attempts made.")
-    connected: Counted = Field(description="Attempts that became a connection in time.")
+    address: ForeignText | None = Field(
+        description="The address that was asked; null if none was found."
+    )
+    attempts: CountField = Field(description="Attempts made.")
+    connected: CountField = Field(description="Attempts that became a connection in time.")
     loss: Fraction = Field(description="Attempts that failed, as a fraction, 0 to 1.")
     connect_ms: DelayFigures | None = Field(
         description="From the first packet until the connection stood, in milliseconds."
@@ -89,11 +91,11 @@ class TcpResult(Document):
     failures: tuple[TcpFailure, ...] = Field(
         max_length=20, description="How attempts failed, and how often each way."
     )
-    banner: Told | None = Field(description="The first line that dest sent by itself.")
+    banner: ForeignText | None = Field(description="The first line that dest sent by itself.")
     banner_ms: NonNegative | None = Field(
         description="From the connection until dest sent its first bytes, in milliseconds."
     )
-    failure: Told | None = Field(description="Why nothing was tried: dest has no address.")
+    failure: ForeignText | None = Field(description="Why nothing was tried: dest has no address.")
 
 
 class TcpTest(LoneTestOfDest):

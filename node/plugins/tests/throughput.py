@@ -18,7 +18,7 @@ from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
-    Counted,
+    CountField,
     Fraction,
     IpVersion,
     NonNegative,
@@ -27,8 +27,8 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric, percent_text, rate_text, traffic
-from node.plugins.pair import PairTest, check_two
 from node.plugins.participation import joined, part_of
+from node.plugins.two_participants import PairTest, check_two
 
 UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
@@ -108,29 +108,31 @@ class ThroughputSpec(Document):
         return usual - usual % SECOND
 
 
-class Interval(Document):
+class ThroughputInterval(Document):
     """A stretch of the measurement, all streams together."""
 
     start_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
     end_ms: NonNegative = Field(description="Milliseconds since the measurement began.")
     rate_bps: NonNegative = Field(description="Bits per second.")
-    retransmits: Counted | None = Field(description="TCP segments sent again; null if not known.")
+    retransmits: CountField | None = Field(
+        description="TCP segments sent again; null if not known."
+    )
     omitted: bool = Field(description="Whether it lies before the measurement proper.")
 
 
 class Sent(Document):
     """What went in."""
 
-    bytes: Counted = Field(description="Payload bytes.")
+    bytes: CountField = Field(description="Payload bytes.")
     duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
     rate_bps: NonNegative = Field(description="Bits per second.")
-    retransmits: Counted | None = Field(description="TCP segments sent again; null with UDP.")
+    retransmits: CountField | None = Field(description="TCP segments sent again; null with UDP.")
 
 
 class Received(Document):
     """What came out."""
 
-    bytes: Counted = Field(description="Payload bytes.")
+    bytes: CountField = Field(description="Payload bytes.")
     duration_ms: NonNegative = Field(description="The time it took, in milliseconds.")
     rate_bps: NonNegative = Field(description="Bits per second.")
 
@@ -138,14 +140,14 @@ class Received(Document):
 class Datagrams(Document):
     """What UDP's receiver counted."""
 
-    packets: Counted = Field(description="Packets expected from their numbers.")
-    lost: Counted = Field(description="Packets that did not arrive.")
+    packets: CountField = Field(description="Packets expected from their numbers.")
+    lost: CountField = Field(description="Packets that did not arrive.")
     loss: Fraction = Field(description="Lost packets as a fraction, 0 to 1.")
     jitter_ms: NonNegative | None = Field(
         description="The smoothed interarrival jitter of RFC 3550 section 6.4.1, milliseconds; "
         "null if the tool does not tell."
     )
-    out_of_order: Counted | None = Field(
+    out_of_order: CountField | None = Field(
         description="Packets that arrived out of order; null if the tool does not tell."
     )
 
@@ -167,7 +169,7 @@ class ThroughputPart(Document):
     rtt_ms: TcpRtt | None
     congestion: str | None = Field(max_length=32)
     cpu: Fraction | None
-    intervals: tuple[Interval, ...]
+    intervals: tuple[ThroughputInterval, ...]
 
 
 class Cpu(Document):
@@ -182,18 +184,20 @@ class ThroughputResult(Document):
 
     protocol: Literal["tcp", "udp"] = Field(description="The transport protocol.")
     reverse: bool = Field(description="Whether dest sent to source.")
-    streams: Counted = Field(description="The number of parallel streams.")
+    streams: CountField = Field(description="The number of parallel streams.")
     congestion: str | None = Field(
         description="The congestion control that TCP's sender really used; null with UDP."
     )
-    omitted_ms: Counted = Field(description="How long was sent before measuring, milliseconds.")
+    omitted_ms: CountField = Field(description="How long was sent before measuring, milliseconds.")
     rate_bps: NonNegative = Field(description="What came out, in bits per second.")
     sent: Sent | None = Field(description="What went in.")
     received: Received = Field(description="What came out.")
     datagrams: Datagrams | None = Field(description="Loss and jitter; null with TCP.")
     rtt_ms: TcpRtt | None = Field(description="TCP's own round-trip times; null with UDP.")
     cpu: Cpu = Field(description="How busy the measuring processes were.")
-    intervals: tuple[Interval, ...] = Field(description="The course of it, as the client saw it.")
+    intervals: tuple[ThroughputInterval, ...] = Field(
+        description="The course of it, as the client saw it."
+    )
 
 
 class ThroughputTest(PairTest):
@@ -276,7 +280,9 @@ class ThroughputTest(PairTest):
         return found
 
 
-def _left_out_bytes(spec: ThroughputSpec, intervals: Sequence[Interval], rate_bps: float) -> int:
+def _left_out_bytes(
+    spec: ThroughputSpec, intervals: Sequence[ThroughputInterval], rate_bps: float
+) -> int:
     """What was moved before measuring: far more than in the same time later, after slow start.
 
     Of the time that no interval tells of, the most that is possible is taken: the highest rate.

@@ -14,17 +14,17 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
-    Counted,
+    CountField,
     Finite,
+    ForeignText,
     IpVersion,
     NonNegative,
-    Told,
     between,
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTestOfDest, merged
 from node.plugins.participation import joined
+from node.plugins.single_participant import LoneTestOfDest, merged
 
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
 """The name of a protocol above TLS, as IANA lists them: ``h2``, ``http/1.1``, ``smtp``."""
@@ -70,17 +70,25 @@ class TlsSpec(Document):
 class Certificate(Document):
     """What one certificate says of itself; null where it cannot be read."""
 
-    subject: Told | None = Field(default=None, description="Whom it is for (RFC 4514).")
-    issuer: Told | None = Field(default=None, description="Who signed it (RFC 4514).")
-    names: tuple[Told, ...] = Field(
+    subject: ForeignText | None = Field(default=None, description="Whom it is for (RFC 4514).")
+    issuer: ForeignText | None = Field(default=None, description="Who signed it (RFC 4514).")
+    names: tuple[ForeignText, ...] = Field(
         default=(), max_length=100, description="Alternative names: hosts and addresses."
     )
     # Text and no instants: a certificate may hold from 1998 on, or until 9999.
-    not_before: Told | None = Field(default=None, description="From when on it holds (RFC 3339).")
-    not_after: Told | None = Field(default=None, description="Until when it holds (RFC 3339).")
-    serial: Told | None = Field(default=None, description="Its issuer's number for it, in hex.")
-    key: Told | None = Field(default=None, description="The kind and size of its public key.")
-    sha256: Told = Field(description="Its fingerprint: SHA-256 of its DER, in hex.")
+    not_before: ForeignText | None = Field(
+        default=None, description="From when on it holds (RFC 3339)."
+    )
+    not_after: ForeignText | None = Field(
+        default=None, description="Until when it holds (RFC 3339)."
+    )
+    serial: ForeignText | None = Field(
+        default=None, description="Its issuer's number for it, in hex."
+    )
+    key: ForeignText | None = Field(
+        default=None, description="The kind and size of its public key."
+    )
+    sha256: ForeignText = Field(description="Its fingerprint: SHA-256 of its DER, in hex.")
 
 
 class TlsPhases(Document):
@@ -94,16 +102,16 @@ class TlsPhases(Document):
 class TlsResult(Document):
     """Times, what was agreed on, and the certificates."""
 
-    address: Told | None = Field(description="The address that was connected to.")
+    address: ForeignText | None = Field(description="The address that was connected to.")
     phases_ms: TlsPhases = Field(description="How long each step took, in milliseconds.")
-    version: Told | None = Field(description="The version of TLS.")
-    cipher: Told | None = Field(description="The suite of ciphers.")
-    cipher_bits: Counted | None = Field(description="The length of its secret key, in bits.")
-    alpn: Told | None = Field(description="The protocol agreed on among those offered.")
+    version: ForeignText | None = Field(description="The version of TLS.")
+    cipher: ForeignText | None = Field(description="The suite of ciphers.")
+    cipher_bits: CountField | None = Field(description="The length of its secret key, in bits.")
+    alpn: ForeignText | None = Field(description="The protocol agreed on among those offered.")
     verified: bool | None = Field(
         description="Whether source's system trusts the certificate for this name."
     )
-    distrust: Told | None = Field(description="Why it does not.")
+    distrust: ForeignText | None = Field(description="Why it does not.")
     name_matches: bool | None = Field(
         description="Whether the name asked for is one of the certificate's (RFC 9525)."
     )
@@ -113,7 +121,7 @@ class TlsResult(Document):
     chain: tuple[Certificate, ...] = Field(
         max_length=10, description="The certificates that the server sent, its own first."
     )
-    failure: Told | None = Field(description="Why there is no more to tell.")
+    failure: ForeignText | None = Field(description="Why there is no more to tell.")
 
 
 class TlsTest(LoneTestOfDest):

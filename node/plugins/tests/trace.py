@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
-from node.plugins.fields import Counted, IpVersion, NonNegative, between
+from node.plugins.fields import CountField, IpVersion, NonNegative, between
 from node.plugins.figures import delay_text, metric
-from node.plugins.lone import LoneTestOfDest
 from node.plugins.participation import part_of
+from node.plugins.single_participant import LoneTestOfDest
 
 HOPS_MAX = 64
 PROBES_MAX = 10
@@ -84,7 +84,7 @@ class TraceSpec(Document):
         return self
 
 
-class Answering(Document):
+class HopAddress(Document):
     """An address that answered at a hop."""
 
     address: Address = Field(description="The address that answered.")
@@ -107,10 +107,10 @@ class Hop(Document):
     """What is known of one hop."""
 
     ttl: Ttl = Field(description="The number of the hop, from 1.")
-    addresses: tuple[Answering, ...] = Field(
+    addresses: tuple[HopAddress, ...] = Field(
         max_length=100, description="Who answered; more than one where paths part."
     )
-    lost: Counted = Field(description="Packets that nobody answered.")
+    lost: CountField = Field(description="Packets that nobody answered.")
 
 
 class TraceResult(Document):
@@ -126,7 +126,7 @@ class TraceResult(Document):
     hops: tuple[Hop, ...] = Field(
         max_length=255, description="The hops in order; up to the last one that answered."
     )
-    hops_tried: Counted = Field(description="The hop up to which packets were sent.")
+    hops_tried: CountField = Field(description="The hop up to which packets were sent.")
     path: tuple[Address | None, ...] = Field(
         max_length=255,
         description="For comparing: for each hop the address that answered most; null is none.",

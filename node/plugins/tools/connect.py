@@ -9,13 +9,13 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.binding import EITHER, leaving
+from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, Told
+from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import delay_figures, milliseconds, share
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
 
 _MICROSECOND_NS = 1000
@@ -25,13 +25,13 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 
 
 class _ConnectorOutput(Document):
-    address: Told | None = None
-    name_ns: Counted | None = None
-    connected: tuple[tuple[Counted, Counted], ...] = ()
-    failures: Annotated[tuple[tuple[Told, Counted], ...], Field(max_length=20)] = ()
-    banner: Told | None = None
-    banner_ns: Counted | None = None
-    failure: Told | None = None
+    address: ForeignText | None = None
+    name_ns: CountField | None = None
+    connected: tuple[tuple[CountField, CountField], ...] = ()
+    failures: Annotated[tuple[tuple[ForeignText, CountField], ...], Field(max_length=20)] = ()
+    banner: ForeignText | None = None
+    banner_ns: CountField | None = None
+    failure: ForeignText | None = None
 
 
 class ConnectTool(LoneTool):
@@ -55,7 +55,7 @@ class ConnectTool(LoneTool):
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            **leaving(part),
+            **source_arguments(part),
             "count": spec.count,
             "interval_ns": spec.interval * _MICROSECOND_NS,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
-from node.plugins.binding import EITHER, bound, version_of
+from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, NonNegative, Told
-from node.plugins.lone import LoneTool
+from node.plugins.fields import CountField, ForeignText, NonNegative
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _SET_UP = SECOND // 2
@@ -35,13 +35,13 @@ class _CurlOutput(BaseModel):
     """What we use of ``%{json}``; versions differ in what else there is."""
 
     exitcode: int
-    errormsg: Told | None
-    url_effective: Told
-    remote_ip: Told
-    http_code: Counted
-    http_version: Told
-    num_redirects: Counted
-    size_download: Counted
+    errormsg: ForeignText | None
+    url_effective: ForeignText
+    remote_ip: ForeignText
+    http_code: CountField
+    http_version: ForeignText
+    num_redirects: CountField
+    size_download: CountField
     time_namelookup: NonNegative
     time_connect: NonNegative
     time_appconnect: NonNegative
@@ -88,7 +88,7 @@ class CurlTool(LoneTool):
             argv.append("--insecure")
         if (version := version_of(part)) is not None:
             argv.append(f"--ipv{version}")
-        if words := bound(part, "if!", "host!"):
+        if words := binding_arguments(part, "if!", "host!"):
             argv += ["--interface", "".join(words)]
         if spec.headers:
             argv += ["--header", "@-"]

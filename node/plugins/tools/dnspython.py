@@ -9,13 +9,13 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.binding import EITHER, leaving
+from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, Told
+from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
 
 _MICROSECOND_NS = 1000
@@ -27,17 +27,17 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 
 
 class _QueryOutput(Document):
-    server: Told | None = None
-    tries: Counted
-    time_ns: Counted | None = None
-    total_ns: Counted
-    rcode: Told | None = None
+    server: ForeignText | None = None
+    tries: CountField
+    time_ns: CountField | None = None
+    total_ns: CountField
+    rcode: ForeignText | None = None
     answers: Annotated[tuple[DnsRecord, ...], Field(max_length=100)] = ()
     authoritative: bool | None = None
     truncated: bool | None = None
     authenticated: bool | None = None
     recursion_available: bool | None = None
-    failure: Told | None = None
+    failure: ForeignText | None = None
 
 
 class DnspythonTool(LoneTool):
@@ -63,7 +63,7 @@ class DnspythonTool(LoneTool):
             "type": spec.type,
             "server": None if server is None else part.addresses.get(server, server),
             "port": spec.port,
-            **leaving(part),
+            **source_arguments(part),
             "protocol": spec.protocol,
             "recurse": spec.recurse,
             "dnssec": spec.dnssec,

@@ -9,13 +9,13 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.binding import EITHER, leaving
+from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, Told
+from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _MICROSECOND_NS = 1000
@@ -25,26 +25,26 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 
 
 class _PhasesOutput(Document):
-    name: Counted | None = None
-    connect: Counted | None = None
-    tls: Counted | None = None
-    first_byte: Counted | None = None
-    transfer: Counted | None = None
+    name: CountField | None = None
+    connect: CountField | None = None
+    tls: CountField | None = None
+    first_byte: CountField | None = None
+    transfer: CountField | None = None
 
 
 class _FetchOutput(Document):
-    url: Told
-    address: Told | None = None
-    status: Counted | None = None
-    protocol: Told | None = None
+    url: ForeignText
+    address: ForeignText | None = None
+    status: CountField | None = None
+    protocol: ForeignText | None = None
     phases_ns: _PhasesOutput
-    total_ns: Counted
-    redirects: Counted
-    redirect_ns: Counted
-    body_bytes: Counted | None = Field(default=None, alias="bytes")
+    total_ns: CountField
+    redirects: CountField
+    redirect_ns: CountField
+    body_bytes: CountField | None = Field(default=None, alias="bytes")
     complete: bool | None = None
     matched: bool | None = None
-    failure: Told | None = None
+    failure: ForeignText | None = None
 
 
 class FetchTool(LoneTool):
@@ -68,7 +68,7 @@ class FetchTool(LoneTool):
             "url": spec.url,
             "address": part.addresses.get(spec.host, spec.host),
             "method": spec.method,
-            **leaving(part),
+            **source_arguments(part),
             "redirects": spec.redirects_followed,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,
             "bytes_max": spec.bytes_max,

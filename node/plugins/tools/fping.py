@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.binding import EITHER, bound, version_of
+from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
-from node.plugins.lone import LoneTool
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -68,7 +68,7 @@ class FpingTool(LoneTool):
         options += ["-t", f"{(spec.timeout + _LATER) / MILLISECOND:g}", "-b", str(spec.length)]
         if spec.ttl is not None:
             options += ["-H", str(spec.ttl)]
-        options += bound(part, "-I", "-S")
+        options += binding_arguments(part, "-I", "-S")
         if (version := version_of(part)) is not None:
             options.append(f"-{version}")
         return Command(argv=("fping", *options, "--", part.addresses.get(spec.dest, spec.dest)))

@@ -9,13 +9,13 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import DAY, SECOND
 from node.model.wire.fields import Document
-from node.plugins.binding import EITHER, leaving
+from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted, Told
+from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
 
 _MICROSECOND_NS = 1000
@@ -25,20 +25,20 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 
 
 class _HandshakeOutput(Document):
-    address: Told | None = None
-    name_ns: Counted | None = None
-    connect_ns: Counted | None = None
-    handshake_ns: Counted | None = None
-    version: Told | None = None
-    cipher: Told | None = None
-    cipher_bits: Counted | None = None
-    alpn: Told | None = None
+    address: ForeignText | None = None
+    name_ns: CountField | None = None
+    connect_ns: CountField | None = None
+    handshake_ns: CountField | None = None
+    version: ForeignText | None = None
+    cipher: ForeignText | None = None
+    cipher_bits: CountField | None = None
+    alpn: ForeignText | None = None
     verified: bool | None = None
-    distrust: Told | None = None
+    distrust: ForeignText | None = None
     name_matches: bool | None = None
     chain: Annotated[tuple[Certificate, ...], Field(max_length=10)] = ()
     ends_s: Annotated[int, Field(ge=-(10**12), le=10**12)] | None = None
-    failure: Told | None = None
+    failure: ForeignText | None = None
 
 
 class HandshakeTool(LoneTool):
@@ -61,7 +61,7 @@ class HandshakeTool(LoneTool):
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             "port": spec.port,
-            **leaving(part),
+            **source_arguments(part),
             "server_name": spec.server_name or spec.dest,
             "alpn": spec.alpn,
             "timeout_ns": spec.timeout * _MICROSECOND_NS,

@@ -16,16 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
-from node.plugins.fields import Counted, Finite, NonNegative
+from node.plugins.fields import CountField, Finite, NonNegative
 from node.plugins.figures import share
 from node.plugins.reading import document_of, failure
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
     Datagrams,
-    Interval,
     Received,
     Sent,
     TcpRtt,
+    ThroughputInterval,
     ThroughputPart,
     ThroughputSpec,
 )
@@ -63,13 +63,13 @@ class _Sum(_Lenient):
     start: Finite = 0
     end: NonNegative = 0
     seconds: NonNegative = 0
-    bytes: Counted = 0
+    bytes: CountField = 0
     bits_per_second: NonNegative = 0
-    retransmits: Counted | None = None
+    retransmits: CountField | None = None
     omitted: bool = False
     jitter_ms: NonNegative | None = None
     lost_packets: int = Field(default=0, ge=-(2**63), lt=2**63)
-    packets: Counted = 0
+    packets: CountField = 0
 
 
 class _IntervalEntry(_Lenient):
@@ -83,7 +83,7 @@ class _StreamSender(_Lenient):
 
 
 class _StreamUdp(_Lenient):
-    out_of_order: Counted = 0
+    out_of_order: CountField = 0
 
 
 class _Stream(_Lenient):
@@ -331,8 +331,8 @@ def _rtt_ms(streams: tuple[_Stream, ...]) -> TcpRtt | None:
     )
 
 
-def _interval(entry: _Sum) -> Interval:
-    return Interval(
+def _interval(entry: _Sum) -> ThroughputInterval:
+    return ThroughputInterval(
         start_ms=_ms(max(0.0, entry.start)),
         end_ms=_ms(entry.end),
         rate_bps=round(entry.bits_per_second),

@@ -14,17 +14,11 @@ from typing import Any
 from pydantic import RootModel
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import irttargv, irttdocument, irttstream
-from node.plugins.attending import Told, attended, told
-from node.plugins.contracts import (
-    Command,
-    Interval,
-    Output,
-    PartContext,
-    Requirement,
-    Result,
-)
+from node.plugins.attendance import AttendanceReport, attended_command, split_attendance
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
 from node.plugins.reading import document_of, text_of
@@ -91,10 +85,10 @@ class IrttTool:
         port = spec.port or int(dest.data["port"])
         if part.participant == _DEST:
             argv = irttargv.server(dest, port, spec)
-            return attended(argv, part.starts, part.ends - _MARGIN)
+            return attended_command(argv, part.starts, part.ends - _MARGIN)
         lasts_ns = (spec.count + _EXTRA) * spec.interval * _MICROSECOND_NS
         argv = irttargv.sending(irttargv.client(source, dest, port, spec, _OPENING_MS), lasts_ns)
-        return attended(argv, part.starts + _CLIENT_DELAY)
+        return attended_command(argv, part.starts + _CLIENT_DELAY)
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
         """What this end saw in one interval of a stream.
@@ -110,7 +104,7 @@ class IrttTool:
         """
         if isinstance(part.spec, LatencyBgSpec):
             return irttstream.read(part, output)
-        printed, known = told(output, "irtt")
+        printed, known = split_attendance(output, "irtt")
         if part.participant == _DEST:
             if "[ListenerStart] starting " not in text_of(printed, "irtt"):
                 raise irttstream.refused(printed, "its server did not start")
@@ -121,13 +115,17 @@ class IrttTool:
         return _source_part(part.spec, document.root, known).model_dump(mode="json")
 
 
-def _source_part(spec: LatencySpec, document: dict[str, Any], known: Told) -> SourcePart:
+def _source_part(
+    spec: LatencySpec, document: dict[str, Any], known: AttendanceReport
+) -> SourcePart:
     try:
-        told = irttdocument.told(document, spec.interval * _MICROSECOND_NS, spec.length)
+        told = irttdocument.parse_irtt_document(
+            document, spec.interval * _MICROSECOND_NS, spec.length
+        )
     except ValueError as reason:
         raise ToolOutputError(str(reason)) from None
     counted = told.trips[: spec.count]
-    seen = irttdocument.reading(counted, spec.timeout * _MICROSECOND_NS)
+    seen = irttdocument.observe_trips(counted, spec.timeout * _MICROSECOND_NS)
     delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
         sent=len(counted),

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.binding import bound
+from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
-from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -68,7 +68,7 @@ class MtrTool(LoneTool):
         argv = ["mtr", "--raw", *([] if spec.names else ["-n"]), "-c", str(probes_of(spec))]
         argv += ["-i", "1", "-G", str(wait_s), "-Z", str(wait_s)]
         argv += ["-m", str(spec.hops_max), "-U", str(spec.hops_max)]
-        argv += bound(part, "", "-a")
+        argv += binding_arguments(part, "", "-a")
         if spec.protocol == "udp":
             argv.append("-u")
         if spec.protocol == "tcp":

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.attending import attended, told
+from node.plugins.attendance import attended_command, split_attendance
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import share
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
     Datagrams,
-    Interval,
     Received,
     Sent,
+    ThroughputInterval,
     ThroughputPart,
     ThroughputSpec,
 )
@@ -106,12 +106,12 @@ class NuttcpTool:
         shared = [f"-{_version(spec, server.address)}", "-P", str(port)]
         if part.participant == _SERVER:
             argv = ["nuttcp", "-1", *shared, "--nofork", "--no3rdparty"]
-            return attended(argv, part.starts, part.ends - _MARGIN, flow)
+            return attended_command(argv, part.starts, part.ends - _MARGIN, flow)
         to_client = spec.reverse and spec.protocol == "udp"
         data_port = int(part.parties[_CLIENT].data["port"]) if to_client else port + 1
         options = [*shared, "-p", str(data_port), "-fparse", *_options(spec)]
         argv = ["nuttcp", *options, server.address]
-        return attended(argv, part.starts + _CLIENT_DELAY, None, flow)
+        return attended_command(argv, part.starts + _CLIENT_DELAY, None, flow)
 
     def read(self, part: PartContext, output: Output) -> Result:
         """What the client tells; of the server only the congestion control, if it sent.
@@ -119,7 +119,7 @@ class NuttcpTool:
         :raises ToolOutputError: nuttcp failed, or printed something else; its own reason first.
         """
         spec: ThroughputSpec = part.spec
-        printed, known = told(output, "nuttcp")
+        printed, known = split_attendance(output, "nuttcp")
         if part.participant == _SERVER:
             return _server_part(printed, known.congestion).model_dump(mode="json")
         lines = [_line(line) for line in text_of(printed, "nuttcp").splitlines()]
@@ -193,7 +193,7 @@ class _Measured:
     packets: int
     drops: int
     total: _Line
-    intervals: tuple[Interval, ...]
+    intervals: tuple[ThroughputInterval, ...]
 
     @classmethod
     def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
@@ -226,14 +226,14 @@ class _Measured:
         return round(self.octets * 8 / self.seconds)
 
 
-def _course(lines: Sequence[_Line], omitted: int) -> tuple[Interval, ...]:
+def _course(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, ...]:
     found, at_ms = [], 0.0
     for number, line in enumerate(lines):
         if number == omitted:
             at_ms = 0.0
         end_ms = at_ms + _seconds(line) * 1000
         found.append(
-            Interval(
+            ThroughputInterval(
                 start_ms=round(at_ms, 3),
                 end_ms=round(end_ms, 3),
                 rate_bps=round(line.get("rate_Mbps", 0) * 1e6),

@@ -22,7 +22,7 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attending import ClockOutput
+from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
 from node.plugins.ownprograms import own_program

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
-from node.plugins.binding import EITHER, bound, version_of
+from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
-from node.plugins.lone import LoneTool
 from node.plugins.reading import complaint, failure, text_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -92,7 +92,7 @@ class PingTool(LoneTool):
             options += ["-t", str(spec.ttl)]
         if (version := version_of(part)) is not None:
             options.append(f"-{version}")
-        options += bound(part, "-I", "-I")
+        options += binding_arguments(part, "-I", "-I")
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 
     def read(self, part: PartContext, output: Output) -> Result:

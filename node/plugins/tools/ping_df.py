@@ -16,16 +16,16 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins import iputils
-from node.plugins.binding import EITHER, leaving
+from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import address_in
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
     MTU_MOST_BYTES,
-    Limit,
+    MtuLimit,
     MtuResult,
     MtuSpec,
 )
@@ -76,7 +76,7 @@ class PingDfTool(LoneTool):
         spec: MtuSpec = part.spec
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
-            **leaving(part),
+            **source_arguments(part),
             "most": _most(spec),
             "wait_s": spec.wait / SECOND,
             "tries": _TRIES,
@@ -97,7 +97,7 @@ class PingDfTool(LoneTool):
             raise ToolOutputError(f"ping-df contradicts itself: {found.mtu} bytes pass")
         address = address_in(found.address, "ping-df")
         limits = tuple(
-            Limit(address=who and address_in(who, "ping-df"), mtu_bytes=mtu)
+            MtuLimit(address=who and address_in(who, "ping-df"), mtu_bytes=mtu)
             for who, mtu in found.limits
             if 0 < mtu <= MTU_MOST_BYTES
         )

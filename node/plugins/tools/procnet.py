@@ -8,15 +8,16 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.contracts import Command, Interval, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
-from node.plugins.lone import LoneTool
 from node.plugins.ownprograms import own_program
 from node.plugins.participation import first_fault
 from node.plugins.reading import document_of, failure, record_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.streaming import StreamEnd
 from node.plugins.tests.interface import (
     InterfaceInterval,
@@ -34,10 +35,10 @@ _Nanoseconds = Annotated[int, Field(ge=1, le=10**18)]
 
 
 class _Counts(Document):
-    bytes: Counted
-    packets: Counted
-    errors: Counted
-    drops: Counted
+    bytes: CountField
+    packets: CountField
+    errors: CountField
+    drops: CountField
 
 
 class _Reading(Document):
@@ -52,7 +53,7 @@ class _Gap(Document):
 
 
 class _Record(Document):
-    interval: Counted
+    interval: CountField
     told: _Reading | _Gap
 
 

@@ -18,14 +18,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.binding import bound
+from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
-from node.plugins.lone import LoneTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -108,7 +108,7 @@ class ScamperTool(LoneTool):
         spec: TraceSpec = part.spec
         options = f"-Q -q {probes_of(spec)} -w {-(-wait_of(spec) // SECOND)}"
         options += f" -m {spec.hops_max} -g {_SILENT_HOPS}"
-        options = " ".join([options, *bound(part, "", "-S")])
+        options = " ".join([options, *binding_arguments(part, "", "-S")])
         if spec.protocol == "tcp":
             options += f" -d {port_of(spec)}"
         four, six = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.idle import IdlePart, IdleSpec
 
 _WRAP_UP = SECOND // 2

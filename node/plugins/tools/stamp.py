@@ -15,9 +15,9 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attending import ClockOutput
+from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted
+from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter
 from node.plugins.ownprograms import own_program
@@ -38,24 +38,24 @@ _MARGIN = 400 * MILLISECOND
 
 _Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
 _Octet = Annotated[int, Field(ge=0, le=255)]
-_Answer = tuple[Counted, _Nanoseconds, _Nanoseconds, _Nanoseconds, Counted, _Octet, _Octet]
+_Answer = tuple[CountField, _Nanoseconds, _Nanoseconds, _Nanoseconds, CountField, _Octet, _Octet]
 """Sequence number, ns there, ns in the reflector, ns back, reflector's number, TTL there, back."""
 
 
 class _SenderOutput(Document):
     sent: Annotated[int, Field(ge=1)]
-    unsent: Counted
-    unreachable: Counted
+    unsent: CountField
+    unreachable: CountField
     answers: tuple[_Answer, ...]
     clock: ClockOutput
 
 
 class _ReflectorOutput(Document):
-    received: Counted
-    duplicates: Counted
-    reordered: Counted
-    strays: Counted
-    unsent: Counted
+    received: CountField
+    duplicates: CountField
+    reordered: CountField
+    strays: CountField
+    unsent: CountField
     clock: ClockOutput
 
 

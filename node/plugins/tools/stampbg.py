@@ -13,15 +13,22 @@ from typing import Annotated
 from pydantic import Field
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attending import ClockOutput
-from node.plugins.contracts import Command, Interval, Output, PartContext, Requirement, Result
-from node.plugins.fields import Counted
+from node.plugins.attendance import ClockOutput
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import CountField
 from node.plugins.oneway import DestPart
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import record_of
-from node.plugins.sendrecords import SenderRecord, check, source_interval, stream_end, unsent
+from node.plugins.sendrecords import (
+    SenderRecord,
+    check,
+    explain_unsent,
+    source_interval,
+    stream_end,
+)
 from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
@@ -41,19 +48,19 @@ _Octet = Annotated[int, Field(ge=0, le=255)]
 
 
 class _SenderRecord(SenderRecord):
-    unreachable: Counted
-    duplicates_forward: Counted
-    duplicates_backward: Counted
+    unreachable: CountField
+    duplicates_forward: CountField
+    duplicates_backward: CountField
     ttls: tuple[_Octet, _Octet] | None
 
 
 class _ReflectorRecord(Document):
-    interval: Counted
-    received: Counted
-    duplicates: Counted
-    reordered: Counted
-    unsent: Counted
-    strays: Counted
+    interval: CountField
+    received: CountField
+    duplicates: CountField
+    reordered: CountField
+    unsent: CountField
+    strays: CountField
     clock: ClockOutput
 
 
@@ -150,7 +157,7 @@ def _for_reflector(part: PartContext) -> dict[str, object]:
 def _source(told: _SenderRecord, packets: int) -> Interval:
     check(told, packets, "STAMP sender")
     if not told.sent:
-        return Interval(told.interval, None, unsent(told))
+        return Interval(told.interval, None, explain_unsent(told))
     counts = {
         "unreachable": told.unreachable,
         "duplicates_forward": told.duplicates_forward,

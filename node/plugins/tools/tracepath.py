@@ -14,10 +14,10 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled
-from node.plugins.lone import LoneTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolved, resolving
-from node.plugins.tests.mtu import Limit, MtuResult, MtuSpec
+from node.plugins.single_participant import LoneTool
+from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -128,10 +128,10 @@ def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
     for line in lines:
         answer = _ANSWER.fullmatch(line)
         if own := _OWN.fullmatch(line):
-            limits.append(Limit(address=None, mtu_bytes=_bytes(own["mtu"])))
+            limits.append(MtuLimit(address=None, mtu_bytes=_bytes(own["mtu"])))
         elif answer and (told := _PMTU.fullmatch(answer["told"])):
             address = address_in(answer["who"], "tracepath")
-            limits.append(Limit(address=address, mtu_bytes=_bytes(told[1])))
+            limits.append(MtuLimit(address=address, mtu_bytes=_bytes(told[1])))
         elif answer:
             last = address_in(answer["who"], "tracepath")
     reached = last == dest

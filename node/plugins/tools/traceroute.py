@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.binding import EITHER, bound, version_of
+from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assembled, port_of, probes_of, wait_of
-from node.plugins.lone import LoneTool
 from node.plugins.reading import failure, text_of
+from node.plugins.single_participant import LoneTool
 from node.plugins.tests.trace import TraceSpec
 
 _AT_ONCE = 16
@@ -70,7 +70,7 @@ class TracerouteTool(LoneTool):
             options += ["-T", "-p", str(port_of(spec))]
         if spec.as_numbers:
             options.append("-A")
-        options += bound(part, "-i", "-s")
+        options += binding_arguments(part, "-i", "-s")
         if (version := version_of(part)) is not None:
             options.append(f"-{version}")
         length = [] if spec.length is None else [str(spec.length)]

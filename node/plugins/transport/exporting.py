@@ -9,16 +9,16 @@ from typing import Protocol
 import orjson
 
 from node.model.samples import Sample, samples_of
-from node.plugins.contracts import Batches, Delivery, Fate, Outcome
-from node.plugins.transport.anywhere import Anywhere
-from node.plugins.transport.halving import halved
-from node.plugins.transport.posting import Posted, shown
+from node.plugins.contracts import Batches, DeliveryItem, DeliveryOutcome, DeliveryStatus
+from node.plugins.transport.bisection import deliver_by_bisection
+from node.plugins.transport.posting import UrlDestination, url_without_query
+from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 Figures = tuple[int, list[Sample]]
 """When a result was over (µs), and what was measured."""
 
-_NO_RESULT = Outcome(
-    Fate.REFUSED,
+_NO_RESULT = DeliveryOutcome(
+    DeliveryStatus.REFUSED,
     "no result with figures: a transform must keep succeeded, metrics, test, task, participants",
 )
 
@@ -37,33 +37,35 @@ class Receiver(Protocol):
         ...
 
 
-class Exporter(Anywhere):
+class Exporter(UnrestrictedArchiver):
     """What archivers of figures have in common."""
 
     ordered = True
 
     def label(self, spec: Receiver) -> str:
         """The URL without its query."""
-        return shown(spec.url)
+        return url_without_query(spec.url)
 
     def batches(self, spec: Receiver) -> Batches:
         """Five hundred documents; a batch that is taken apart has the time of four requests."""
         return Batches(500, 8_000_000, 4 * spec.timeout)
 
 
-class Exported(Posted, ABC):
+class ExportDestination(UrlDestination, ABC):
     """A URL that takes figures."""
 
-    held: Outcome | None = None
+    held: DeliveryOutcome | None = None
     """What comes of those behind one that is to be tried again, if they must not be sent."""
 
-    async def deliver(self, batch: Sequence[Delivery]) -> list[Outcome]:
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """One request for all that have figures."""
         samples = [samples_of(orjson.loads(one.body)) for one in batch]
         usable = [(one.at, found) for one, found in zip(batch, samples, strict=True) if found]
-        outcomes = iter(await halved(usable, self.export, self.held) if usable else ())
+        outcomes = iter(
+            await deliver_by_bisection(usable, self.export, self.held) if usable else ()
+        )
         return [next(outcomes) if found else _NO_RESULT for found in samples]
 
     @abstractmethod
-    async def export(self, results: Sequence[Figures]) -> tuple[Outcome, bool]:
+    async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
         """Post them; what came of them all, and whether one of them may be to blame."""

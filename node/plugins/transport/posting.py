@@ -22,10 +22,10 @@ from yarl import URL
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.plugins.contracts import Fate, Outcome
-from node.plugins.transport.senders import said
+from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
+from node.plugins.transport.senders import error_summary
 
-ONE_IS_BAD = frozenset({400, 413, 422})
+DOCUMENT_REJECTED_STATUSES = frozenset({400, 413, 422})
 """What may be said because of one document of a batch: the others deserve another try."""
 
 _AGAIN = frozenset({408, 425, 429})
@@ -86,12 +86,12 @@ Headers = Annotated[
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpReply:
     """What came of a request: the status (0: nobody answered) and how the body begins."""
 
     status: int
     body: bytes
-    outcome: Outcome
+    outcome: DeliveryOutcome
 
 
 class Poster:
@@ -104,13 +104,13 @@ class Poster:
         self._now = now
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
         """Post it to the URL, and wait for the answer."""
         return await self.request("POST", str(URL(self._url)), body, headers)
 
     async def request(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HttpReply:
         """Ask the same server for something else; nothing in the URL is quoted again."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -125,9 +125,11 @@ class Poster:
             ) as answer:
                 begins = await answer.content.read(_BODY_MAX)
                 text = begins[:_SAID_MAX].decode(errors="replace")
-                return Answer(answer.status, begins, _outcome(answer, text, self._now()))
+                return HttpReply(answer.status, begins, _outcome(answer, text, self._now()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            return Answer(0, b"", Outcome(Fate.AGAIN, _said(error, self._timeout)))
+            return HttpReply(
+                0, b"", DeliveryOutcome(DeliveryStatus.AGAIN, _said(error, self._timeout))
+            )
 
     async def test(self) -> str:
         """Connect, with TLS where it is https; nothing is posted.
@@ -154,7 +156,7 @@ class Poster:
             await session.close()
 
 
-class Posted:
+class UrlDestination:
     """A destination that is a URL; who inherits says what is posted."""
 
     def __init__(self, poster: Poster) -> None:
@@ -173,22 +175,26 @@ class Posted:
         await self.poster.close()
 
 
-def shown(url: str) -> str:
+def url_without_query(url: str) -> str:
     """The URL without its query, in which some put keys."""
     return url.partition("?")[0]
 
 
-def _outcome(answer: aiohttp.ClientResponse, said: str, now: int) -> Outcome:
+def _outcome(answer: aiohttp.ClientResponse, said: str, now: int) -> DeliveryOutcome:
     status = answer.status
     if status in _SUCCESS:
-        return Outcome(Fate.ACCEPTED)
+        return DeliveryOutcome(DeliveryStatus.ACCEPTED)
     words = " ".join(f"{status} {answer.reason or ''} {said}".split())
     if status in _REDIRECT:
         to = answer.headers.get("Location", "elsewhere")[:_SAID_MAX]
-        return Outcome(Fate.REFUSED, f"{status}: it is at {to} now; give that address")
+        return DeliveryOutcome(
+            DeliveryStatus.REFUSED, f"{status}: it is at {to} now; give that address"
+        )
     if status in _AGAIN or status >= _FAULT:
-        return Outcome(Fate.AGAIN, words, retry_after(answer.headers.get("Retry-After"), now))
-    return Outcome(Fate.REFUSED, words)
+        return DeliveryOutcome(
+            DeliveryStatus.AGAIN, words, retry_after(answer.headers.get("Retry-After"), now)
+        )
+    return DeliveryOutcome(DeliveryStatus.REFUSED, words)
 
 
 def retry_after(text: str | None, now: int) -> int:
@@ -211,5 +217,5 @@ def _said(error: Exception, timeout: int) -> str:
     if isinstance(error, TimeoutError):
         return f"did not answer within {times.format_duration(timeout)}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
-        return f"{error.host} port {error.port}: {said(error)}"
-    return said(error)
+        return f"{error.host} port {error.port}: {error_summary(error)}"
+    return error_summary(error)

@@ -16,7 +16,7 @@ from typing import Any
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.plugins.contracts import Fate, Outcome
+from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 
 
 class StreamSender:
@@ -136,7 +136,7 @@ _CALL = re.compile(r"(?:\[Errno (\d+)\] )?Connect call failed \([^)]*\)")
 Sender = StreamSender | DatagramSender
 
 
-class SentTo:
+class SocketDestination:
     """A destination behind a sender; who inherits says what is sent."""
 
     def __init__(self, sender: Sender, where: str) -> None:
@@ -149,23 +149,23 @@ class SentTo:
 
         :raises ArchiverFailed: there is no such host or socket, or nobody listens there.
         """
-        return await tried(self.sender, self._where)
+        return await try_connection(self.sender, self._where)
 
     async def close(self) -> None:
         """Close the connection or socket."""
         self.sender.close()
 
 
-async def sent(sender: Sender, pieces: Sequence[bytes]) -> Outcome:
+async def send_bytes(sender: Sender, pieces: Sequence[bytes]) -> DeliveryOutcome:
     """Send it all; what came of it."""
     try:
         await sender.send(pieces)
     except (OSError, TimeoutError) as error:
-        return Outcome(Fate.AGAIN, said(error))
-    return Outcome(Fate.ACCEPTED)
+        return DeliveryOutcome(DeliveryStatus.AGAIN, error_summary(error))
+    return DeliveryOutcome(DeliveryStatus.ACCEPTED)
 
 
-async def tried(sender: Sender, where: str) -> str:
+async def try_connection(sender: Sender, where: str) -> str:
     """Connect only.
 
     :raises ArchiverFailed: that is not possible.
@@ -173,14 +173,14 @@ async def tried(sender: Sender, where: str) -> str:
     try:
         await sender.connect()
     except (OSError, TimeoutError) as error:
-        msg = f"{where}: {said(error)}"
+        msg = f"{where}: {error_summary(error)}"
         raise ArchiverFailed(msg) from None
     if isinstance(sender, StreamSender):
         return f"connected to {where}; nothing was sent"
     return f"{where} is an address; whether somebody listens there, nobody says"
 
 
-def said(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """What went wrong, in a few words.
 
     asyncio says of each address which call failed, in place of why.

@@ -26,7 +26,7 @@ Tls = Literal["disable", "prefer", "require", "verify-full"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """A document for the table; ``at`` is in microseconds."""
 
     at: int
@@ -59,7 +59,7 @@ class ResultTable:
         self._address = address
         self._open: asyncpg.Connection[asyncpg.Record] | None = None
 
-    async def insert(self, rows: Sequence[Row]) -> str | None:
+    async def insert(self, rows: Sequence[ResultRow]) -> str | None:
         """Add what is not there yet, all or nothing; why, if one of the rows cannot be added.
 
         :raises ArchiverFailed: it cannot be done now, whatever the rows.

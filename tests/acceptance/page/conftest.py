@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import page_scene as scene
-from tests.browser import chromium
-from tests.page_stand_in import StandIn
+from tests.support import page_scene as scene
+from tests.support.browser import chromium
+from tests.support.needs import fixture_needs
+from tests.support.page_stand_in import StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
+@fixture_needs("chromium")
 def browser() -> Iterator[str]:
     """One browser for all tests of a module; each gets a context of its own in it."""
     with chromium() as address:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests import page_scene as scene
-from tests.page_opened import DRAWN, opened
-from tests.page_stand_in import StandIn
+from tests.support import page_scene as scene
+from tests.support.page_opened import DRAWN, opened
+from tests.support.page_stand_in import StandIn
 
 pytestmark = pytest.mark.timeout(40)
 

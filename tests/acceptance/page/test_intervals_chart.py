@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page_opened import opened
+from tests.support.page_opened import opened
 
 if TYPE_CHECKING:
-    from tests.page_stand_in import StandIn
+    from tests.support.page_stand_in import StandIn
 
 pytestmark = pytest.mark.timeout(40)
 

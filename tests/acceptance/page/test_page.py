@@ -15,10 +15,10 @@ from node.model.verdict import Level
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.web import static_files
-from tests import page_scene as scene
-from tests.browser import Page
-from tests.page_opened import DRAWN, LIVE, opened
-from tests.page_stand_in import NOW, StandIn
+from tests.support import page_scene as scene
+from tests.support.browser import Page
+from tests.support.page_opened import DRAWN, LIVE, opened
+from tests.support.page_stand_in import NOW, StandIn
 
 CONTRAST = Path(__file__).parents[2] / "contrast.js"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from node.store.database import PostgresDatabase
-from tests.archived import Office, Receiver, office, receiver
-from tests.clocks import ManualClock
+from tests.support.archiving import Office, Receiver, office, receiver
+from tests.support.clocks import ManualClock
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ async def a(
     """A node with one task, that lets files be written."""
     made = await office(database, clock, tmp_path)
     yield made
-    await made.archiving.close()
+    await made.result_delivery.close()
 
 
 @pytest.fixture

@@ -20,8 +20,10 @@ from node.model.wire.archives import ArchiveChoice, ArchivePatch, RetryRequest
 from node.plugins.archivers.http import HttpDestination
 from node.store import archives, runs
 from node.store.database import Notice
-from tests.archived import IDENTITY, Office, Posted, Receiver, receiver
-from tests.clocks import ManualClock
+from tests.support.archiving import IDENTITY, Office, Posted, Receiver, receiver
+from tests.support.clocks import ManualClock
+
+WITH_JQ = pytest.mark.needs("jq")
 
 DEAD = "http://127.0.0.1:9/in"
 """The discard port, at which nobody listens here."""
@@ -36,7 +38,7 @@ async def test_a_result_is_posted_whole(a: Office, taker: Receiver) -> None:
     """The document has the run, its task, times, state, result and figures, and a key."""
     await a.archive("all", "http", {"url": taker.url})
     [run] = await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [document] = taker.documents
     [row] = await a.rows("SELECT id FROM archive")
     assert document["key"] == f"{run}/{row[0]}"
@@ -97,9 +99,9 @@ async def test_a_late_part_makes_another_edition(a: Office, taker: Receiver) -> 
     """A run that failed and is finished after all is delivered again, under another key."""
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     [run] = await a.ended(state="failed")
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     await a.end([run])
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     first, second = taker.documents
     assert (first["state"], second["state"]) == ("failed", "finished")
     assert second["key"] == f"{first['key']}/2"
@@ -112,7 +114,7 @@ async def test_an_outcome_that_is_none_any_more_is_not_delivered(
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     [run] = await a.ended(state="failed")
     await a.end([run])
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [document["state"] for document in taker.documents] == ["finished"]
     assert await a.states() == {"delivered": 1}
 
@@ -121,7 +123,7 @@ async def test_results_go_in_batches(a: Office, taker: Receiver) -> None:
     """No more of them in a request than the archive says, each once."""
     await a.archive("all", "http", {"url": taker.url, "batch": 40})
     ended = await a.ended(100)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [len(each.documents) for each in taker.posted] == [40, 40, 20]
     assert {document["run"] for document in taker.documents} == {str(run) for run in ended}
     assert len(taker.documents) == 100
@@ -136,7 +138,7 @@ async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: Manu
     row = None
     while await a.states() == {"waiting": 1}:
         tries.append((clock.now() - begun) // times.MINUTE)
-        await a.archiving.run_once()
+        await a.result_delivery.run_once()
         [row] = await a.rows("SELECT next_at, attempts, state::text, last_error FROM archiving")
         assert row["attempts"] == len(tries)
         clock.move_to(row["next_at"] or clock.now())
@@ -156,7 +158,7 @@ async def test_what_may_pass_is_tried_again(a: Office, taker: Receiver, status: 
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(status)
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [row] = await a.rows("SELECT state::text, last_error FROM archiving")
     assert row[0] == "waiting"
     assert str(status) in row[1]
@@ -167,11 +169,11 @@ async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: Manual
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(429, **{"Retry-After": "600"})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [row] = await a.rows("SELECT next_at FROM archiving")
     assert row[0] == clock.now() + 10 * times.MINUTE
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert len(taker.posted) == 1
 
 
@@ -181,7 +183,7 @@ async def test_what_will_not_pass_is_parked(a: Office, taker: Receiver, status: 
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(status)
     await a.ended(3)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"parked": 3}
     assert len(taker.posted) == 1
     [row] = await a.rows("SELECT DISTINCT last_error FROM archiving")
@@ -198,7 +200,7 @@ async def test_one_bad_document_parks_itself_alone(a: Office, taker: Receiver) -
         return web.Response(status=422 if spoilt else 200)
 
     taker.answer = judge
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 19, "parked": 1}
     [row] = await a.rows("SELECT run_id FROM archiving WHERE state = 'parked'")
     assert str(row[0]) == bad
@@ -209,11 +211,11 @@ async def test_a_person_has_it_tried_again(a: Office, taker: Receiver, clock: Ma
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(404)
     await a.ended(2)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     keys = [document["key"] for document in taker.documents]
     taker.answer = lambda _: web.Response()
     assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [document["key"] for document in taker.documents] == keys * 2
     assert await a.states() == {"delivered": 2}
 
@@ -223,17 +225,17 @@ async def test_what_rests_is_tried_as_soon_as_a_person_says_so(a: Office, taker:
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(503)
     await a.ended(2)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     taker.answer = lambda _: web.Response()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"waiting": 2}
     heard: asyncio.Queue[Notice] = asyncio.Queue()
     listening = asyncio.create_task(a.database.listen(heard.put_nowait, a.clock))
     assert (await heard.get()).kind == "wake"
     assert (await a.archives.retry(RetryRequest(archive="all"))).retried == 2
-    a.archiving.heard(await heard.get())
+    a.result_delivery.heard(await heard.get())
     listening.cancel()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 2}
 
 
@@ -245,16 +247,16 @@ async def test_a_dead_archiver_is_asked_once_a_minute(
     taker.answer = refuses(503)
     for _ in range(5):
         await a.ended()
-        await a.archiving.run_once()
+        await a.result_delivery.run_once()
     assert len(taker.posted) == 1
     clock.advance(times.MINUTE)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert len(taker.posted) == 2
     clock.advance(times.MINUTE)
     taker.answer = lambda _: web.Response()
     await a.ended()
-    await a.archiving.run_once()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 6}
 
 
@@ -282,7 +284,7 @@ async def test_who_does_not_answer_in_time_is_asked_later(a: Office, taker: Rece
     taker.held = asyncio.Event()
     await a.archive("all", "http", {"url": taker.url, "timeout": "PT1S"})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [row] = await a.rows("SELECT state::text, last_error FROM archiving")
     assert tuple(row) == ("waiting", "did not answer within PT1S")
 
@@ -298,7 +300,7 @@ async def test_what_was_taken_comes_again_after_a_crash(a: Office, taker: Receiv
             connection, row[0], now, now + times.HOUR, limit=10, ordered=False
         )
     assert len(taken) == 1
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert taker.documents == []
     async with a.at_work(), asyncio.timeout(10):
         await taker.arrived.wait()
@@ -317,7 +319,7 @@ async def test_a_task_has_archives_of_its_own(a: Office, taker: Receiver) -> Non
         await a.archives.keep_of_task(connection, a.task, edited.choices)
     for task in (a.task, part, other):
         await a.ended(task=task)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert {document["task"] for document in taker.documents} == {str(a.task), str(part)}
     assert {document["pool_task"] for document in taker.documents} == {None, str(a.task)}
 
@@ -326,11 +328,11 @@ async def test_what_waits_follows_an_edit(a: Office, taker: Receiver) -> None:
     """The address is mended, and what was parked at the wrong one goes to the right one."""
     await a.archive("all", "http", {"url": taker.url + "x"})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"parked": 1}
     await a.archives.edit("all", ArchivePatch(spec={"url": taker.url}))
     await a.archives.retry(RetryRequest(archive="all"))
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 1}
 
 
@@ -338,11 +340,11 @@ async def test_an_archive_that_is_removed_gets_nothing_more(a: Office, taker: Re
     """What waits for it is dropped; where results went is still known."""
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     await a.ended()
     await a.archives.remove("all")
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"delivered": 1}
     assert len(taker.documents) == 1
     async with a.database.connection() as connection:
@@ -355,7 +357,7 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
     await a.archive("one", "http", {"url": taker.url})
     await a.archive("two", "http", {"url": taker.url}, transform={"jmespath": "{run: run}"})
     [run] = await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [posted] = taker.posted
     assert {document["run"] for document in posted.documents} == {str(run)}
     assert {len(document) for document in posted.documents} == {1, 31}
@@ -365,11 +367,18 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
     ("transform", "state", "error"),
     [
         ({"jmespath": "missing"}, "delivered", "left out by its transform"),
-        ({"jq": "empty"}, "delivered", "left out by its transform"),
+        pytest.param({"jq": "empty"}, "delivered", "left out by its transform", marks=WITH_JQ),
         ({"jmespath": "length(succeeded)"}, "parked", "the transform failed: In function length()"),
-        ({"jq": ".run / 2"}, "parked", "the transform failed: string ("),
-        ({"jq": ".run, .task"}, "parked", "the transform failed: it gave 2 documents"),
-        ({"jq": 'error("no # ]")'}, "parked", "the transform failed: no # ]"),
+        pytest.param({"jq": ".run / 2"}, "parked", "the transform failed: string (", marks=WITH_JQ),
+        pytest.param(
+            {"jq": ".run, .task"},
+            "parked",
+            "the transform failed: it gave 2 documents",
+            marks=WITH_JQ,
+        ),
+        pytest.param(
+            {"jq": 'error("no # ]")'}, "parked", "the transform failed: no # ]", marks=WITH_JQ
+        ),
     ],
 )
 async def test_a_transform_that_gives_nothing_or_fails(
@@ -379,13 +388,14 @@ async def test_a_transform_that_gives_nothing_or_fails(
     await a.archive("some", "http", {"url": taker.url}, transform=transform)
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     rows = await a.rows("SELECT state::text, last_error FROM archiving ORDER BY last_error")
     assert [row[0] for row in rows] == [state, "delivered"]
     assert rows[0][1].startswith(error)
     assert len(taker.documents) == 1
 
 
+@pytest.mark.needs("jq")
 async def test_jq_sees_neither_environment_nor_files(
     a: Office, taker: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +403,7 @@ async def test_jq_sees_neither_environment_nor_files(
     monkeypatch.setenv("PARLEY_SECRET", "hidden")
     await a.archive("env", "http", {"url": taker.url}, transform={"jq": "[env, $ENV]"})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert taker.documents == [[{}, {}]]
 
 
@@ -403,7 +413,7 @@ async def test_a_request_can_be_signed(a: Office, taker: Receiver, clock: Manual
     spec = {"url": taker.url, "secret": secret, "gzip": True, "format": "lines"}
     await a.archive("all", "http", {**spec, "headers": {"Authorization": "Bearer x"}})
     await a.ended(3)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [posted] = taker.posted
     stamp, _, said = posted.headers["Parley-Signature"].partition(",")
     seconds = stamp.removeprefix("t=")
@@ -422,17 +432,17 @@ async def test_order_is_kept_where_it_matters(
     path = tmp_path / "out" / "results.jsonl"
     await a.archive("file", "file", {"path": str(path)})
     first = await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await a.states() == {"waiting": 1}
     path.parent.mkdir()
     second = await a.ended()
     other = await a.add_task()
     third = await a.ended(task=other)
-    a.archiving._open.clear()
-    await a.archiving.run_once()
+    a.result_delivery._open.clear()
+    await a.result_delivery.run_once()
     assert [str(third[0])] == _runs_in(path)
     clock.advance(times.MINUTE)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [str(run) for run in (*third, *first, *second)] == _runs_in(path)
 
 
@@ -467,9 +477,9 @@ async def test_an_archiver_that_cannot_be_closed_stops_nothing(
     monkeypatch.setattr(HttpDestination, "close", close)
     await a.archive("all", "http", {"url": taker.url})
     await a.ended()
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     with capture_logs() as logged:
-        await a.archiving.close()
+        await a.result_delivery.close()
     assert [(line["event"], line["archiver"]) for line in logged] == [
         ("an archiver failed", "http")
     ]

@@ -11,11 +11,11 @@ import pytest
 from node.model import times
 from node.model.archiving import REDACTED
 from node.model.errors import ArchiverFailed
+from node.model.intervals import Interval, Rhythm
 from node.model.wire.archives import RetryRequest
-from node.plugins.contracts import Interval, Rhythm
 from node.store import archives, intervals, runs
 from node.store.intervals import MergedInterval
-from tests.archived import IDENTITY, Office, Receiver
+from tests.support.archiving import IDENTITY, Office, Receiver
 
 DEAD = "http://127.0.0.1:9/in"
 CLOCK = {"synchronised": True, "source": "chrony", "stepped_ms": 0.0}
@@ -58,7 +58,7 @@ async def test_a_document_says_how_it_was_measured(a: Office, taker: Receiver) -
         "UPDATE run SET verdict = 'suspicious', verdict_reasons = '{it rained}' WHERE id = $1", run
     )
     await a.end([run])
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [document] = taker.documents
     assert document["tool_version"] == "20221126"
     assert (document["verdict"], document["verdict_reasons"]) == ("suspicious", ["it rained"])
@@ -99,7 +99,7 @@ async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> No
     await a.archive("all", "http", {"url": taker.url})
     run = await streaming(a)
     await told(a, run, 2, 0, 1)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [document["interval"] for document in taker.documents] == [0, 1, 2]
     last = taker.documents[-1]
     [row] = await a.rows("SELECT starts_at, (SELECT id FROM archive) FROM run")
@@ -109,12 +109,12 @@ async def test_intervals_go_as_they_are_merged(a: Office, taker: Receiver) -> No
     rates = [one["value"] for one in last["metrics"] if one["name"] == "rate_bps"]
     assert rates == [8.0, 16.0]
     await a.end([run])
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert taker.documents[-1]["key"] == f"{run}/{row[1]}"
     assert await a.states() == {"delivered": 4}
     async with a.database.connection() as connection:
-        own = await archives.deliveries(connection, archives.Filter(run=run, whole=True))
-        every = await archives.deliveries(connection, archives.Filter(run=run))
+        own = await archives.deliveries(connection, archives.DeliveryFilter(run=run, whole=True))
+        every = await archives.deliveries(connection, archives.DeliveryFilter(run=run))
     assert [row["interval"] for row in own] == [None]
     assert [row["interval"] for row in every] == [None, 2, 1, 0]
 
@@ -159,12 +159,12 @@ async def test_a_gap_that_is_filled_goes_again(a: Office, taker: Receiver) -> No
     await a.archive("all", "http", {"url": taker.url}, runs="all")
     run = await streaming(a)
     await told(a, run, 0, gaps=(0,))
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     await told(a, run, 0, gaps=(0,))
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [document["state"] for document in taker.documents] == ["failed"]
     await told(a, run, 0)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     first, second = taker.documents
     assert second["state"] == "finished"
     assert second["key"] == f"{first['key']}/2"
@@ -177,7 +177,7 @@ async def test_a_gap_that_was_filled_meanwhile_is_not_told(a: Office, taker: Rec
     run = await streaming(a)
     await told(a, run, 0, gaps=(0,))
     await told(a, run, 0)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert [document["state"] for document in taker.documents] == ["finished"]
     assert await a.states() == {"delivered": 1}
 
@@ -197,7 +197,7 @@ async def test_what_an_archiver_that_is_gone_was_to_deliver_waits(a: Office) -> 
     await a.archive("all", "http", spec)
     await a.ended()
     await a.execute("UPDATE destination SET archiver = 'gone'")
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     [row] = await a.rows("SELECT state::text, last_error, next_at FROM archiving")
     assert tuple(row[:2]) == ("waiting", "there is no archiver 'gone' on this host any more")
     assert row[2] > a.clock.now()
@@ -223,11 +223,11 @@ async def test_parked_deliveries_are_counted_as_they_come_and_go(
         await a.archive(name, "http", {"url": f"{taker.url}-{name}"})
     one, two = sorted(await counted(a))
     await a.ended(3)
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     assert await counted(a) == {one: 3, two: 3}
     await a.archives.retry(RetryRequest(archive="one"))
     assert await counted(a) == {one: 0, two: 3}
-    await a.archiving.run_once()
+    await a.result_delivery.run_once()
     await a.execute(
         "UPDATE archiving SET destination_id = (SELECT max(id) FROM destination) WHERE run_id = "
         "(SELECT run_id FROM archiving ORDER BY number LIMIT 1)"

@@ -19,9 +19,9 @@ from aiohttp import web
 
 from node.model.errors import Conflict, NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
-from tests.clocks import ManualClock
 from tests.conftest import NewDatabase
-from tests.served import Asker, asker
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import Asker, asker
 
 ROOT = Path(__file__).parents[3]
 Document = dict[str, Any]

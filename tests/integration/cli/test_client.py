@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
-from node.cli.output import Output
+from node.cli.output import OutputWriter
 from node.cli.progress import Progress
 from node.cli.reservations import _made
 from node.cli.session import Session
@@ -135,7 +135,7 @@ async def test_a_lost_answer_is_asked_for_under_the_same_key(serve: Serve) -> No
 
     progress = Progress(quiet=True)
     async with UserClient(await serve(answer), None, SystemClock(), patience_s=0.2) as client:
-        session = Session(client, SystemClock(), Output("table", ()), progress)
+        session = Session(client, SystemClock(), OutputWriter("table", ()), progress)
         with pytest.raises(Conflict, match="told by the second answer"):
             await _made(session, {})
         with pytest.raises(AnswerLost, match="it may have been made all the same: see parley res"):

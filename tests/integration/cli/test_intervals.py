@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from node.model import times
-from tests.clocks import START
-from tests.served import Asker
+from tests.support.clocks import START
+from tests.support.served_nodes import Asker
 
 RUN = UUID("11111111-1111-4111-8111-111111111111")
 

@@ -220,10 +220,10 @@ def test_a_client_that_is_not_installed_is_listed_as_lacking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An archiver whose extra is missing cannot be used, and says what brings it."""
-    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
+    monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     done = CliRunner().invoke(parley, ["plugin", "list", "-o", "json"], catch_exceptions=False)
     faults = {each["name"]: each["fault"] for each in json.loads(done.stdout)}
-    assert "pip install 'parley[kafka]'" in faults["kafka"]
+    assert "pip install 'parley-scheduler[kafka]'" in faults["kafka"]
     assert faults["file"] is None
 
 

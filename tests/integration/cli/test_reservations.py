@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.served import Asker, Command
+from tests.support.served_nodes import Asker, Command
 
 AT = ("--start", "2026-12-01T01:00:00Z", "--for", "2h")
 LISTED = ("--from", "2026-12-01T00:00:00Z", "--to", "2026-12-01T06:00:00Z")

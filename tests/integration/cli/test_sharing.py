@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.served import Asker, Command
+from tests.support.served_nodes import Asker, Command
 
 
 async def test_campaigns_from_the_command_line(ask: Command) -> None:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from node.execution.launcher import PREPARE
+from node.execution.launcher import PREPARATION_TIME
+from node.model.intervals import Interval
 from node.model.times import SECOND
-from node.plugins.contracts import Interval, Part, PartContext, Party, StreamingTool, Tool
+from node.plugins.contracts import Part, PartContext, Party, StreamingTool, Tool
 from node.plugins.tests.latencybg import TEST, LatencyBgSpec
 from tests.integration.plugins.test_stamp_on_loopback import free_port
 
@@ -81,7 +82,7 @@ def run_after_run(tool: StreamingTool) -> Iterator[list[Interval]]:
     port, first = free_port("127.1.0.2"), soon()
     found = []
     for parts in (stream(tool, first, port, 2), stream(tool, first + 2 * SECOND, port, 2)):
-        wait_until(parts[0].starts - PREPARE)
+        wait_until(parts[0].starts - PREPARATION_TIME)
         found.append((parts, [start(tool, part) for part in parts]))
     for parts, processes in found:
         pairs = zip(parts, processes, strict=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from node.plugins.attending import Told, attended, told
+from node.plugins.attendance import AttendanceReport, attended_command, split_attendance
 from node.plugins.contracts import Output
 from node.plugins.tools.programs.attended import congestion
 
@@ -21,14 +21,14 @@ def started(argv: list[str], until_s: float | None = None) -> subprocess.Popen[b
     """The program, attending ``argv`` from now on."""
     now = time.time_ns() // 1000
     until = None if until_s is None else now + round(until_s * 1_000_000)
-    command = attended(argv, now, until)
+    command = attended_command(argv, now, until)
     return subprocess.Popen(command.argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def ended(program: subprocess.Popen[bytes]) -> tuple[Output, Told]:
+def ended(program: subprocess.Popen[bytes]) -> tuple[Output, AttendanceReport]:
     """What it printed, taken apart."""
     stdout, stderr = program.communicate(timeout=20)
-    return told(Output(program.returncode, stdout, stderr), "it")
+    return split_attendance(Output(program.returncode, stdout, stderr), "it")
 
 
 def python(text: str) -> list[str]:

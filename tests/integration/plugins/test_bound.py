@@ -20,12 +20,13 @@ from typing import Any
 
 import pytest
 
-from node.execution import process, surroundings
+from node.execution import host_sampling, process
 from node.model.contexts import Context, parse
 from node.model.errors import HostError
 from node.plugins import registry
 from node.plugins.contracts import PartContext, Party
 from tests.integration.host_leftovers import nothing_left
+from tests.support.needs import fixture_needs
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -84,6 +85,7 @@ CASES = [
 
 
 @pytest.fixture(name="links")
+@fixture_needs("root", "ip")
 def _links() -> Iterator[None]:
     with nothing_left():
         try:
@@ -104,7 +106,7 @@ def listening() -> socket.socket:
     """A socket to which everything comes that comes to far."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
     every = socket.htons(0x0003)  # ETH_P_ALL
-    return surroundings.inside(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
+    return host_sampling.in_namespace(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
 
 
 def heard(endpoint: socket.socket) -> dict[str, set[tuple[str, str]]]:
@@ -138,6 +140,8 @@ async def ask(test: str, name: str, context: Context, dest: str) -> None:
         assert b"not permitted" not in finished.stderr, finished.stderr
 
 
+@pytest.mark.needs("curl", "fping", "iperf3", "irtt", "mtr")
+@pytest.mark.needs("ping", "scamper", "tracepath", "traceroute")
 @pytest.mark.usefixtures("links")
 async def test_tools_leave_by_what_they_are_bound_to() -> None:
     """Every one that says it can be bound, to the interface or to the address, whatever it asks."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.plugins.targets import Authority, closed_port, measured, pages, talking
 
-TOOLS = ["fetch", "curl"]
+TOOLS = ["fetch", pytest.param("curl", marks=pytest.mark.needs("curl"))]
 
 
 @pytest.mark.parametrize("tool", TOOLS)

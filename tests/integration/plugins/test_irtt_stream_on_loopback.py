@@ -53,6 +53,7 @@ def served(part: PartContext) -> Iterator[subprocess.Popen[bytes]]:
         program.communicate()
 
 
+@pytest.mark.needs("irtt")
 def test_no_packet_is_lost_between_two_runs() -> None:
     """Intervals and runs follow each other, and every packet of each comes back."""
     for intervals in run_after_run(TOOL):
@@ -66,6 +67,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
             assert result["clocks_synchronised"] == (result["clock_error_ms"] is not None)
 
 
+@pytest.mark.needs("irtt")
 def test_a_server_that_comes_late_is_found() -> None:
     """What was due before is told as not sent, and is no loss."""
     parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
@@ -80,6 +82,7 @@ def test_a_server_that_comes_late_is_found() -> None:
     assert "connection refused; " in (interval.reason or "")
 
 
+@pytest.mark.needs("irtt")
 def test_without_a_server_there_is_a_gap() -> None:
     """An interval in which the server never answered has the reason, and no figures."""
     parts = stream(TOOL, now(), free_port("127.1.0.2"), 1)
@@ -88,6 +91,7 @@ def test_without_a_server_there_is_a_gap() -> None:
     assert (interval.reason or "").startswith("no packet could be sent: irtt: read udp4 ")
 
 
+@pytest.mark.needs("irtt")
 def test_a_server_whose_port_is_taken_says_so() -> None:
     """Its own words are the reason."""
     parts = stream(TOOL, now(), free_port("127.1.0.2"), 5)

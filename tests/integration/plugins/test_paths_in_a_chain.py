@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from node.execution import process
-from node.execution.process import Finished
+from node.execution.process import FinishedProcess
 from node.plugins import registry
 from node.plugins.contracts import Output, PartContext, Party
 from tests.integration.host_leftovers import nothing_left
+from tests.support.needs import fixture_needs
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -71,6 +72,7 @@ def join(number: int, left: str, right: str) -> None:
 
 
 @pytest.fixture(scope="module")
+@fixture_needs("root", "ip", "sysctl")
 def chain() -> Iterator[None]:
     """Four sites in a row."""
     with nothing_left():
@@ -101,7 +103,7 @@ async def measured(test: str, tool: str, **fields: Any) -> dict[str, Any]:
     assert known.can(spec) is None
     part = PartContext(spec, 0, (Party("a", PATH[0]),), starts, starts + known.duration(spec))
     argv = ["ip", "netns", "exec", site("a"), *known.command(part).argv]
-    finished: Finished = await process.finish(argv, timeout_s=known.duration(spec) / 1e6)
+    finished: FinishedProcess = await process.finish(argv, timeout_s=known.duration(spec) / 1e6)
     return known.read(part, Output(finished.exit_code, finished.stdout, finished.stderr))
 
 
@@ -119,6 +121,7 @@ PATHS = [
 ]
 
 
+@pytest.mark.needs("scamper", "traceroute", "mtr", "tracepath")
 @pytest.mark.usefixtures("chain")
 async def test_all_tools_find_the_same_path() -> None:
     """Three hops, whichever the tool and the protocol, in both versions of IP."""
@@ -135,6 +138,7 @@ async def test_all_tools_find_the_same_path() -> None:
     assert {len(found["path"]) for found in six} == {3}
 
 
+@pytest.mark.needs("ping", "tracepath")
 @pytest.mark.usefixtures("chain")
 async def test_the_narrow_link_is_found() -> None:
     """1400 bytes in the middle, by both tools and in both versions of IP, and who says so."""
@@ -146,6 +150,7 @@ async def test_the_narrow_link_is_found() -> None:
             assert found["limits"][-1] == {"address": router, "mtu_bytes": 1400}, tool
 
 
+@pytest.mark.needs("ping")
 @pytest.mark.usefixtures("chain")
 async def test_silent_losses_are_found() -> None:
     """Packets of more than 1300 bytes vanish where a link's two ends disagree."""
@@ -159,6 +164,7 @@ async def test_silent_losses_are_found() -> None:
     assert found["black_hole"]
 
 
+@pytest.mark.needs("fping", "ping")
 @pytest.mark.usefixtures("chain")
 async def test_fping_and_ping_agree() -> None:
     """All packets are answered, and in time."""

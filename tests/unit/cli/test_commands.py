@@ -10,7 +10,7 @@ import pytest
 
 from node.cli.failures import sentence
 from node.cli.invocation import DEFAULT_SERVER, Invocation
-from node.cli.lab import Wan, _Loss, wan_of
+from node.cli.lab import WanOptions, _Loss, wan_of
 from node.cli.main import COMMANDS, parley
 from node.cli.shortcuts import spec_of
 from node.model.errors import (
@@ -156,9 +156,9 @@ def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         wan_of(namespaces=True)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     wan = wan_of(namespaces=True, delay_ms=20.0, loss=0.01, rate_mbit=None)
-    assert wan == Wan(20, 0.01, None)
+    assert wan == WanOptions(20, 0.01, None)
     assert wan.sentence() == "between the nodes: 20 ms and 1 % loss in each direction"
-    assert Wan(0, 0, 50).sentence().endswith(", 50 Mb/s")
+    assert WanOptions(0, 0, 50).sentence().endswith(", 50 Mb/s")
 
 
 def test_sentences() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from node.cli.lab import ready_line, ready_text
 from node.cli.progress import Progress
-from node.cli.serving import death, with_lab
+from node.cli.serving import death_reason, with_lab
 from node.lab.nodes import settings_given
 from node.model.errors import DatabaseUnavailable, HostError
 
@@ -104,10 +104,10 @@ async def test_who_is_asked_starts_nodes_again(capsys: pytest.CaptureFixture[str
 
     assert await with_lab(lab, QUIET, work) == 3
     assert capsys.readouterr().err == "✗ node a was not ready within 60 s\n"
-    told = death("a", "a has ended without having been asked to", ["a", "b"])
+    told = death_reason("a", "a has ended without having been asked to", ["a", "b"])
     assert told.startswith("node a has ended")
     assert f"kill -USR1 {os.getpid()}" in told
-    assert "start another one" in death("database", "database has ended", ["a", "b"])
+    assert "start another one" in death_reason("database", "database has ended", ["a", "b"])
 
 
 def test_settings_of_the_environment_hold_for_every_node() -> None:

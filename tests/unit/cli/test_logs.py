@@ -7,7 +7,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from node.cli.logs import Routed
+from node.cli.logs import LogRouter
 
 
 def _record(name: str, level: int, words: str, at: float, *given: Any) -> logging.LogRecord:
@@ -18,7 +18,7 @@ def _record(name: str, level: int, words: str, at: float, *given: Any) -> loggin
 
 def test_a_late_job_is_told_once_a_minute_and_quietly() -> None:
     """As debug, in our words, with what was said and how often it was not told."""
-    routed = Routed()
+    routed = LogRouter()
     with capture_logs() as told:
         for second in (0.0, 1.0, 59.0, 61.0):
             words = 'Run time of job "%s" was missed by 0:00:01'
@@ -31,7 +31,7 @@ def test_a_late_job_is_told_once_a_minute_and_quietly() -> None:
 
 def test_what_others_say_keeps_its_words_and_its_level() -> None:
     """Different words are different lines, each with who said it."""
-    routed = Routed()
+    routed = LogRouter()
     with capture_logs() as told:
         routed.handle(_record("asyncio", logging.ERROR, "Task was destroyed", 0.0))
         routed.handle(_record("asyncio", logging.WARNING, "slow", 0.0))
@@ -46,7 +46,7 @@ def test_what_others_say_keeps_its_words_and_its_level() -> None:
 def test_what_a_library_mends_by_itself_has_no_traceback() -> None:
     """A warning tells its error in words; only what is an error shows where it was raised."""
     fault = FileNotFoundError("no socket")
-    routed = Routed()
+    routed = LogRouter()
     with capture_logs() as told:
         for level in (logging.WARNING, logging.ERROR):
             record = _record("asyncpg.pool", level, f"failed {level}", 0.0)

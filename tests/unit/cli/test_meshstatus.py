@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.cli.meshstatus import summed
+from node.cli.meshstatus import total_delivery
 from node.model.wire.meshes import Cause, MeshPair
 
 _CAUSES = st.builds(
@@ -45,7 +45,7 @@ def _pairs(draw: st.DrawFn) -> list[MeshPair]:
 @given(_pairs())
 def test_the_whole_is_the_sum_of_its_pairs(pairs: list[MeshPair]) -> None:
     """Each figure is; causes alike are one, the most frequent first, at most twenty of them."""
-    whole = summed(pairs)
+    whole = total_delivery(pairs)
     for figure in ("due", "delivered", "open"):
         assert getattr(whole, figure) == sum(getattr(pair, figure) for pair in pairs)
     wanted: Counter[tuple[str, str]] = Counter()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from node.cli.listing import gathered
-from node.cli.meshwork import Work
+from node.cli.listing import collect_all
+from node.cli.meshapply import MeshWorker
 from node.cli.progress import Progress
-from node.client.answers import Page
+from node.client.responses import Page
 from node.model import times
 from node.model.errors import (
     Conflict,
@@ -21,7 +21,7 @@ from node.model.errors import (
     PeerUnreachable,
     RefusedByParticipant,
 )
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 
 class _Hasty(ManualClock):
@@ -36,9 +36,9 @@ class _Hasty(ManualClock):
         await super().sleep(0)
 
 
-def _work(clock: ManualClock, at_once: int) -> tuple[Work, io.StringIO]:
+def _work(clock: ManualClock, at_once: int) -> tuple[MeshWorker, io.StringIO]:
     told = io.StringIO()
-    return Work(Progress(stream=told), clock, at_once), told
+    return MeshWorker(Progress(stream=told), clock, at_once), told
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 64])
@@ -166,7 +166,7 @@ async def test_a_page_is_asked_for_again(silences: int) -> None:
     """A node that is silent for a moment costs that one page, and not those before it."""
     clock, told, silent = _Hasty(), io.StringIO(), _Silent(silences)
     session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=told))
-    assert await gathered(session, silent.page, "reading") == [1, 2, 3]
+    assert await collect_all(session, silent.page, "reading") == [1, 2, 3]
     assert silent.asked == [None, *["2"] * (1 + silences)]
     assert getattr(clock, "slept", []) == [1, 2, 4, 8, 16][:silences]
     assert ("the database is away; asking again in 1 s" in told.getvalue()) is (silences > 0)
@@ -177,5 +177,5 @@ async def test_who_stays_silent_is_given_up() -> None:
     clock, silent = _Hasty(), _Silent(6)
     session: Any = SimpleNamespace(clock=clock, progress=Progress(stream=io.StringIO()))
     with pytest.raises(DatabaseUnavailable):
-        await gathered(session, silent.page, "reading")
+        await collect_all(session, silent.page, "reading")
     assert len(silent.asked) == 1 + 6

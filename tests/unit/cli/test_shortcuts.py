@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from node.cli import shortcuts
-from node.cli.shortcuts import repeated, spec_of
+from node.cli.shortcuts import continuous_options, spec_of
 from node.model.times import HOUR, MINUTE, SECOND
 
 NOTHING: dict[str, Any] = dict.fromkeys(
@@ -32,17 +32,17 @@ def test_durations_are_written_as_the_api_reads_them() -> None:
 
 def test_continuous_is_as_often_as_a_run_lasts() -> None:
     """The next run begins where one ends; a run lasts an hour unless said."""
-    assert repeated(NOTHING | {"continuous": False})["repeat"] is None
-    assert repeated(NOTHING | {"continuous": True})["repeat"] == HOUR
+    assert continuous_options(NOTHING | {"continuous": False})["repeat"] is None
+    assert continuous_options(NOTHING | {"continuous": True})["repeat"] == HOUR
     lasting = NOTHING | {"continuous": True, "duration": 10 * MINUTE}
-    assert repeated(lasting)["repeat"] == 10 * MINUTE
+    assert continuous_options(lasting)["repeat"] == 10 * MINUTE
 
 
 @pytest.mark.parametrize("other", [{"repeat": HOUR}, {"cron": "0 * * * *"}])
 def test_continuous_repeats_by_itself(other: dict[str, Any]) -> None:
     """Another repetition beside it is a mistake, and said to be one."""
     with pytest.raises(click.UsageError, match="repeats by itself"):
-        repeated(NOTHING | {"continuous": True} | other)
+        continuous_options(NOTHING | {"continuous": True} | other)
 
 
 @pytest.mark.parametrize(

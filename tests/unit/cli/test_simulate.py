@@ -19,7 +19,7 @@ from node.cli.main import parley
 from node.cli.progress import Progress
 from node.cli.simulate import _Watch
 from node.model import times
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 WORLD = """
 days = 0.02

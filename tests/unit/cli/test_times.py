@@ -15,11 +15,11 @@ from node.cli.times import (
     MOMENT,
     SECONDS,
     clock_time,
+    duration_in_words,
     local,
     looks_like_duration,
     parse_duration,
     parse_moment,
-    spoken,
 )
 from node.model import times
 from node.model.times import DAY, HOUR, LONGEST, MILLISECOND, MINUTE, SECOND
@@ -137,7 +137,7 @@ def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
 )
 def test_spoken(duration: int, text: str) -> None:
     """Two units at most, and none that is zero."""
-    assert spoken(duration) == text
+    assert duration_in_words(duration) == text
 
 
 @pytest.mark.parametrize("text", ["2m", "1h 30m"])

@@ -8,7 +8,7 @@ import pytest
 
 from node.cli.explain import decision_lines, explanation_view
 from node.cli.lanes import Bar, Frame, lanes
-from node.cli.output import aligned, harmless, pairs, pick, printable
+from node.cli.output import aligned, pairs, pick, printable, sanitise_line
 from node.cli.results import in_order, result_view
 from node.cli.runs import RUN
 from node.cli.seats import request_rows
@@ -158,7 +158,7 @@ def test_pieces_of_tables() -> None:
     assert pick({"a": {"b": 1}}, "a.b") == 1
     assert pick({"a": None}, "a.b") is None
     assert printable("a\n\tb") == "a b"
-    assert harmless("\x1b[2J\u202e") == "\ufffd[2J\ufffd"
+    assert sanitise_line("\x1b[2J\u202e") == "\ufffd[2J\ufffd"
 
 
 def test_a_decision_on_seats_says_who_has_them_and_what_gives_way() -> None:

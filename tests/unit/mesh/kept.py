@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from node.mesh.document import MeshDocument, parse
-from node.mesh.expansion import Fleet, Pair, expand, members_of
-from node.mesh.terms import Terms, terms_of
+from node.mesh.expansion import MeasurementPair, MeshInventory, expand, members_of
+from node.mesh.terms import MeshEntryTerms, terms_of
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.scheduling import default_slip
@@ -44,7 +44,7 @@ schedule = "hourly"
 """
 
 
-def a_fleet(*names: str, **changes: Any) -> Fleet:
+def a_fleet(*names: str, **changes: Any) -> MeshInventory:
     """A node's own words on what there is."""
     there: dict[str, Any] = {
         "nodes": dict.fromkeys(names or ("a", "b", "c"), 8),
@@ -52,7 +52,7 @@ def a_fleet(*names: str, **changes: Any) -> Fleet:
         "tools": {name: tool.tests for name, tool in tools().items()},
         "campaigns": frozenset({"default", "ops"}),
     }
-    return Fleet(**(there | changes))
+    return MeshInventory(**(there | changes))
 
 
 def a_mesh(text: str = MESH) -> MeshDocument:
@@ -63,12 +63,12 @@ def a_mesh(text: str = MESH) -> MeshDocument:
     return reading.document
 
 
-def pairs_of(document: MeshDocument) -> Mapping[str, Pair]:
+def pairs_of(document: MeshDocument) -> Mapping[str, MeasurementPair]:
     """All tasks of a file whose groups are lists."""
-    return expand(document, members_of(document, Fleet({}))).pairs
+    return expand(document, members_of(document, MeshInventory({}))).pairs
 
 
-def all_terms(document: MeshDocument) -> list[Terms]:
+def all_terms(document: MeshDocument) -> list[MeshEntryTerms]:
     """The terms of each entry."""
     return [terms_of(document, number, SCHEMAS) for number in range(len(document.measure))]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from node.mesh.answers import Answer, judged, occupied, placed
-from node.mesh.findings import Cause
+from node.mesh.answers import TaskForecast, fault_in_mesh_file, forecast_findings, other_bookings
+from node.mesh.findings import FindingKind
 from node.mesh.lint import lint
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -19,10 +19,12 @@ from tests.unit.mesh.kept import NOW, a_fleet, a_mesh
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLE = REPOSITORY / "deploy" / "mesh.toml"
-README = (REPOSITORY / "README.md").read_text()
+MESHES = (REPOSITORY / "docs/meshes.md").read_text()
 
 
-def _answer(number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: Any) -> Answer:
+def _answer(
+    number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: Any
+) -> TaskForecast:
     participants = tuple(
         ParticipantAnswer(name=name, node=name, answer="refuses", reason="no iperf3")
         for name in nos
@@ -48,25 +50,25 @@ def _answer(number: int, outcome: Outcome, *nos: str, measure: int = 0, **more: 
         "alternatives": (),
         "no_alternatives": (),
     }
-    return Answer(f"x/{number}", measure, Plan(**(plan | more)))
+    return TaskForecast(f"x/{number}", measure, Plan(**(plan | more)))
 
 
 def test_no_pair_can_run_this() -> None:
     """If all that were asked say no, that is said; their reasons are counted."""
     refused = Outcome.REFUSED
     answers = [_answer(1, refused, "b"), _answer(2, refused, "b"), _answer(3, refused, "c")]
-    [finding] = judged(answers)
-    assert (finding.cause, finding.pointer) == (Cause.REFUSED, "/measure/0")
+    [finding] = forecast_findings(answers)
+    assert (finding.cause, finding.pointer) == (FindingKind.REFUSED, "/measure/0")
     assert finding.detail == (
         "no pair can run this: all 3 that were asked are refused: b: no iperf3 (2 times); "
         "c: no iperf3"
     )
-    [finding] = judged([*answers, _answer(4, Outcome.FOUND)])
+    [finding] = forecast_findings([*answers, _answer(4, Outcome.FOUND)])
     assert finding.detail.startswith("3 of 4 pairs that were asked are refused: b: no iperf3")
-    [finding] = judged([_answer(1, Outcome.NO_TIME, measure=2)])
-    assert (finding.cause, finding.pointer) == (Cause.NO_TIME, "/measure/2")
+    [finding] = forecast_findings([_answer(1, Outcome.NO_TIME, measure=2)])
+    assert (finding.cause, finding.pointer) == (FindingKind.NO_TIME, "/measure/2")
     assert finding.detail == "the pair that was asked is without any time: there is no time"
-    assert judged([_answer(1, Outcome.FOUND), _answer(2, Outcome.PARTLY)]) == []
+    assert forecast_findings([_answer(1, Outcome.FOUND), _answer(2, Outcome.PARTLY)]) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_no_pair_can_run_this() -> None:
 )
 def test_a_fault_in_a_task_has_its_place_in_the_file(pointer: str, place: str) -> None:
     """What the node says of a field is said of the section that it came from."""
-    assert placed(a_mesh(), 0, FieldFault(pointer, "is wrong")).pointer == place
+    assert fault_in_mesh_file(a_mesh(), 0, FieldFault(pointer, "is wrong")).pointer == place
 
 
 def test_what_others_have_booked() -> None:
@@ -94,30 +96,20 @@ def test_what_others_have_booked() -> None:
         _answer(1, Outcome.FOUND, occupancy=(full("a", 0.2), full("b", 0.1))),
         _answer(2, Outcome.FOUND, occupancy=(full("a", 0.3),)),
     ]
-    assert occupied(answers) == {"a": 0.3, "b": 0.1}
+    assert other_bookings(answers) == {"a": 0.3, "b": 0.1}
 
 
-def test_the_mesh_in_the_readme_is_as_large_as_it_says() -> None:
-    """The file that its figures are of stands there, complete."""
-    [text] = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+def test_the_mesh_in_the_documentation_is_as_large_as_it_says() -> None:
+    """The documented file of a full mesh expands to the 89,700 pairs that its figures are of."""
+    [text] = re.findall(r"```toml\n(.*?)```", MESHES, re.DOTALL)
     document = a_mesh(text)
     nodes = [f"n{number}" for number in range(300)]
     expansion, findings = lint(document, a_fleet(*nodes, groups={"all": nodes}), NOW)
     assert (findings, len(expansion.pairs)) == ([], 89_700)
 
 
-def test_every_file_that_the_readme_names_is_there() -> None:
-    """What it links to is in the repository; a mesh file that is not, it shows itself."""
-    linked = set(re.findall(r"\]\(([^)#:]+)\)", README))
-    assert {name for name in linked if not (REPOSITORY / name).exists()} == set()
-    named = set(re.findall(r"[\w./-]+\.toml", README))
-    there = {name for name in named if (REPOSITORY / name).exists()}
-    assert named - there == {"m300.toml"}
-    assert "as a file `m300.toml`" in README
-
-
 def test_the_example_is_sound() -> None:
-    """The file that the README shows has every word, and nothing is found in it."""
+    """The example file has every word of the language and no faults."""
     document = a_mesh(EXAMPLE.read_text())
     fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
     expansion, findings = lint(document, fleet, NOW)

@@ -87,7 +87,7 @@ def _applied(document: MeshDocument, existing: list[MeshTask], now: int) -> list
 
 
 def _patched(task: MeshTask, patch: dict[str, Any], now: int) -> MeshTask:
-    """As node/changing.py does it: what has its default only is left to the default."""
+    """As node/tasks/editing.py does it: what has its default only is left to the default."""
     changes = dict(patch)
     assert changes.pop("revision") == task.revision
     document = {

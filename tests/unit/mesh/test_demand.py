@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.mesh.demand import Load, Shape, counted, interval_of, loads, nice, overbooked, short_slips
-from node.mesh.expansion import Pair
+from node.mesh.demand import (
+    Load,
+    RunDemand,
+    count_tasks,
+    interval_of,
+    loads,
+    overbooked,
+    round_up_interval,
+    short_slips,
+)
+from node.mesh.expansion import MeasurementPair
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.tasks import ScheduleDocument
@@ -15,7 +24,7 @@ from tests.unit.mesh.kept import NOW
 
 CLASSES = list(SchedulingClass)
 SHAPES = st.builds(
-    Shape, st.integers(1, 600).map(lambda s: s * times.SECOND), st.sampled_from(CLASSES),
+    RunDemand, st.integers(1, 600).map(lambda s: s * times.SECOND), st.sampled_from(CLASSES),
     st.just(value=True), st.booleans(),
 )  # fmt: skip
 ENDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_from("def")))
@@ -23,13 +32,13 @@ ENDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_
 
 @given(ends=ENDS, shapes=st.lists(SHAPES, min_size=3, max_size=3), lanes=st.integers(1, 8))
 def test_a_share_is_the_sum_of_its_runs(
-    ends: list[tuple[int, str, str]], shapes: list[Shape], lanes: int
+    ends: list[tuple[int, str, str]], shapes: list[RunDemand], lanes: int
 ) -> None:
     """Every task adds its duration over its interval to each node that takes part."""
-    pairs = [Pair(*each) for each in ends]
+    pairs = [MeasurementPair(*each) for each in ends]
     by_number = dict(enumerate(shapes))
     intervals = {0: times.HOUR, 1: times.DAY, 2: None}
-    tasks = counted(pairs, by_number)
+    tasks = count_tasks(pairs, by_number)
     found = loads(tasks, by_number, intervals, dict.fromkeys("abcdef", lanes), {"a": 0.25})
     for node, load in found.items():
         wanted = dict.fromkeys(CLASSES, 0.0)
@@ -77,15 +86,15 @@ def test_the_interval_that_is_recommended_fits(own: float, rest: float) -> None:
 @given(duration=st.integers(1, 400 * times.DAY))
 def test_nice_intervals_are_never_shorter(duration: int) -> None:
     """They are written in one unit."""
-    assert nice(duration) >= duration
-    assert len(times.format_duration(nice(duration))) <= 6
+    assert round_up_interval(duration) >= duration
+    assert len(times.format_duration(round_up_interval(duration))) <= 6
 
 
 def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     """The runs of a node follow one another: the last one has to wait for all others."""
-    exclusive = Shape(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
-    pairs = [Pair(0, "a", dest) for dest in "bcdefghijk"]
-    tasks = counted(pairs, {0: exclusive})
+    exclusive = RunDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
+    pairs = [MeasurementPair(0, "a", dest) for dest in "bcdefghijk"]
+    tasks = count_tasks(pairs, {0: exclusive})
     short = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
     [finding] = short_slips(tasks, {0: exclusive}, {0: ("hourly", short)}, NOW)
     assert finding.pointer == "/schedules/hourly/slip"
@@ -96,7 +105,7 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     assert finding.remedy == 'slip = "PT5M"'
     enough = ScheduleDocument(repeat=times.HOUR, slip=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", enough)}, NOW) == []
-    normal = Shape(20 * times.SECOND, SchedulingClass.NORMAL)
+    normal = RunDemand(20 * times.SECOND, SchedulingClass.NORMAL)
     assert short_slips(tasks, {0: normal}, {0: ("hourly", short)}, NOW) == []
     never = ScheduleDocument(repeat=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", never)}, NOW) == []

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.mesh.document import MeshDocument
-from node.mesh.expansion import Fleet, Pair, expand, members_of
-from node.mesh.sampling import covering, firsts
+from node.mesh.expansion import MeasurementPair, MeshInventory, expand, members_of
+from node.mesh.sampling import covering_keys, first_keys
 from node.model.errors import InvalidDocument
 from tests.unit.mesh.kept import MESH, a_mesh, all_terms, pairs_of
 
@@ -68,13 +68,13 @@ def test_two_entries_may_not_want_the_same_task() -> None:
     """Unless one of them has a name of its own."""
     again = '\n[[measure]]\nshape = "star"\ncentre = "a"\nmembers = "all"\ntest = "fill"\n'
     document = a_mesh(MESH + again)
-    [finding] = expand(document, members_of(document, Fleet({}))).findings
+    [finding] = expand(document, members_of(document, MeshInventory({}))).findings
     assert (finding.pointer, finding.stops) == ("/measure/1", True)
     assert finding.detail == "measures fill from a to b, and so does measure 1"
     document = a_mesh(MESH + again + 'name = "more"\n')
-    expansion = expand(document, members_of(document, Fleet({})))
+    expansion = expand(document, members_of(document, MeshInventory({})))
     assert (expansion.findings, len(expansion.pairs)) == ((), 10)
-    assert expansion.pairs["more/a/b"] == Pair(1, "a", "b")
+    assert expansion.pairs["more/a/b"] == MeasurementPair(1, "a", "b")
 
 
 @given(
@@ -84,12 +84,12 @@ def test_two_entries_may_not_want_the_same_task() -> None:
 )
 def test_a_covering_asks_everybody(ends: list[tuple[int, str, str]]) -> None:
     """Each end of each entry is in one of the pairs, and there are no more pairs than ends."""
-    pairs = {f"{m}/{s}/{d}": Pair(m, s, d) for m, s, d in ends}
-    chosen = [pairs[key] for key in covering(pairs)]
+    pairs = {f"{m}/{s}/{d}": MeasurementPair(m, s, d) for m, s, d in ends}
+    chosen = [pairs[key] for key in covering_keys(pairs)]
     asked = {(p.measure, end) for p in chosen for end in (p.source, p.dest)}
     assert asked == {(p.measure, end) for p in pairs.values() for end in (p.source, p.dest)}
     assert len(chosen) <= len(asked)
-    first = [pairs[key].measure for key in firsts(pairs)]
+    first = [pairs[key].measure for key in first_keys(pairs)]
     assert sorted(first) == sorted({m for m, _, _ in ends})
 
 
@@ -97,7 +97,7 @@ def test_a_full_mesh_is_covered_by_half_of_its_nodes() -> None:
     """Each pair asks two of them."""
     names = [f"n{number}" for number in range(300)]
     pairs = pairs_of(_document(shape="full-mesh", members=names))
-    assert (len(pairs), len(covering(pairs))) == (89_700, 150)
+    assert (len(pairs), len(covering_keys(pairs))) == (89_700, 150)
 
 
 def test_the_document_of_a_task() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from node.plugins.contracts import Interval
+from node.model.intervals import Interval
 from node.plugins.distribution import distribution, histogram, jitter
 from node.plugins.tools import procnet, stampbg
 from tests.unit.plugins.parts import context

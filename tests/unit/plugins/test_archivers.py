@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from node.archivers import archivers, missing
-from node.archives import Archives
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.wire.archives import ArchiveChoice
 from node.plugins.archivers import file, syslog
 from node.plugins.archivers.http import signature
-from node.plugins.contracts import ArchivingHost, Delivery, Fate, Outcome
-from node.plugins.transport.halving import halved
+from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
+from node.plugins.transport.bisection import deliver_by_bisection
 from node.plugins.transport.ordering import in_order
 from node.plugins.transport.posting import retry_after
-from tests.clocks import START, ManualClock
+from node.results.archivers import archivers, missing_requirement
+from node.results.archives import Archives
+from tests.support.clocks import START, ManualClock
 
 HTTP = {"url": "https://collector.example/in"}
 
@@ -104,10 +104,10 @@ def test_the_signature_is_what_the_readme_says() -> None:
     )
 
 
-def one(number: int, size: int = 0, *, succeeded: bool = True) -> Delivery:
+def one(number: int, size: int = 0, *, succeeded: bool = True) -> DeliveryItem:
     """A document."""
     body = json.dumps({"number": number, "pad": "x" * size}).encode()
-    return Delivery(f"k{number}", "s", START, succeeded, body)
+    return DeliveryItem(f"k{number}", "s", START, succeeded, body)
 
 
 @pytest.mark.parametrize(("succeeded", "priority"), [(True, 134), (False, 132)])
@@ -125,7 +125,7 @@ async def test_what_syslog_would_cut_is_parked(tmp_path: Path) -> None:
     spec = syslog.SyslogSpec(path=str(tmp_path / "none"), size_max=480)
     destination = syslog.ARCHIVER.open(spec, ArchivingHost("a", (), lambda: START))
     long, short = await destination.deliver([one(1, 1000), one(2)])
-    assert (long.fate, short.fate) == (Fate.REFUSED, Fate.AGAIN)
+    assert (long.fate, short.fate) == (DeliveryStatus.REFUSED, DeliveryStatus.AGAIN)
     assert "transform" in (long.reason or "")
 
 
@@ -150,17 +150,17 @@ def test_what_the_owner_does_not_allow_is_refused(
 @pytest.mark.parametrize("name", ["kafka", "otlp", "prometheus", "rabbitmq", "s3"])
 def test_a_client_that_is_not_installed_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the extra that brings it; of archivers without one nothing is missing."""
-    assert missing(archivers()[name]) is None
-    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
-    said = missing(archivers()[name])
+    assert missing_requirement(archivers()[name]) is None
+    monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
+    said = missing_requirement(archivers()[name])
     assert said is not None
-    assert f"pip install 'parley[{name}]'" in said
-    assert missing(archivers()["file"]) is None
+    assert f"pip install 'parley-scheduler[{name}]'" in said
+    assert missing_requirement(archivers()["file"]) is None
 
 
 async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is asked for, with what to install."""
-    monkeypatch.setattr("node.archivers.find_spec", lambda _: None)
+    monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     host = ArchivingHost("a", (), lambda: START)
     unused: Any = None
     archives = Archives(unused, ManualClock(), host, unused, unused)
@@ -169,16 +169,24 @@ async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.Monk
         await archives.checked(choice, "/archives/0")
     [fault] = refused.value.faults
     assert fault.pointer == "/archives/0/archiver"
-    assert "parley[rabbitmq]" in fault.detail
+    assert "parley-scheduler[rabbitmq]" in fault.detail
 
 
 def test_what_comes_after_one_that_waits_waits_too() -> None:
     """Of its series; others, and what was refused for good, are as they are."""
-    again, accepted = Outcome(Fate.AGAIN, "x"), Outcome(Fate.ACCEPTED)
-    refused = Outcome(Fate.REFUSED, "y")
+    again, accepted = (
+        DeliveryOutcome(DeliveryStatus.AGAIN, "x"),
+        DeliveryOutcome(DeliveryStatus.ACCEPTED),
+    )
+    refused = DeliveryOutcome(DeliveryStatus.REFUSED, "y")
     batch = [replace(one(number), series=series) for number, series in enumerate("abaa")]
     found = in_order(batch, [again, accepted, accepted, refused])
-    assert [each.fate for each in found] == [Fate.AGAIN, Fate.ACCEPTED, Fate.AGAIN, Fate.REFUSED]
+    assert [each.fate for each in found] == [
+        DeliveryStatus.AGAIN,
+        DeliveryStatus.ACCEPTED,
+        DeliveryStatus.AGAIN,
+        DeliveryStatus.REFUSED,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,23 +194,27 @@ def test_what_comes_after_one_that_waits_waits_too() -> None:
     [
         (None, ["accepted", "accepted", "refused", "accepted", "again", "accepted", "accepted"]),
         (
-            Outcome(Fate.AGAIN, "behind"),
+            DeliveryOutcome(DeliveryStatus.AGAIN, "behind"),
             ["accepted", "accepted", "refused", "accepted", "again", "again", "again"],
         ),
     ],
 )
-async def test_the_one_to_blame_is_found_by_halves(held: Outcome | None, fates: list[str]) -> None:
+async def test_the_one_to_blame_is_found_by_halves(
+    held: DeliveryOutcome | None, fates: list[str]
+) -> None:
     """All others are taken, in their order; with one that waits, nothing behind it is sent."""
     taken: list[int] = []
 
-    async def send(batch: Sequence[int]) -> tuple[Outcome, bool]:
+    async def send(batch: Sequence[int]) -> tuple[DeliveryOutcome, bool]:
         bad = [number for number in batch if number in {2, 4}]
         if bad:
-            return Outcome(Fate.AGAIN if bad == [4] else Fate.REFUSED), True
+            return DeliveryOutcome(
+                DeliveryStatus.AGAIN if bad == [4] else DeliveryStatus.REFUSED
+            ), True
         taken.extend(batch)
-        return Outcome(Fate.ACCEPTED), False
+        return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
 
-    found = await halved(range(7), send, held)
+    found = await deliver_by_bisection(range(7), send, held)
     assert [one.fate for one in found] == fates
     assert taken == [number for number in range(7) if fates[number] == "accepted"]
 
@@ -218,7 +230,7 @@ class Folder:
         made = file.FileSpec.model_validate({"path": str(self.path), **spec})
         self._destination = file.ARCHIVER.open(made, host)
 
-    async def write(self, *documents: Delivery) -> list[Outcome]:
+    async def write(self, *documents: DeliveryItem) -> list[DeliveryOutcome]:
         """Deliver them."""
         return await self._destination.deliver(documents)
 
@@ -284,7 +296,7 @@ async def test_a_batch_is_written_whole_or_not_at_all(
 
     monkeypatch.setattr(file, "_write_all", full)
     [outcome] = await folder.write(one(2))
-    assert (outcome.fate, "No space left" in (outcome.reason or "")) == (Fate.AGAIN, True)
+    assert (outcome.fate, "No space left" in (outcome.reason or "")) == (DeliveryStatus.AGAIN, True)
     assert folder.path.read_bytes() == before
 
 
@@ -301,7 +313,9 @@ async def test_files_are_written_only_where_the_owner_says(tmp_path: Path) -> No
         refused = file.ARCHIVER.refusal(spec, host)
         assert refused is not None
         assert "PARLEY_ARCHIVE_DIRECTORIES" in refused[1]
-        assert (await file.ARCHIVER.open(spec, host).deliver([one(1)]))[0].fate is Fate.REFUSED
+        assert (await file.ARCHIVER.open(spec, host).deliver([one(1)]))[
+            0
+        ].fate is DeliveryStatus.REFUSED
     linked = file.ARCHIVER.open(file.FileSpec(path=str(allowed / "link")), host)
     await linked.deliver([one(1)])
     assert list(other.iterdir()) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.plugins.choice import Answered, why
+from node.plugins.choice import ToolOffer, explain_choice
 from tests.unit.plugins.parts import spec
 
 ALL = ("scamper", "traceroute", "mtr", "tracepath")
@@ -16,22 +16,22 @@ NO_SCAMPER = {"scamper": "scamper is not installed; apt install scamper"}
 @pytest.mark.parametrize(
     ("chosen", "asked", "fields", "others", "sentence"),
     [
-        ("scamper", (), {}, [Answered("c", accepted=True, tools=ALL)], "the best tool for trace"),
+        ("scamper", (), {}, [ToolOffer("c", accepted=True, tools=ALL)], "the best tool for trace"),
         (
             "mtr",
             ("mtr", "scamper"),
             {},
-            [Answered("c", accepted=True, tools=ALL)],
+            [ToolOffer("c", accepted=True, tools=ALL)],
             "the first of those asked for",
         ),
-        ("mtr", ("mtr",), {}, [Answered("c", accepted=True, tools=("mtr",))], "asked for"),
+        ("mtr", ("mtr",), {}, [ToolOffer("c", accepted=True, tools=("mtr",))], "asked for"),
         (
             "traceroute",
             (),
             {},
             [
-                Answered("b", accepted=True, tools=ALL),
-                Answered("c", accepted=True, tools=ALL[1:], lacks=NO_SCAMPER),
+                ToolOffer("b", accepted=True, tools=ALL),
+                ToolOffer("c", accepted=True, tools=ALL[1:], lacks=NO_SCAMPER),
             ],
             "scamper is better, but c: scamper is not installed; apt install scamper",
         ),
@@ -39,28 +39,28 @@ NO_SCAMPER = {"scamper": "scamper is not installed; apt install scamper"}
             "mtr",
             ("tracepath", "mtr"),
             {"protocol": "tcp"},
-            [Answered("c", accepted=True, tools=ALL)],
+            [ToolOffer("c", accepted=True, tools=ALL)],
             "tracepath is asked for before it, but tracepath sends no TCP",
         ),
         (
             "traceroute",
             (),
             {},
-            [Answered("c", accepted=True, tools=ALL[1:])],
+            [ToolOffer("c", accepted=True, tools=ALL[1:])],
             "scamper is better, but c: does not offer it",
         ),
         (
             "traceroute",
             (),
             {},
-            [Answered("c", accepted=None, tools=())],
+            [ToolOffer("c", accepted=None, tools=())],
             "scamper is better, but c had not answered",
         ),
         (
             "traceroute",
             (),
             {},
-            [Answered("c", accepted=True, tools=ALL)],
+            [ToolOffer("c", accepted=True, tools=ALL)],
             "scamper is better, but all have it now; the task takes it when it is edited",
         ),
         ("scamper", ("mtr",), {}, [], "was chosen when other tools were known or asked for"),
@@ -70,13 +70,13 @@ def test_a_choice_is_explained(
     chosen: str,
     asked: tuple[str, ...],
     fields: dict[str, Any],
-    others: list[Answered],
+    others: list[ToolOffer],
     sentence: str,
 ) -> None:
     """What comes first needs no excuse; of what would have come first, it is said what it lacks."""
-    assert why("trace", chosen, asked, spec("trace", **fields), others) == sentence
+    assert explain_choice("trace", chosen, asked, spec("trace", **fields), others) == sentence
 
 
 def test_the_only_tool() -> None:
     """Where there is no choice, that is said."""
-    assert why("idle", "sleep", (), spec("idle"), []) == "the only tool for idle"
+    assert explain_choice("idle", "sleep", (), spec("idle"), []) == "the only tool for idle"

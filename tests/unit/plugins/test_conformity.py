@@ -12,12 +12,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
-from node.archivers import archivers
 from node.model.errors import ToolOutputError
 from node.plugins import registry
-from node.plugins.archivers.http import HttpArchiver, HttpSpec
+from node.plugins.archivers.http import HttpArchiver, HttpArchiverSpec
 from node.plugins.conformity import (
-    Check,
+    ConformityCheck,
     checks_of_archiver,
     checks_of_result,
     checks_of_test,
@@ -36,13 +35,14 @@ from node.plugins.contracts import (
 )
 from node.plugins.contracts import Test as TestContract
 from node.plugins.contracts import Tool as ToolContract
-from node.plugins.discovery import unfit
-from node.plugins.likely import results_of
+from node.plugins.discovery import contract_violation
+from node.plugins.sample_results import results_of
 from node.plugins.tests.idle import IdleSpec, IdleTest
 from node.plugins.tools.sleep import SleepTool
+from node.results.archivers import archivers
 
 
-def faults(checks: Sequence[Check]) -> str:
+def faults(checks: Sequence[ConformityCheck]) -> str:
     """All that was found, in one text."""
     return "\n".join(f"{check.sentence}: {check.fault}" for check in checks if check.fault)
 
@@ -205,12 +205,12 @@ def test_a_refusal_without_words_is_found() -> None:
 
 
 class _Talkative(HttpArchiver):
-    def label(self, spec: HttpSpec) -> str:
+    def label(self, spec: HttpArchiverSpec) -> str:
         return f"{spec.url} {spec.secret}"
 
 
 class _Stuck(HttpArchiver):
-    def batches(self, spec: HttpSpec) -> Batches:
+    def batches(self, spec: HttpArchiverSpec) -> Batches:
         return Batches(0, 1, 1)
 
 
@@ -264,5 +264,5 @@ def test_what_can_be_no_plugin_is_told(
     contract: type[Any], name: str, plugin: object, found: str | None
 ) -> None:
     """An entry point that leads to something else is told what it lacks."""
-    told = unfit(contract, name, plugin)
+    told = contract_violation(contract, name, plugin)
     assert told is None if found is None else found in str(told)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from node.plugins import registry
 from node.plugins.conformity import example_part
 from node.plugins.contracts import PartContext, Test, Tool
-from tests.hostile import WORDS, Path, placed, words_in
+from tests.support.hostile_input import WORDS, Path, placed, words_in
 
 BENIGN = "benign0example"
 """A word that every host, name or path can be; where it is in an argv, a hostile one would be."""

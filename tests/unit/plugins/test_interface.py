@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval, Rhythm
 from node.model.times import HOUR, MINUTE
-from node.plugins.contracts import Interval, Part, Rhythm
+from node.plugins.contracts import Part
 from node.plugins.tests.interface import TEST
 from node.plugins.tools.procnet import TOOL
 from node.plugins.tools.programs.interface_counters import (

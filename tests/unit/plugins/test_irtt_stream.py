@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.model.times import SECOND
-from node.plugins.choice import Answered, why
-from node.plugins.contracts import Command, Interval, Output, Part
+from node.plugins.choice import ToolOffer, explain_choice
+from node.plugins.contracts import Command, Output, Part
 from node.plugins.irttstream import LEAD_IN, overtime
 from node.plugins.tests.latencybg import TEST
 from node.plugins.tools.irtt import TOOL
@@ -116,16 +117,18 @@ def test_what_it_cannot(fields: dict[str, Any], words: str) -> None:
     refusal = TOOL.can(given) or ""
     assert refusal.startswith("irtt ")
     assert words in refusal
-    told = why("latencybg", "stampbg", (), given, [Answered("b", accepted=True, tools=())])
+    told = explain_choice(
+        "latencybg", "stampbg", (), given, [ToolOffer("b", accepted=True, tools=())]
+    )
     assert told == "the best tool for latencybg"
-    told = why("latencybg", "stampbg", ("irtt", "stampbg"), given, [])
+    told = explain_choice("latencybg", "stampbg", ("irtt", "stampbg"), given, [])
     assert told == f"irtt is asked for before it, but {refusal}"
 
 
 def test_why_it_is_irtt() -> None:
     """Our own program is preferred; a host that lacks it is told of."""
-    lacking = Answered("b", accepted=True, tools=("irtt",), lacks={"stampbg": "no Python"})
-    told = why("latencybg", "irtt", (), spec("latencybg"), [lacking])
+    lacking = ToolOffer("b", accepted=True, tools=("irtt",), lacks={"stampbg": "no Python"})
+    told = explain_choice("latencybg", "irtt", (), spec("latencybg"), [lacking])
     assert told == "stampbg is better, but b: no Python"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.plugins.irttdocument import reading, told
+from node.plugins.irttdocument import observe_trips, parse_irtt_document
 from tests.golden.recorded import output
 
 INTERVAL_NS, LENGTH, TIMEOUT_NS = 10_000_000, 44, 300_000_000
@@ -22,14 +22,14 @@ def document() -> dict[str, Any]:
 
 def test_packets_and_what_became_of_them() -> None:
     """Each packet has an instant; those that came back have an answer."""
-    trips = told(document(), INTERVAL_NS, LENGTH).trips
+    trips = parse_irtt_document(document(), INTERVAL_NS, LENGTH).trips
     assert len(trips) == 63
     assert all(trip.sent_ns > 0 for trip in trips)
     assert [trip.lost == "false" for trip in trips] == [trip.answer is not None for trip in trips]
-    seen = reading(trips, TIMEOUT_NS)
+    seen = observe_trips(trips, TIMEOUT_NS)
     assert len(seen.in_time) == sum(trip.lost == "false" for trip in trips)
     assert seen.at_dest == sum(trip.lost != "true_up" for trip in trips)
-    assert reading(trips, 1).late == len(seen.in_time)
+    assert observe_trips(trips, 1).late == len(seen.in_time)
 
 
 def test_answers_out_of_order_are_counted() -> None:
@@ -38,7 +38,10 @@ def test_answers_out_of_order_are_counted() -> None:
     one, other = [trip for trip in whole["round_trips"] if trip["lost"] == "false"][3:5]
     stamps = [trip["timestamps"]["client"]["receive"] for trip in (one, other)]
     stamps[0]["wall"], stamps[1]["wall"] = stamps[1]["wall"], stamps[0]["wall"]
-    assert reading(told(whole, INTERVAL_NS, LENGTH).trips, TIMEOUT_NS).reordered == 1
+    assert (
+        observe_trips(parse_irtt_document(whole, INTERVAL_NS, LENGTH).trips, TIMEOUT_NS).reordered
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_answers_out_of_order_are_counted() -> None:
 def test_what_is_no_document_of_irtt(changes: dict[str, Any], sentence: str) -> None:
     """It is refused by what is wrong with it."""
     with pytest.raises(ValueError, match=sentence):
-        told(document() | changes, INTERVAL_NS, LENGTH)
+        parse_irtt_document(document() | changes, INTERVAL_NS, LENGTH)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +82,4 @@ def test_a_packet_that_cannot_be(changes: dict[str, Any], sentence: str) -> None
     whole = document()
     whole["round_trips"][0].update(changes)
     with pytest.raises(ValueError, match=sentence):
-        told(whole, INTERVAL_NS, LENGTH)
+        parse_irtt_document(whole, INTERVAL_NS, LENGTH)

@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval, Rhythm
 from node.model.times import HOUR, MINUTE, SECOND
-from node.plugins.contracts import Interval, Merged, Output, Part, Rhythm
+from node.plugins.contracts import Merged, Output, Part
 from node.plugins.tests.latencybg import TEST
 from node.plugins.tools.stampbg import TOOL, overtime
 from tests.unit.plugins.parts import STARTS, context, printed, spec

@@ -16,7 +16,7 @@ from node.plugins import registry
 from node.plugins.contracts import Output, Part
 from node.plugins.tests.mtu import TEST, MtuSpec
 from node.plugins.tools import ping_df
-from node.plugins.tools.programs.mtu_search import Outcome, outcome_of, search
+from node.plugins.tools.programs.mtu_search import ProbeOutcome, outcome_of, search
 from tests.golden.recorded import output
 from tests.unit.plugins.parts import context, printed, spec
 
@@ -37,12 +37,12 @@ def test_the_search_finds_the_largest(links: list[int], talking: list[bool], mos
     """Whatever links there are, and whether their routers tell: what fits all, in few attempts."""
     tried = []
 
-    def attempt(size: int) -> Outcome:
+    def attempt(size: int) -> ProbeOutcome:
         tried.append(size)
         for link, tells in zip(links, talking, strict=False):
             if size > link:
-                return Outcome(told_by="r", mtu=link) if tells else Outcome()
-        return Outcome(answered=True)
+                return ProbeOutcome(told_by="r", mtu=link) if tells else ProbeOutcome()
+        return ProbeOutcome(answered=True)
 
     found = search(attempt, 68, most)
     assert found is not None
@@ -57,37 +57,37 @@ def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:
     for told in (0, 1, 99_999, 1500):
         found = search(
             lambda size, told=told: (
-                Outcome(answered=size <= 1400)  # type: ignore[misc]
+                ProbeOutcome(answered=size <= 1400)  # type: ignore[misc]
                 if size <= 1400
-                else Outcome(told_by="r", mtu=told)
+                else ProbeOutcome(told_by="r", mtu=told)
             ),
             68,
             1500,
         )
         assert found is not None
         assert found.fits == 1400
-    assert search(lambda _: Outcome(), 68, 1500) is None
+    assert search(lambda _: ProbeOutcome(), 68, 1500) is None
 
 
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ("36 bytes from 192.0.2.2: icmp_seq=1 ttl=62 time=0.1 ms", Outcome(answered=True)),
-        ("ping: local error: message too long, mtu=1400", Outcome(own=True, mtu=1400)),
-        ("ping: local error: message too long, mtu: 1400", Outcome(own=True, mtu=1400)),
+        ("36 bytes from 192.0.2.2: icmp_seq=1 ttl=62 time=0.1 ms", ProbeOutcome(answered=True)),
+        ("ping: local error: message too long, mtu=1400", ProbeOutcome(own=True, mtu=1400)),
+        ("ping: local error: message too long, mtu: 1400", ProbeOutcome(own=True, mtu=1400)),
         (
             "From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1400)",
-            Outcome(told_by="192.0.2.1", mtu=1400),
+            ProbeOutcome(told_by="192.0.2.1", mtu=1400),
         ),
-        ("From ::1 icmp_seq=1 Packet too big: mtu=1280", Outcome(told_by="::1", mtu=1280)),
+        ("From ::1 icmp_seq=1 Packet too big: mtu=1280", ProbeOutcome(told_by="::1", mtu=1280)),
         (
             "From 192.0.2.1 icmp_seq=1 Destination Net Unreachable",
-            Outcome(said="Destination Net Unreachable (from 192.0.2.1)"),
+            ProbeOutcome(said="Destination Net Unreachable (from 192.0.2.1)"),
         ),
-        ("1 packets transmitted, 0 received", Outcome()),
+        ("1 packets transmitted, 0 received", ProbeOutcome()),
     ],
 )
-def test_what_a_ping_says(text: str, outcome: Outcome) -> None:
+def test_what_a_ping_says(text: str, outcome: ProbeOutcome) -> None:
     """An answer, somebody who says what fits, somebody who says something else, or nothing."""
     assert outcome_of(text) == outcome
 

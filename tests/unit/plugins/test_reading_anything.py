@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from node.model.errors import ToolOutputError
+from node.model.intervals import Interval
 from node.plugins import registry
-from node.plugins.contracts import Interval, Output, Part, StreamingTest, StreamingTool
+from node.plugins.contracts import Output, Part, StreamingTest, StreamingTool
 from node.plugins.reading import BYTES_MAX
 from tests.golden.recorded import cases, output
 from tests.unit.plugins.parts import context

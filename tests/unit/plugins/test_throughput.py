@@ -9,7 +9,7 @@ from node.model.times import SECOND
 from node.model.verdict import HEADER_BYTES, OWN_ALLOWANCE
 from node.model.wire.circumstances import Traffic
 from node.plugins.contracts import Result
-from node.plugins.tests.throughput import TEST, Interval, Sent, ThroughputPart
+from node.plugins.tests.throughput import TEST, Sent, ThroughputInterval, ThroughputPart
 from node.plugins.tools.iperf3 import TOOL
 from tests.golden.recorded import output
 from tests.unit.plugins.parts import context, spec
@@ -34,7 +34,7 @@ def test_slow_start_is_the_tests_own(
     assert payload / OWN_ALLOWANCE < own < payload * OWN_ALLOWANCE
 
 
-def sender(*intervals: Interval, retransmits: int | None = 0) -> Result:
+def sender(*intervals: ThroughputInterval, retransmits: int | None = 0) -> Result:
     """A sender's part: 8 Mb/s for 5 s, that is 5 MB."""
     return ThroughputPart(
         sent=Sent(
@@ -49,9 +49,9 @@ def sender(*intervals: Interval, retransmits: int | None = 0) -> Result:
     ).model_dump(mode="json")
 
 
-def interval(mbps: int, *, omitted: bool, retransmits: int | None = 0) -> Interval:
+def interval(mbps: int, *, omitted: bool, retransmits: int | None = 0) -> ThroughputInterval:
     """A second of so many Mb/s."""
-    return Interval(
+    return ThroughputInterval(
         start_ms=0,
         end_ms=1000,
         rate_bps=mbps * MEGABYTE,

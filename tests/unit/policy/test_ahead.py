@@ -11,29 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.asking import Outcome
+from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.view import (
     BUCKET,
     URGENT,
-    Campaign,
+    CampaignView,
     Candidate,
     Charge,
-    Fairshare,
     FairshareKind,
+    FairshareView,
     PostedRun,
-    Reservation,
+    ReservationView,
     View,
 )
 from node.model import times
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NODES = nodes_of(4)
 NEAR = NOW + 2 * BUCKET
 ROUNDED = Fraction(1, 1000)
 """Of a seat; parts are rounded up to a microsecond."""
-BLUE = Campaign("blue", weight=1, target=Fraction(1, 4), fairshare=Fairshare(Fraction(1, 4)))
-RED = Campaign("red", weight=3, target=Fraction(3, 4), fairshare=Fairshare(Fraction(3, 4)))
+BLUE = CampaignView(
+    "blue", weight=1, target=Fraction(1, 4), fairshare=FairshareView(Fraction(1, 4))
+)
+RED = CampaignView("red", weight=3, target=Fraction(3, 4), fairshare=FairshareView(Fraction(3, 4)))
 BY_WEIGHT = (
     DEFAULT,
     "gridserver-usage",
@@ -74,7 +76,9 @@ def wanting(campaign: str, count: int, **figures: int) -> list[Candidate]:
     ]
 
 
-def played(policy: str, *campaigns: Campaign, view: View | None = None) -> tuple[Driver, Outcome]:
+def played(
+    policy: str, *campaigns: CampaignView, view: View | None = None
+) -> tuple[Driver, EpisodeOutcome]:
     """Blue asks for all of six hours."""
     driver = Driver(view or view_of(NODES, campaigns, wanting("blue", 6)))
     return driver, driver.drive(SETS[policy])
@@ -124,15 +128,15 @@ def test_lower_levels_wait_until_hours_are_near() -> None:
 
 def test_floors_and_ceilings_of_fairshares() -> None:
     """A ceiling is no claim: what is kept for it is no more than that, and the rest is shared."""
-    red = replace(RED, fairshare=Fairshare(Fraction(1, 2), FairshareKind.FLOOR))
-    blue = replace(BLUE, fairshare=Fairshare(Fraction(1, 8), FairshareKind.CEILING))
+    red = replace(RED, fairshare=FairshareView(Fraction(1, 2), FairshareKind.FLOOR))
+    blue = replace(BLUE, fairshare=FairshareView(Fraction(1, 8), FairshareKind.CEILING))
     driver, _ = played("maui-fairshare", blue, red)
     assert hours(given_to(driver), "blue", 4) == [4, 4, Fraction(1, 2), Fraction(1, 2)]
 
 
 def test_a_parent_shares_with_its_children() -> None:
     """Half of the pool is that of blue's parent, which is one more child of its own."""
-    other, blue = Campaign("other", weight=3), replace(BLUE, parent="other")
+    other, blue = CampaignView("other", weight=3), replace(BLUE, parent="other")
     driver, _ = played(DEFAULT, other, blue, RED)
     assert hours(given_to(driver), "blue", 4) == [4, 4, 1, 1]
 
@@ -205,7 +209,7 @@ def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) 
         due(f"red-{n}", "red", NODES, next_run_at=begin, slip=20 * times.MINUTE) for n in range(14)
     ]
     tasks = frozenset(it.task for it in asked)
-    reserved = Reservation("demo", tuple(NODES), begin, begin + BUCKET // 2, tasks=tasks)
+    reserved = ReservationView("demo", tuple(NODES), begin, begin + BUCKET // 2, tasks=tasks)
     half = begin + BUCKET // 2, begin + BUCKET
     full = PostedRun("r", "t", "blue", tuple(NODES), *half)
     blue = due("blue", "blue", NODES, next_run_at=begin)
@@ -223,7 +227,7 @@ def test_what_is_reserved_is_beside_all_that_is_shared(policy: str, ahead: int) 
     assert outcome.refused["blue"]
 
 
-def _too_much(part: int, **others: Any) -> Outcome:
+def _too_much(part: int, **others: Any) -> EpisodeOutcome:
     """Blue has so many of four seats in four hours ahead, red wants all of one of these."""
     runs = [
         PostedRun(f"r{hour}-{n}", f"{hour}-{n}", "blue", (f"n{n}",), at, at + BUCKET)
@@ -266,7 +270,7 @@ def test_it_is_said_who_holds_a_full_hour() -> None:
     names = "abcde"
     ledger = [Charge(it, NOW, NOW + BUCKET, (6 - n) * BUCKET // 4) for n, it in enumerate(names)]
     asked = due("t", "red", NODES)
-    view = view_of(NODES, [*map(Campaign, names), RED], [asked], ledger=ledger)
+    view = view_of(NODES, [*map(CampaignView, names), RED], [asked], ledger=ledger)
     [no] = played("gridserver-time", view=view)[1].refused["t"]
     assert "seats of the hour from" in no.sentence
     assert no.sentence.startswith("all 4 seats ")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.share.decayed_windows import (
-    Windows,
+    DecayWindows,
     decayed_sum,
     delta,
     deltas,
@@ -19,9 +19,9 @@ from lead.policy.share.decayed_windows import (
     usages,
 )
 from lead.policy.throttle.delivered_cap import within_amount, within_part
-from lead.policy.view import Charge, Fairshare, FairshareKind
+from lead.policy.view import Charge, FairshareKind, FairshareView
 
-WINDOWS = Windows(interval=10, depth=4, decay=Fraction(1, 2))
+WINDOWS = DecayWindows(interval=10, depth=4, decay=Fraction(1, 2))
 HALF = Fraction(1, 2)
 charges = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 90), st.integers(1, 35), st.integers(1, 9)),
@@ -79,7 +79,7 @@ def test_floors_only_lift_and_ceilings_only_lower(
     kind: FairshareKind, below: int, above: int
 ) -> None:
     """A delta is in percent, and which sign of it counts is a matter of the kind."""
-    share = Fairshare(Fraction(4, 10), kind)
+    share = FairshareView(Fraction(4, 10), kind)
     assert delta(Fraction(3, 10), share) == below
     assert delta(Fraction(5, 10), share) == above
     assert relative_delta(Fraction(3, 10), share) == Fraction(below, 40)
@@ -87,7 +87,7 @@ def test_floors_only_lift_and_ceilings_only_lower(
 
 def test_who_was_never_charged_used_nothing() -> None:
     """A newcomer is its whole share below it, and who has no fairshare has no delta."""
-    found = deltas({"new": Fairshare(HALF), "free": None}, {"free": HALF})
+    found = deltas({"new": FairshareView(HALF), "free": None}, {"free": HALF})
     assert found == {"new": 50, "free": 0}
     assert relative_delta(HALF, None) == 0
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.dividing import divide
-from lead.policy.seats import Stake
+from lead.policy.division import divide
+from lead.policy.seats import CampaignStake
 from lead.policy.share import aggregation, usage
 
 WEIGHTS = st.dictionaries(
@@ -88,18 +88,18 @@ GROUPS = st.lists(st.lists(st.integers(0, 30) | st.none(), min_size=1, max_size=
 def test_splitting_a_campaign_buys_nothing(seats: int, waiting: list[list[int | None]]) -> None:
     """What a group's members should hold together is what one campaign with all its work should."""
     stakes = [
-        [Stake(f"{number}.{place}", 1, waiting=most) for place, most in enumerate(group)]
+        [CampaignStake(f"{number}.{place}", 1, waiting=most) for place, most in enumerate(group)]
         for number, group in enumerate(waiting)
     ]
     groups = [
-        aggregation.Group(str(number), number + 1, frozenset(stake.name for stake in some))
+        aggregation.WeightGroup(str(number), number + 1, frozenset(stake.name for stake in some))
         for number, some in enumerate(stakes)
     ]
     apart = aggregation.ideals(seats, [stake for some in stakes for stake in some], groups)
     whole = usage.ideals(
         seats,
         [
-            Stake(
+            CampaignStake(
                 str(number), number + 1, waiting=None if None in some else sum(filter(None, some))
             )
             for number, some in enumerate(waiting)
@@ -112,9 +112,14 @@ def test_splitting_a_campaign_buys_nothing(seats: int, waiting: list[list[int | 
 
 def test_members_entitlements_add_up_to_the_group() -> None:
     """A group's weight is split among those of its members that are at work."""
-    stakes = [Stake("a", 1), Stake("b", 3), Stake("idle", 9, waiting=0), Stake("c", 2)]
+    stakes = [
+        CampaignStake("a", 1),
+        CampaignStake("b", 3),
+        CampaignStake("idle", 9, waiting=0),
+        CampaignStake("c", 2),
+    ]
     groups = [
-        aggregation.Group("x", 8, frozenset({"a", "b", "idle"})),
-        aggregation.Group("y", Fraction(1, 2), frozenset({"c"})),
+        aggregation.WeightGroup("x", 8, frozenset({"a", "b", "idle"})),
+        aggregation.WeightGroup("y", Fraction(1, 2), frozenset({"c"})),
     ]
     assert aggregation.entitlements(stakes, groups) == {"a": 2, "b": 6, "c": Fraction(1, 2)}

@@ -10,29 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.asking import Ask, Outcome, Round
 from lead.policy.axes import fill, order, share, throttle
 from lead.policy.episode import Episode
-from lead.policy.sets import SETS, PolicySet
+from lead.policy.placement_requests import AllocationRound, Ask, EpisodeOutcome
+from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.verdict import Axis
 from lead.policy.view import (
     URGENT,
     Backoff,
-    Campaign,
+    CampaignView,
     Candidate,
     Charge,
     Deferral,
-    Limit,
-    Node,
+    LimitView,
+    NodeView,
     PostedRun,
-    Queue,
-    Reservation,
-    State,
+    QueueView,
+    RememberedState,
+    ReservationView,
     View,
 )
 from node.model import times
 from node.model.classes import SchedulingClass
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 HALF_AN_HOUR = 30 * times.MINUTE
 
@@ -45,9 +45,9 @@ def pools(draw: st.DrawFn) -> View:
         name: replace(node, up=rng.random() < 0.9, resources={"mbps": 1000}, load=rng.random())
         for name, node in nodes_of(rng.randrange(1, 7)).items()
     }
-    campaigns = [Campaign("top", target=2, created_at=NOW - 5)]
+    campaigns = [CampaignView("top", target=2, created_at=NOW - 5)]
     campaigns += [
-        Campaign(
+        CampaignView(
             f"c{number}",
             parent=rng.choice([None, "top"]),
             weight=rng.randrange(1, 4),
@@ -56,20 +56,22 @@ def pools(draw: st.DrawFn) -> View:
             seats_max=rng.choice([None, 1, 3]),
             preemptor=rng.random() < 0.5,
             preemptee=rng.random() < 0.5,
-            limits=rng.choice([{}, {"runs": Limit(1, 2), "due_runs": Limit(None, 3)}]),
+            limits=rng.choice([{}, {"runs": LimitView(1, 2), "due_runs": LimitView(None, 3)}]),
             quotas=rng.choice([{}, {"mbps": 1500}]),
-            queue=Queue(gap=rng.choice([1, 100]), price=rng.randrange(1, 5), passes=2),
+            queue=QueueView(gap=rng.choice([1, 100]), price=rng.randrange(1, 5), passes=2),
         )
         for number in range(4)
     ]
     candidates = [_candidate(number, nodes, rng) for number in range(draw(st.integers(0, 20)))]
     runs = [_run(number, nodes, rng) for number in range(rng.randrange(4))]
     alone = {("c0", "n0", "exclusive"): Backoff(1, NOW + times.HOUR)}
-    state = State(backoffs=alone, failures={("n0", "c1"): 1}, deferrals={"t0": Deferral(held=True)})
+    state = RememberedState(
+        backoffs=alone, failures={("n0", "c1"): 1}, deferrals={"t0": Deferral(held=True)}
+    )
     return view_of(nodes, campaigns, candidates, runs=runs, state=state)
 
 
-def _candidate(number: int, nodes: dict[str, Node], rng: random.Random) -> Candidate:
+def _candidate(number: int, nodes: dict[str, NodeView], rng: random.Random) -> Candidate:
     k = rng.randrange(1, 4)
     return due(
         f"t{number}",
@@ -94,7 +96,7 @@ def _candidate(number: int, nodes: dict[str, Node], rng: random.Random) -> Candi
     )
 
 
-def _run(number: int, nodes: dict[str, Node], rng: random.Random) -> PostedRun:
+def _run(number: int, nodes: dict[str, NodeView], rng: random.Random) -> PostedRun:
     start = NOW + rng.randrange(times.HOUR)
     name = rng.choice(list(nodes))
     campaign = f"c{rng.randrange(4)}"
@@ -116,7 +118,7 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
     for noes in outcome.refused.values():
         assert noes
         for no in noes:
-            assert no.as_data()["sentence"]
+            assert no.to_trace()["sentence"]
             assert "{" not in no.sentence
 
 
@@ -148,14 +150,14 @@ def test_an_episode_can_be_repeated(name: str, view: View) -> None:
     assert outcomes[0].state == outcomes[1].state
 
 
-def _seats(outcome: Outcome) -> Counter[str]:
+def _seats(outcome: EpisodeOutcome) -> Counter[str]:
     found: Counter[str] = Counter()
     for run in outcome.placed:
         found[run.campaign] += len(run.nodes)
     return found
 
 
-def _crowd(campaigns: list[Campaign], nodes: dict[str, Node], each: int) -> list[Candidate]:
+def _crowd(campaigns: list[CampaignView], nodes: dict[str, NodeView], each: int) -> list[Candidate]:
     """Whole hours, all due at once: twice as many as there is room for, or more."""
     return [
         due(f"{campaign.name}-{number}", campaign.name, nodes, duration=times.HOUR, slip=0)
@@ -168,7 +170,11 @@ def _crowd(campaigns: list[Campaign], nodes: dict[str, Node], each: int) -> list
 def test_scarce_seats_go_by_weight(name: str) -> None:
     """Where all want everything, each gets its part of the hour, and hears so for the rest."""
     nodes = nodes_of(12)
-    campaigns = [Campaign("a", weight=1), Campaign("b", weight=2), Campaign("c", weight=3)]
+    campaigns = [
+        CampaignView("a", weight=1),
+        CampaignView("b", weight=2),
+        CampaignView("c", weight=3),
+    ]
     outcome = Driver(view_of(nodes, campaigns, _crowd(campaigns, nodes, 12))).drive(SETS[name])
     assert _seats(outcome) == {"a": 2, "b": 4, "c": 6}
     rules = {no.rule.name for noes in outcome.refused.values() for no in noes}
@@ -178,7 +184,7 @@ def test_scarce_seats_go_by_weight(name: str) -> None:
 def test_what_one_leaves_others_get() -> None:
     """A campaign gets more than its ideal when the others want less than theirs."""
     nodes = nodes_of(12)
-    campaigns = [Campaign("a"), Campaign("b")]
+    campaigns = [CampaignView("a"), CampaignView("b")]
     crowd = _crowd(campaigns, nodes, 12)
     candidates = [it for it in crowd if it.campaign == "a" or it.task == "b-0"]
     outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["gridserver-usage"])
@@ -188,9 +194,9 @@ def test_what_one_leaves_others_get() -> None:
 def test_splitting_a_campaign_buys_nothing() -> None:
     """Ten campaigns under one parent get together what one beside it gets."""
     nodes = nodes_of(20)
-    parts = [Campaign(f"part{number}", parent="big") for number in range(10)]
-    campaigns = [Campaign("big"), Campaign("small"), *parts]
-    candidates = _crowd([Campaign("small"), *parts], nodes, 20)
+    parts = [CampaignView(f"part{number}", parent="big") for number in range(10)]
+    campaigns = [CampaignView("big"), CampaignView("small"), *parts]
+    candidates = _crowd([CampaignView("small"), *parts], nodes, 20)
     outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["campaign-default"])
     seats = _seats(outcome)
     assert seats.pop("small") == 10
@@ -200,7 +206,7 @@ def test_splitting_a_campaign_buys_nothing() -> None:
 def test_who_used_less_is_served_first() -> None:
     """Of the ideals that are rounded up, the one whose campaign used most goes short."""
     nodes = nodes_of(3)
-    campaigns = [Campaign("a", created_at=1), Campaign("b", created_at=2)]
+    campaigns = [CampaignView("a", created_at=1), CampaignView("b", created_at=2)]
     ledger = [Charge("a", NOW - times.HOUR, NOW, times.HOUR)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
     assert _seats(Driver(view).drive(SETS["gridserver-usage"])) == {"a": 1, "b": 2}
@@ -211,7 +217,7 @@ def test_who_used_less_is_served_first() -> None:
 def test_a_newcomer_does_not_flood() -> None:
     """A campaign created a moment ago begins as if it had had its share, and that is remembered."""
     nodes = nodes_of(3)
-    campaigns = [Campaign("a", created_at=1), Campaign("new", created_at=NOW)]
+    campaigns = [CampaignView("a", created_at=1), CampaignView("new", created_at=NOW)]
     half = 3 * times.DAY // 2
     ledger = [Charge("a", NOW - times.DAY, NOW, half - 1)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
@@ -223,7 +229,7 @@ def test_a_newcomer_does_not_flood() -> None:
 def test_levels_come_one_after_the_other() -> None:
     """In serial mode the higher level has all it wants before the lower one has anything."""
     nodes = nodes_of(4)
-    campaigns = [Campaign("low", level=3, weight=9), Campaign("high", level=6)]
+    campaigns = [CampaignView("low", level=3, weight=9), CampaignView("high", level=6)]
     candidates = _crowd(campaigns, nodes, 3)
     for name in ("gridserver-serial-usage", "gridserver-serial-time"):
         outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS[name])
@@ -233,7 +239,7 @@ def test_levels_come_one_after_the_other() -> None:
 def test_promised_seats_are_kept_and_lent() -> None:
     """A group has what it was promised; what an idle one leaves is lent to the others."""
     nodes = nodes_of(10)
-    campaigns = [Campaign("a", target=6), Campaign("b", target=2), Campaign("stranger")]
+    campaigns = [CampaignView("a", target=6), CampaignView("b", target=2), CampaignView("stranger")]
     crowd = _crowd(campaigns, nodes, 10)
     outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS["gridserver-sla"])
     # 2 are left over: 6/8 and 2/8 of them, rounded up, and b finds none, because a was first.
@@ -248,8 +254,8 @@ def test_starts_go_by_price() -> None:
     """Where shares are by starts, three starts in ten are of the one who pays seven for each."""
     nodes = nodes_of(10)
     campaigns = [
-        Campaign("a", queue=Queue(price=3)),
-        Campaign("b", queue=Queue(price=7)),
+        CampaignView("a", queue=QueueView(price=3)),
+        CampaignView("b", queue=QueueView(price=7)),
     ]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 10))
     outcome = Driver(view).drive(SETS["fbsng-dynamic"])
@@ -262,7 +268,7 @@ def test_starts_go_by_price() -> None:
 def test_a_wide_task_is_passed_so_often_and_no_more() -> None:
     """Tasks of the same campaign wait once a wide one was passed as often as it may be."""
     nodes = nodes_of(4)
-    campaigns = [Campaign("a", queue=Queue(passes=2))]
+    campaigns = [CampaignView("a", queue=QueueView(passes=2))]
     wide = due("wide", "a", nodes, k=4, k_min=4, together=True, slip=0, added_at=-1)
     small = [due(f"small{n}", "a", nodes, slip=0, added_at=n) for n in range(3)]
     taken = PostedRun("x", "x", "a", ("n0",), NOW, NOW + times.MINUTE)
@@ -276,7 +282,7 @@ def test_a_wide_task_is_passed_so_often_and_no_more() -> None:
 def test_a_blocked_task_has_its_slot() -> None:
     """What comes later fills the time before the slot of a blocked one, and never reaches in."""
     nodes = nodes_of(2)
-    campaigns = [Campaign("a")]
+    campaigns = [CampaignView("a")]
     until = NOW + HALF_AN_HOUR
     taken = PostedRun("x", "x", "a", ("n0",), NOW, until)
     wide = due("wide", "a", nodes, k=2, together=True, waits_since=NOW - times.HOUR)
@@ -296,9 +302,11 @@ def test_slots_are_avoided_where_there_is_slip() -> None:
     nodes = nodes_of(1)
     wide = due("wide", "a", nodes, waits_since=NOW - times.HOUR)
     other = due("other", "a", nodes)
-    driver = Driver(view_of(nodes, [Campaign("a")], [wide, other]))
+    driver = Driver(view_of(nodes, [CampaignView("a")], [wide, other]))
     driver.has_time = lambda ask: ask.candidate.task != "wide"
-    outcome = driver.drive(replace(PolicySet(), order=order.Weighted(), fill=fill.Protected()))
+    outcome = driver.drive(
+        replace(PolicyComposition(), order=order.Weighted(), fill=fill.Protected())
+    )
     assert driver.asks[1].avoid == {"n0": [(NOW, NOW + 10 * times.MINUTE)]}
     assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
 
@@ -306,19 +314,21 @@ def test_slots_are_avoided_where_there_is_slip() -> None:
 def test_soft_limits_hold_in_the_first_round_only() -> None:
     """Up to the soft limit first; up to the hard one with what nobody else wanted."""
     nodes = nodes_of(8)
-    campaigns = [Campaign("a", limits={"runs": Limit(1, 3)}), Campaign("b")]
+    campaigns = [CampaignView("a", limits={"runs": LimitView(1, 3)}), CampaignView("b")]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
     driver = Driver(view)
-    outcome = driver.drive(replace(PolicySet(), throttle=throttle.Throttled(limits=True)))
+    outcome = driver.drive(replace(PolicyComposition(), throttle=throttle.LimitRules(limits=True)))
     assert _seats(outcome) == {"a": 3, "b": 4}
-    assert [ask.candidate.campaign for ask in driver.asks if ask.round is Round.SECOND] == ["a"] * 2
+    assert [
+        ask.candidate.campaign for ask in driver.asks if ask.round is AllocationRound.SECOND
+    ] == ["a"] * 2
     assert outcome.refused["a-3"][0].axis is Axis.THROTTLE
 
 
 def test_named_participants_need_no_share() -> None:
     """A task that names its participants is charged to its campaign, and not kept back."""
     nodes = nodes_of(2)
-    campaigns = [Campaign("a"), Campaign("b")]
+    campaigns = [CampaignView("a"), CampaignView("b")]
     crowd = _crowd(campaigns, nodes, 2)
     named = replace(crowd[0], task="named", nodes=("n1", "n0"), named=True)
     view = view_of(nodes, campaigns, [named, *crowd])
@@ -331,7 +341,7 @@ def test_named_participants_need_no_share() -> None:
 def test_who_refuses_is_left_alone() -> None:
     """A node that had no time for a campaign is not asked again for a while, others are."""
     nodes = nodes_of(2)
-    view = view_of(nodes, [Campaign("a"), Campaign("b")], [due("t", "a", nodes, spare=1)])
+    view = view_of(nodes, [CampaignView("a"), CampaignView("b")], [due("t", "a", nodes, spare=1)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["boinc-backoff"])
     assert outcome.state.backoffs.keys() == {("a", name, "exclusive") for name in nodes}
     after = replace(
@@ -351,9 +361,9 @@ def test_a_node_that_failed_a_campaign_serves_others() -> None:
     nodes = nodes_of(1)
     view = view_of(
         nodes,
-        [Campaign("a"), Campaign("b")],
+        [CampaignView("a"), CampaignView("b")],
         [due("t", "a", nodes), due("u", "b", nodes)],
-        state=State(failures={("n0", "a"): 1}),
+        state=RememberedState(failures={("n0", "a"): 1}),
     )
     outcome = Driver(view).drive(SETS["gridserver-blacklist"])
     assert [run.task for run in outcome.placed] == ["u"]
@@ -366,7 +376,7 @@ def test_nodes_tied_to_campaigns() -> None:
     """A node that names campaigns serves those and what is below them; the others serve all."""
     nodes = nodes_of(3)
     nodes["n0"] = replace(nodes["n0"], attributes={"campaigns": "top,other"})
-    campaigns = [Campaign("top"), Campaign("below", parent="top"), Campaign("far")]
+    campaigns = [CampaignView("top"), CampaignView("below", parent="top"), CampaignView("far")]
     candidates = [due(name, name, nodes, k=3, k_min=1) for name in ("below", "far")]
     driver = Driver(view_of(nodes, campaigns, candidates))
     driver.drive(SETS["fbsng-partition"])
@@ -379,7 +389,7 @@ def test_nodes_tied_to_campaigns() -> None:
 def test_what_found_no_time_is_put_off() -> None:
     """With patience for it, a task that found no time is put off, and says until when."""
     nodes = nodes_of(1)
-    view = view_of(nodes, [Campaign("a")], [due("t", "a", nodes)])
+    view = view_of(nodes, [CampaignView("a")], [due("t", "a", nodes)])
     outcome = Driver(view, has_time=lambda _: False).drive(SETS["maui-defer"])
     outcome = Driver(replace(view, state=outcome.state)).drive(SETS["maui-defer"])
     [no] = outcome.refused["t"]
@@ -390,8 +400,8 @@ def test_the_usual_node_comes_first() -> None:
     """Who measured a target before measures it again, and may be waited for."""
     nodes = nodes_of(4)
     asked = due("t", "a", nodes, target="www", affinity_wait=times.MINUTE)
-    view = view_of(nodes, [Campaign("a")], [asked])
-    state = State(measured={("a", "n2", "www"): NOW - 5})
+    view = view_of(nodes, [CampaignView("a")], [asked])
+    state = RememberedState(measured={("a", "n2", "www"): NOW - 5})
     driver = Driver(replace(view, state=state))
     outcome = driver.drive(SETS["gridserver-usage"])
     [ask] = driver.asks
@@ -399,7 +409,7 @@ def test_the_usual_node_comes_first() -> None:
     assert outcome.state.measured == {("a", "n2", "www"): NOW}
 
 
-def _displacing(view: View, name: str) -> tuple[Ask, Outcome]:
+def _displacing(view: View, name: str) -> tuple[Ask, EpisodeOutcome]:
     driver = Driver(view, has_time=lambda _: False)
     outcome = driver.drive(SETS[name])
     [ask] = driver.asks
@@ -409,7 +419,11 @@ def _displacing(view: View, name: str) -> tuple[Ask, Outcome]:
 def test_the_urgent_displace_within_their_budget() -> None:
     """What is posted for lower levels gives way to the urgent, lowest first, up to a part."""
     nodes = nodes_of(20)
-    campaigns = [Campaign("u", level=URGENT), Campaign("low", level=2), Campaign("high", level=7)]
+    campaigns = [
+        CampaignView("u", level=URGENT),
+        CampaignView("low", level=2),
+        CampaignView("high", level=7),
+    ]
     runs = [
         PostedRun(
             f"{name}{n}", f"{name}{n}", name, (f"n{n}",), NOW + 60, NOW + times.DAY, priority=4
@@ -429,7 +443,9 @@ def test_the_urgent_displace_within_their_budget() -> None:
 def test_the_urgent_wait_before_they_displace() -> None:
     """An urgent run that has not waited long enough displaces nothing, and says so."""
     nodes = nodes_of(20)
-    view = view_of(nodes, [Campaign("u", level=URGENT)], [due("t", "u", nodes, waits_since=NOW)])
+    view = view_of(
+        nodes, [CampaignView("u", level=URGENT)], [due("t", "u", nodes, waits_since=NOW)]
+    )
     ask, outcome = _displacing(view, "gridserver-urgent")
     assert ask.displacing is None
     assert [no.rule.name for no in outcome.refused["t"]] == ["no-time", "preempt-delay"]
@@ -438,7 +454,11 @@ def test_the_urgent_wait_before_they_displace() -> None:
 def test_flags_say_who_displaces_whom() -> None:
     """A preemptor displaces preemptees of lower priority; who is none hears so."""
     nodes = nodes_of(1)
-    campaigns = [Campaign("p", preemptor=True), Campaign("v", preemptee=True), Campaign("x")]
+    campaigns = [
+        CampaignView("p", preemptor=True),
+        CampaignView("v", preemptee=True),
+        CampaignView("x"),
+    ]
     runs = [
         PostedRun(name, name, name, ("n0",), NOW + 60, NOW + times.HOUR, priority=1)
         for name in ("v", "x")
@@ -455,7 +475,7 @@ def test_flags_say_who_displaces_whom() -> None:
 def test_lent_seats_are_taken_back() -> None:
     """A group below its promise displaces what another has posted beyond its own."""
     nodes = nodes_of(2)
-    campaigns = [Campaign("a", target=1), Campaign("b", target=1)]
+    campaigns = [CampaignView("a", target=1), CampaignView("b", target=1)]
     runs = [
         PostedRun(name, name, "a", (name,), NOW, NOW + times.HOUR, priority=9) for name in nodes
     ]
@@ -473,7 +493,7 @@ def test_lent_seats_are_taken_back() -> None:
 def test_what_is_open_counts_as_placed() -> None:
     """Seats that are being asked for are not given to others, and given back when refused."""
     nodes = nodes_of(2)
-    campaigns = [Campaign("a"), Campaign("b", level=0)]
+    campaigns = [CampaignView("a"), CampaignView("b", level=0)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
     episode = Episode(view, SETS["gridserver-usage"], random.Random(1))
     first, second = episode.next(), episode.next()
@@ -487,8 +507,8 @@ def test_what_is_open_counts_as_placed() -> None:
 def test_reserved_time_is_not_shared() -> None:
     """An hour in which nodes are reserved for others has fewer seats to share."""
     nodes = nodes_of(6)
-    campaigns = [Campaign("a"), Campaign("b")]
-    kept = Reservation("demo", ("n0", "n1"), NOW, NOW + times.HOUR, frozenset({"x"}))
+    campaigns = [CampaignView("a"), CampaignView("b")]
+    kept = ReservationView("demo", ("n0", "n1"), NOW, NOW + times.HOUR, frozenset({"x"}))
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 6), reservations=[kept])
     policy = replace(SETS["gridserver-usage"], share=share.ByUsage())
     assert _seats(Driver(view).drive(policy)) == {"a": 2, "b": 2}

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.policy.axes.fill import Protected
-from lead.policy.axes.order import Backfilled
-from lead.policy.fill.backfill import Choice, Worth, fill, windows
+from lead.policy.axes.order import BackfillOrder
+from lead.policy.fill.backfill import BackfillChoice, RunWorth, fill, windows
 from lead.policy.fill.reservations import may_fill, protect
-from lead.policy.sets import SETS, PolicySet
+from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.timetable import (
-    Place,
-    Request,
+    Placement,
+    PlacementRequest,
     booked,
     earliest,
     free_for,
     free_from,
     timetable_for,
 )
-from lead.policy.view import Candidate, Pool, PostedRun, Reservation, View
+from lead.policy.view import Candidate, PoolView, PostedRun, ReservationView, View
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
 from tests.golden.maui_rounds import starting_now
@@ -36,7 +36,9 @@ spans = st.lists(
 ).map(normalise)
 timetables = st.fixed_dictionaries(dict.fromkeys(NODES, spans))
 requests = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 12)), max_size=7).map(
-    lambda some: [Request(f"t{at}", k, length, NODES) for at, (k, length) in enumerate(some)]
+    lambda some: [
+        PlacementRequest(f"t{at}", k, length, NODES) for at, (k, length) in enumerate(some)
+    ]
 )
 frees = st.fixed_dictionaries(dict.fromkeys(NODES, st.one_of(st.none(), st.integers(1, 15))))
 
@@ -51,7 +53,7 @@ def test_the_earliest_place_is_what_trying_every_instant_finds(
     table: dict[str, list[tuple[int, int]]], k: int, length: int, now: int
 ) -> None:
     """No earlier start has enough nodes that are free throughout, and the chosen ones are."""
-    found = earliest(table, Request("t", k, length, NODES), now)
+    found = earliest(table, PlacementRequest("t", k, length, NODES), now)
     assert found is not None
     assert len(set(found.nodes)) == k
     assert all(is_free(table, name, found.start, found.start + length) for name in found.nodes)
@@ -65,8 +67,8 @@ def test_the_earliest_place_is_what_trying_every_instant_finds(
 def test_slots_are_made_of_nodes_that_become_free_last() -> None:
     """Nodes that are free already stay so for what slips past."""
     table = {"a": [], "b": [(0, 5)], "c": [(0, 5)], "d": []}
-    assert earliest(table, Request("t", 3, 10, "abcd"), 0) == Place(5, ("b", "c", "a"))
-    assert earliest(table, Request("t", 5, 10, "abcd"), 0) is None
+    assert earliest(table, PlacementRequest("t", 3, 10, "abcd"), 0) == Placement(5, ("b", "c", "a"))
+    assert earliest(table, PlacementRequest("t", 5, 10, "abcd"), 0) is None
 
 
 @given(timetables, st.integers(0, 40))
@@ -94,16 +96,21 @@ def posted(table: dict[str, list[tuple[int, int]]]) -> list[PostedRun]:
     ]
 
 
-def policy(choice: Choice, depth: int, worth: Worth = Worth.SEATS) -> PolicySet:
+def policy(
+    choice: BackfillChoice, depth: int, worth: RunWorth = RunWorth.SEATS
+) -> PolicyComposition:
     """Backfill of one kind with so many slots."""
-    order = Backfilled(choice, worth, depth=depth)
+    order = BackfillOrder(choice, worth, depth=depth)
     return replace(SETS["maui-backfill"], order=order, fill=Protected(depth))
 
 
 @settings(max_examples=30)
-@given(requests, timetables, st.integers(0, 3), st.sampled_from(Choice))
+@given(requests, timetables, st.integers(0, 3), st.sampled_from(BackfillChoice))
 def test_backfill_delays_no_slot_and_books_nothing_twice(
-    queue: list[Request], table: dict[str, list[tuple[int, int]]], depth: int, choice: Choice
+    queue: list[PlacementRequest],
+    table: dict[str, list[tuple[int, int]]],
+    depth: int,
+    choice: BackfillChoice,
 ) -> None:
     """Whatever is filled in, no node has two runs at once, slots of the blocked included."""
     outcome = starting_now(queue, posted(table), 0, policy(choice, depth))
@@ -119,21 +126,21 @@ def test_backfill_delays_no_slot_and_books_nothing_twice(
 @settings(max_examples=30)
 @given(requests, timetables)
 def test_the_first_that_is_blocked_has_the_earliest_slot_there_is(
-    queue: list[Request], table: dict[str, list[tuple[int, int]]]
+    queue: list[PlacementRequest], table: dict[str, list[tuple[int, int]]]
 ) -> None:
     """Its slot hangs only on what stood before it in the list."""
-    outcome = starting_now(queue, posted(table), 0, policy(Choice.FIRST, 1))
+    outcome = starting_now(queue, posted(table), 0, policy(BackfillChoice.FIRST, 1))
     for slot in outcome.reservations:
         [task] = slot.tasks
         ahead = queue[: int(task[1:]) + 1]
-        alone = starting_now(ahead, posted(table), 0, policy(Choice.FIRST, 1))
+        alone = starting_now(ahead, posted(table), 0, policy(BackfillChoice.FIRST, 1))
         assert alone.reservations == [slot]
 
 
 @settings(max_examples=30)
 @given(requests, timetables)
 def test_without_overtaking_nothing_starts_after_somebody_waits(
-    queue: list[Request], table: dict[str, list[tuple[int, int]]]
+    queue: list[PlacementRequest], table: dict[str, list[tuple[int, int]]]
 ) -> None:
     """The started ones are a head of the list, and whoever else could start is told why not."""
     strict = replace(SETS["maui-fifo"], fill=Protected(0, overtaking=False))
@@ -147,21 +154,21 @@ def test_without_overtaking_nothing_starts_after_somebody_waits(
 @pytest.mark.parametrize(
     ("choice", "worth", "started"),
     [
-        (Choice.FIRST, Worth.SEATS, ["e", "g", "f"]),
-        (Choice.BEST, Worth.SEATS, ["d", "g"]),
-        (Choice.BEST, Worth.TIME, ["g", "h", "f"]),
-        (Choice.COMBINATION, Worth.SEAT_TIME, ["d", "g"]),
+        (BackfillChoice.FIRST, RunWorth.SEATS, ["e", "g", "f"]),
+        (BackfillChoice.BEST, RunWorth.SEATS, ["d", "g"]),
+        (BackfillChoice.BEST, RunWorth.TIME, ["g", "h", "f"]),
+        (BackfillChoice.COMBINATION, RunWorth.SEAT_TIME, ["d", "g"]),
     ],
 )
 def test_an_episode_fills_as_its_set_chooses(
-    choice: Choice, worth: Worth, started: list[str]
+    choice: BackfillChoice, worth: RunWorth, started: list[str]
 ) -> None:
     """Once the blocked one has its slot, those go first that are chosen to fill."""
     names = [f"n{at}" for at in range(8)]
     running = [PostedRun("r", "x", "all", names[:4], 0, 3600)]
     waiting = {"wide": (7, 7200), "e": (2, 1800), "d": (3, 3000), "g": (1, 3600)}
     waiting |= {"f": (1, 10_000), "h": (2, 3600)}
-    queue = [Request(task, k, length, names) for task, (k, length) in waiting.items()]
+    queue = [PlacementRequest(task, k, length, names) for task, (k, length) in waiting.items()]
     outcome = starting_now(queue, running, 0, policy(choice, 1, worth))
     assert [run.task for run in outcome.placed] == started
     assert [(slot.tasks, slot.start) for slot in outcome.reservations] == [
@@ -185,12 +192,14 @@ def test_windows_are_wider_the_shorter_they_are(free: dict[str, int | None]) -> 
     assert len({window.length for window in found}) == len(set(free.values()))
 
 
-@given(requests, frees, st.sampled_from(Choice), st.sampled_from(Worth), st.integers(0, 3))
+@given(
+    requests, frees, st.sampled_from(BackfillChoice), st.sampled_from(RunWorth), st.integers(0, 3)
+)
 def test_what_is_filled_in_fits(
-    queue: list[Request],
+    queue: list[PlacementRequest],
     free: dict[str, int | None],
-    choice: Choice,
-    worth: Worth,
+    choice: BackfillChoice,
+    worth: RunWorth,
     considered: int,
 ) -> None:
     """Each run has its nodes for its whole duration, no node has two, and only those looked at."""
@@ -205,15 +214,17 @@ def test_what_is_filled_in_fits(
     assert started.keys() <= {it.task for it in allowed}
 
 
-@given(requests, st.integers(1, 4), st.sampled_from([Worth.SEATS, Worth.SEAT_TIME]))
-def test_a_combination_is_worth_the_most(queue: list[Request], size: int, worth: Worth) -> None:
+@given(requests, st.integers(1, 4), st.sampled_from([RunWorth.SEATS, RunWorth.SEAT_TIME]))
+def test_a_combination_is_worth_the_most(
+    queue: list[PlacementRequest], size: int, worth: RunWorth
+) -> None:
     """In one window no other set of runs that fit is worth more."""
     free = dict.fromkeys(NODES[:size], 10)
 
-    def value(some: list[Request]) -> int:
-        return sum(it.k * (it.duration if worth is Worth.SEAT_TIME else 1) for it in some)
+    def value(some: list[PlacementRequest]) -> int:
+        return sum(it.k * (it.duration if worth is RunWorth.SEAT_TIME else 1) for it in some)
 
-    chosen = fill(queue, free, Choice.COMBINATION, worth)
+    chosen = fill(queue, free, BackfillChoice.COMBINATION, worth)
     fitting = [it for it in queue if it.duration <= 10]
     best = max(
         value(list(some))
@@ -230,9 +241,9 @@ BLOCKED = Candidate("wide", "ops", 0, 10, NODES[:2], slip=20, k=2)
 RUN = PostedRun("r", "t", "net", ["n1"], 0, 15)
 
 
-def view(*runs: PostedRun, reservations: tuple[Reservation, ...] = ()) -> View:
+def view(*runs: PostedRun, reservations: tuple[ReservationView, ...] = ()) -> View:
     """A pool at instant 0."""
-    return View(0, 1000, Pool("p", NODES), {}, {}, [], runs, (), reservations)
+    return View(0, 1000, PoolView("p", NODES), {}, {}, [], runs, (), reservations)
 
 
 def test_a_blocked_candidate_has_its_slot_kept() -> None:
@@ -262,7 +273,7 @@ def test_slots_and_reservations_of_others_are_in_the_way() -> None:
     second = protect(replace(BLOCKED, task="second", slip=99), view(RUN), booked([RUN]), [first])
     assert second is not None
     assert second.start == 25
-    kept = Reservation("demo", ["n2"], 10, 90, campaigns=frozenset({"ops"}))
+    kept = ReservationView("demo", ["n2"], 10, 90, campaigns=frozenset({"ops"}))
     slot = protect(BLOCKED, view(RUN, reservations=(kept,)), booked([RUN]), [])
     assert slot is not None
     assert slot.start == 15

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from lead.policy.asking import Outcome
 from lead.policy.axes import fill
 from lead.policy.fill.reservations import lasting, remembered, slot_of
-from lead.policy.sets import PolicySet
-from lead.policy.view import Campaign, KeptSlot, PostedRun, State, View
+from lead.policy.placement_requests import EpisodeOutcome
+from lead.policy.sets import PolicyComposition
+from lead.policy.view import CampaignView, KeptSlot, PostedRun, RememberedState, View
 from node.model import times
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 HALF_PAST = NOW + 30 * times.MINUTE
 SLOT = KeptSlot(("n0", "n1", "n2"), HALF_PAST, HALF_PAST + 10 * times.MINUTE)
 
 
-def _view(*tasks: str, **others: State) -> View:
+def _view(*tasks: str, **others: RememberedState) -> View:
     """Two of three nodes have a run for half an hour; ``c`` is one long run on one node."""
     nodes = nodes_of(3)
     run = PostedRun("r", "other", "ops", ("n0", "n1"), NOW, HALF_PAST)
@@ -28,13 +28,13 @@ def _view(*tasks: str, **others: State) -> View:
         "c": due("c", "ops", nodes, duration=45 * times.MINUTE, slip=0, added_at=2),
     }
     candidates = [listed[name] for name in tasks]
-    return view_of(nodes, [Campaign("ops")], candidates, runs=[run], **others)
+    return view_of(nodes, [CampaignView("ops")], candidates, runs=[run], **others)
 
 
-def _hold(view: View, *, keeping: bool, blocked: str = "ab") -> Outcome:
+def _hold(view: View, *, keeping: bool, blocked: str = "ab") -> EpisodeOutcome:
     """An episode in which these tasks find no time."""
     driver = Driver(view, has_time=lambda ask: ask.candidate.task not in blocked)
-    return driver.drive(PolicySet(fill=fill.Protected(depth=1, lasting=keeping)))
+    return driver.drive(PolicyComposition(fill=fill.Protected(depth=1, lasting=keeping)))
 
 
 @pytest.mark.parametrize(("keeping", "holder"), [(True, "a"), (False, "b")])
@@ -56,7 +56,7 @@ def test_a_slot_is_kept_or_given_anew(*, keeping: bool, holder: str) -> None:
 
 def test_who_has_started_gives_its_slot_back() -> None:
     """Placed, it needs none any more, and the next one that is blocked has one."""
-    before = State(slots={"a": SLOT})
+    before = RememberedState(slots={"a": SLOT})
     outcome = _hold(_view("a", "b", state=before), keeping=True, blocked="")
     assert outcome.state.slots == {}
     assert {run.task for run in outcome.placed} == {"a", "b"}

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.feasible.availability import Counted, available, seats_on
-from lead.policy.feasible.backoff import FIRST, MOST, answered, left_alone, pause, refused
-from lead.policy.feasible.deferral import Patience, failed, put_off
+from lead.policy.feasible.availability import CapacityBasis, available, seats_on
+from lead.policy.feasible.backoff import (
+    FIRST,
+    MOST,
+    after_answer,
+    after_refusal,
+    pause,
+    refuse_during_backoff,
+)
+from lead.policy.feasible.deferral import DeferralRule, failed, put_off
 from lead.policy.feasible.work_fetch import (
     LOW_MIN,
     Buffer,
@@ -21,9 +28,9 @@ from lead.policy.feasible.work_fetch import (
     whom_to_ask,
 )
 from lead.policy.select import last_available, least_loaded, linear_function, poorest
-from lead.policy.view import Backoff, Deferral, Node
+from lead.policy.view import Backoff, Deferral, NodeView
 from node.model import times
-from node.model.idleness import Outlook
+from node.model.spare_capacity import SpareCapacity
 
 KEY = ("ops", "n1", "exclusive")
 OTHER = ("ops", "n1", "normal")
@@ -40,7 +47,7 @@ def test_a_refusal_lengthens_the_pause_within_its_jitter(
 ) -> None:
     """The next pause is drawn between half and one and a half of the doubled one."""
     before = Backoff(failures, now) if failures else None
-    after = refused(before, now, random.Random(seed))
+    after = after_refusal(before, now, random.Random(seed))
     assert after.failures == failures + 1
     drawn = after.until - now
     assert pause(failures + 1) // 2 <= drawn <= pause(failures + 1) * 3 // 2 + 1
@@ -49,24 +56,24 @@ def test_a_refusal_lengthens_the_pause_within_its_jitter(
 def test_a_question_during_the_pause_changes_nothing() -> None:
     """Only a question asked when the pause was over counts as one more refusal."""
     before = Backoff(2, 100)
-    assert refused(before, 99, random.Random(0)) == before
-    assert refused(before, 100, random.Random(0)).failures == 3
+    assert after_refusal(before, 99, random.Random(0)) == before
+    assert after_refusal(before, 100, random.Random(0)).failures == 3
 
 
 def test_an_answer_clears_what_it_gives_and_nothing_else() -> None:
     """Each class of each node has its own pause."""
     before = {KEY: Backoff(3, 0), OTHER: Backoff(1, 999)}
-    after = answered(before, [KEY, OTHER], [KEY], 5, random.Random(0))
+    after = after_answer(before, [KEY, OTHER], [KEY], 5, random.Random(0))
     assert after == {OTHER: Backoff(1, 999)}
-    after = answered(before, [KEY], [], 5, random.Random(0))
+    after = after_answer(before, [KEY], [], 5, random.Random(0))
     assert (after[KEY].failures, after[OTHER]) == (4, Backoff(1, 999))
 
 
 def test_who_is_left_alone_is_told_until_when() -> None:
     """The no holds as long as the pause, and says how often it was refused."""
-    assert left_alone(None, "n1", "ops", 0) is None
-    assert left_alone(Backoff(2, 50), "n1", "ops", 50) is None
-    no = left_alone(Backoff(2, 50), "n1", "ops", 49)
+    assert refuse_during_backoff(None, "n1", "ops", 0) is None
+    assert refuse_during_backoff(Backoff(2, 50), "n1", "ops", 50) is None
+    no = refuse_during_backoff(Backoff(2, 50), "n1", "ops", 49)
     assert no is not None
     assert no.until == 50
     assert no.sentence == "n1 refused ops 2 times in a row and is left alone for a while"
@@ -75,7 +82,7 @@ def test_who_is_left_alone_is_told_until_when() -> None:
 
 def test_a_task_is_put_off_and_then_held() -> None:
     """So many failed starts put it off, so many times, and the next ones hold it for good."""
-    patience = Patience(pause=10, deferrals=2, starts=2)
+    patience = DeferralRule(pause=10, deferrals=2, starts=2)
     state, seen = Deferral(), []
     for now in range(0, 60, 10):
         state = failed(state, now, patience)
@@ -120,7 +127,7 @@ def test_work_is_asked_for_below_the_mark(
     saturated: int, asked: int, *, on_contact: bool, highest: bool
 ) -> None:
     """Of itself below the low mark, on the way below the high one, and only of the highest."""
-    outlook = Outlook(7, saturated, 0)
+    outlook = SpareCapacity(7, saturated, 0)
     found = amount_to_ask(outlook, BUFFER, on_contact=on_contact, stands_highest=highest)
     assert found == asked
 
@@ -145,9 +152,11 @@ def test_available_is_what_neither_was_promised_nor_is_used(
     has: int, promised: int, used: int
 ) -> None:
     """The combined count is the stricter of the two, and none leaves less than nothing."""
-    left = {counted: available(has, promised, used, counted) for counted in Counted}
-    assert left[Counted.COMBINED] == min(left[Counted.DEDICATED], left[Counted.UTILISED])
-    assert left[Counted.DEDICATED] == max(0, has - promised)
+    left = {counted: available(has, promised, used, counted) for counted in CapacityBasis}
+    assert left[CapacityBasis.COMBINED] == min(
+        left[CapacityBasis.DEDICATED], left[CapacityBasis.UTILISED]
+    )
+    assert left[CapacityBasis.DEDICATED] == max(0, has - promised)
 
 
 def test_seats_do_not_add_up_across_nodes() -> None:
@@ -184,7 +193,7 @@ def test_the_rich_node_is_spared() -> None:
 
 def test_quiet_nodes_come_first() -> None:
     """By load, then by how long ago they were used, then by name."""
-    nodes = [Node("d", load=0.5), Node("c", used_at=9), Node("b"), Node("a")]
+    nodes = [NodeView("d", load=0.5), NodeView("c", used_at=9), NodeView("b"), NodeView("a")]
     assert [node.name for node in least_loaded.rank(nodes)] == ["a", "b", "c", "d"]
 
 

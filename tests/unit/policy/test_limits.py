@@ -15,21 +15,21 @@ from lead.policy.throttle.active_limits import (
     SEAT_TIME,
     SEATS,
     TIME,
+    ActiveBookings,
     Holder,
-    Level,
-    UnderWay,
+    LimitLevel,
     limit_at,
     outstanding,
     request_of,
     within_limits,
 )
-from lead.policy.throttle.due_limits import Due, ageing_since, considered
-from lead.policy.view import Campaign, Candidate, Limit, PostedRun
+from lead.policy.throttle.due_limits import DueTask, ageing_since, considered
+from lead.policy.view import CampaignView, Candidate, LimitView, PostedRun
 
 CAMPAIGNS = {
-    "probe": Campaign("probe", parent="ops", limits={RUNS: Limit(2, 4)}),
-    "ops": Campaign("ops", limits={NODES: Limit(None, 10)}),
-    "free": Campaign("free"),
+    "probe": CampaignView("probe", parent="ops", limits={RUNS: LimitView(2, 4)}),
+    "ops": CampaignView("ops", limits={NODES: LimitView(None, 10)}),
+    "free": CampaignView("free"),
 }
 RUN = PostedRun("r", "t", "probe", ["n1", "n2"], 10, 30)
 
@@ -37,39 +37,44 @@ RUN = PostedRun("r", "t", "probe", ["n1", "n2"], 10, 30)
 @pytest.mark.parametrize(
     ("limit", "soft", "hard"),
     [
-        (Limit(2, 8), 2, 8),
-        (Limit(None, 8), 8, 8),
-        (Limit(9, 8), 8, 8),
-        (Limit(2, None), 2, None),
-        (Limit(None, None), None, None),
+        (LimitView(2, 8), 2, 8),
+        (LimitView(None, 8), 8, 8),
+        (LimitView(9, 8), 8, 8),
+        (LimitView(2, None), 2, None),
+        (LimitView(None, None), None, None),
     ],
 )
 def test_a_missing_or_looser_soft_limit_is_the_hard_one(
-    limit: Limit, soft: int | None, hard: int | None
+    limit: LimitView, soft: int | None, hard: int | None
 ) -> None:
     """The soft limit is never looser than the hard one."""
-    assert (limit_at(limit, Level.SOFT), limit_at(limit, Level.HARD)) == (soft, hard)
+    assert (limit_at(limit, LimitLevel.SOFT), limit_at(limit, LimitLevel.HARD)) == (soft, hard)
 
 
 def test_every_limit_of_every_holder_counts() -> None:
     """The first limit that would be exceeded is named, with what was wanted and allowed."""
-    holders = [Holder("probe", {RUNS: Limit(1, 2)}, {RUNS: 1}), Holder("ops", {NODES: Limit(5, 5)})]
-    assert within_limits({RUNS: 1, NODES: 5}, holders, Level.HARD) is None
-    no = within_limits({RUNS: 1, NODES: 5}, holders, Level.SOFT)
+    holders = [
+        Holder("probe", {RUNS: LimitView(1, 2)}, {RUNS: 1}),
+        Holder("ops", {NODES: LimitView(5, 5)}),
+    ]
+    assert within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.HARD) is None
+    no = within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
     assert no is not None
     assert no.sentence == "probe would have 2 runs at once, of at most 1 (soft)"
-    no = within_limits({RUNS: 1, NODES: 6}, holders, Level.HARD)
+    no = within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
     assert no is not None
     assert dict(no.figures)["holder"] == "ops"
 
 
 def test_an_override_takes_the_place_of_others_but_not_of_their_runs() -> None:
     """Overridden nodes may be more than others allow, overridden runs may not."""
-    holders = [Holder("probe", {RUNS: Limit(2, 2), NODES: Limit(3, 3)}, {RUNS: 1, NODES: 3})]
-    overrides = {RUNS: Limit(9, 9), NODES: Limit(9, 9)}
-    assert within_limits({RUNS: 1, NODES: 6}, holders, Level.HARD, overrides) is None
-    assert within_limits({RUNS: 1, NODES: 7}, holders, Level.HARD, overrides) is not None
-    assert within_limits({RUNS: 2, NODES: 1}, holders, Level.HARD, overrides) is not None
+    holders = [
+        Holder("probe", {RUNS: LimitView(2, 2), NODES: LimitView(3, 3)}, {RUNS: 1, NODES: 3})
+    ]
+    overrides = {RUNS: LimitView(9, 9), NODES: LimitView(9, 9)}
+    assert within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD, overrides) is None
+    assert within_limits({RUNS: 1, NODES: 7}, holders, LimitLevel.HARD, overrides) is not None
+    assert within_limits({RUNS: 2, NODES: 1}, holders, LimitLevel.HARD, overrides) is not None
 
 
 def test_outstanding_time_shrinks_as_runs_go_on() -> None:
@@ -79,7 +84,7 @@ def test_outstanding_time_shrinks_as_runs_go_on() -> None:
 
 def test_parents_count_what_their_children_have() -> None:
     """A campaign's runs count for it and its parents, those beside the span only."""
-    under_way = UnderWay([RUN], CAMPAIGNS, 0)
+    under_way = ActiveBookings([RUN], CAMPAIGNS, 0)
     assert [(it.name, it.in_use[RUNS]) for it in under_way.holders("probe", (0, 11))] == [
         ("probe", 1),
         ("ops", 1),
@@ -104,7 +109,7 @@ def test_what_is_under_way_is_what_looking_at_every_run_finds(
     runs: list[PostedRun], start: int, length: int, now: int
 ) -> None:
     """Runs, nodes and outstanding time agree with a plain search, however runs were added."""
-    under_way = UnderWay(runs[:5], CAMPAIGNS, now)
+    under_way = ActiveBookings(runs[:5], CAMPAIGNS, now)
     for run in runs[5:]:
         if run.end > now:
             under_way.add(run)
@@ -127,7 +132,7 @@ def test_what_is_under_way_is_what_looking_at_every_run_finds(
 def test_short_runs_one_after_the_other_are_not_under_way_at_once() -> None:
     """A long run beside many short ones that never overlap is beside one of them at a time."""
     pings = [replace(RUN, start=at, end=at + 5) for at in range(0, 50, 10)]
-    [_, ops] = UnderWay(pings, CAMPAIGNS, 0).holders("probe", (0, 50))
+    [_, ops] = ActiveBookings(pings, CAMPAIGNS, 0).holders("probe", (0, 50))
     assert (ops.in_use[RUNS], ops.in_use[NODES]) == (1, len(RUN.nodes))
 
 
@@ -145,7 +150,7 @@ def test_a_candidate_asks_for_what_will_be_booked(
     )
     request = request_of(candidate)
     assert request == {RUNS: runs, NODES: 3, SEATS: 3, SEAT_TIME: 42, TIME: 14 * runs}
-    under_way = UnderWay([], CAMPAIGNS, 0)
+    under_way = ActiveBookings([], CAMPAIGNS, 0)
     for start, end in spans:
         run = PostedRun("r", "t", "probe", candidate.nodes, start, end)
         under_way.add(run, apart=candidate.apart)
@@ -155,8 +160,8 @@ def test_a_candidate_asks_for_what_will_be_booked(
 
 def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
     """A wide task that does not fit under a limit leaves it to narrower ones behind it."""
-    due = [Due(f"t{k}", ("ops",), {RUNS: 1, NODES: k}) for k in (3, 4, 2)]
-    tasks, refused = considered([*due, Due("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
+    due = [DueTask(f"t{k}", ("ops",), {RUNS: 1, NODES: k}) for k in (3, 4, 2)]
+    tasks, refused = considered([*due, DueTask("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
     assert tasks == ["t3", "t2", "x"]
     [no] = refused.values()
     assert no.sentence == "ops would have 7 nodes due at once, of at most 5; it does not age so"
@@ -165,7 +170,7 @@ def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
 @given(st.lists(st.sampled_from("uvw"), max_size=20), st.integers(0, 4))
 def test_each_holder_has_its_first_due_tasks_considered(names: list[str], most: int) -> None:
     """With a limit on runs, everybody's first so many are considered and no others."""
-    due = [Due(f"{name}{at}", (name,), {RUNS: 1}) for at, name in enumerate(names)]
+    due = [DueTask(f"{name}{at}", (name,), {RUNS: 1}) for at, name in enumerate(names)]
     tasks, refused = considered(due, {name: {RUNS: most} for name in "uvw"})
     for name in "uvw":
         mine = [it.task for it in due if it.holders == (name,)]
@@ -193,5 +198,5 @@ def test_each_reason_not_to_displace_is_told_apart() -> None:
 
 def test_a_run_that_is_over_is_not_under_way() -> None:
     """What ended before now counts for nothing."""
-    [_, ops] = UnderWay([replace(RUN, end=20)], CAMPAIGNS, 20).holders("probe", (0, 99))
+    [_, ops] = ActiveBookings([replace(RUN, end=20)], CAMPAIGNS, 20).holders("probe", (0, 99))
     assert set(ops.in_use.values()) == {0}

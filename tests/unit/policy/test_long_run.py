@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from lead.policy.asking import Outcome
 from lead.policy.axes import order
-from lead.policy.sets import SETS, PolicySet
-from lead.policy.view import Campaign, Charge, Queue, View
+from lead.policy.placement_requests import EpisodeOutcome
+from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.view import CampaignView, Charge, QueueView, View
 from node.model import times
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 
-def _an_hour_later(view: View, outcome: Outcome) -> View:
+def _an_hour_later(view: View, outcome: EpisodeOutcome) -> View:
     charges = [
         Charge(run.campaign, run.start, run.end, len(run.nodes) * (run.end - run.start))
         for run in outcome.placed
@@ -39,7 +39,7 @@ def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) ->
     """Over many episodes in which all want everything, each gets its part within two percent."""
     nodes = nodes_of(20)
     campaigns = [
-        Campaign(it, weight=weight, target=target, queue=Queue(price=12 // weight))
+        CampaignView(it, weight=weight, target=target, queue=QueueView(price=12 // weight))
         for it, weight, target in (("a", 1, 20), ("b", 2, 30), ("c", 4, 50))
     ]
     crowd = [
@@ -67,7 +67,7 @@ def test_the_late_go_first_within_their_campaign() -> None:
         due("b-easy", "b", nodes, added_at=2, slip=times.HOUR, **figures),
         due("a-tight", "a", nodes, added_at=3, slip=10 * times.MINUTE, **figures),
     ]
-    campaigns = [Campaign("a"), Campaign("b")]
+    campaigns = [CampaignView("a"), CampaignView("b")]
     driver = Driver(view_of(nodes, campaigns, candidates))
-    driver.drive(replace(PolicySet(), order=order.LateFirst()))
+    driver.drive(replace(PolicyComposition(), order=order.LateFirst()))
     assert [ask.candidate.task for ask in driver.asks] == ["a-tight", "b-easy", "a-easy"]

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.feasible import blacklist
-from lead.policy.gaps import Entry, attempt
+from lead.policy.gaps import GapEntry, attempt
 from lead.policy.order import pacing, queues
 from lead.policy.select import affinity, attributes, placement
 from lead.policy.share import start_counts
 from lead.policy.throttle import quota
-from lead.policy.view import Exact, Queue
+from lead.policy.view import Exact, QueueView
 
 PRICES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 
-def _starts(rules: dict[str, Queue], count: int) -> dict[str, int]:
+def _starts(rules: dict[str, QueueView], count: int) -> dict[str, int]:
     """How often each starts while all contend and all fit."""
     priorities: dict[str, Exact] = start_counts.starting(rules.items())
     started = dict.fromkeys(rules, -1)
@@ -37,7 +37,7 @@ def _starts(rules: dict[str, Queue], count: int) -> dict[str, int]:
     return counts
 
 
-def _frequencies(rules: dict[str, Queue]) -> dict[str, Fraction]:
+def _frequencies(rules: dict[str, QueueView]) -> dict[str, Fraction]:
     """The part of all starts that each gets while all contend and all fit.
 
     Exact where floors are equal, gaps and ceilings are far above the prices, and no part comes out
@@ -54,7 +54,7 @@ def _frequencies(rules: dict[str, Queue]) -> dict[str, Fraction]:
 def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: int) -> None:
     """The counts follow the solution of ``f · price - gain = const``, whatever the prices."""
     rules = {
-        str(n): Queue(gap=10**9, ceiling=10**9, price=price, gain=gain)
+        str(n): QueueView(gap=10**9, ceiling=10**9, price=price, gain=gain)
         for n, price in enumerate(prices)
     }
     frequencies = _frequencies(rules)
@@ -70,7 +70,7 @@ def test_starts_are_as_frequent_as_the_equation_says(prices: list[int], gain: in
 def test_nobody_is_held_but_by_a_gap(wanted: list[tuple[int, int | None, bool]]) -> None:
     """Who is held lies a gap or more below somebody stuck; who was tried lies below nobody so."""
     listed = sorted(wanted, key=lambda it: -it[0])
-    entries = [Entry(str(n), priority, gap) for n, (priority, gap, _) in enumerate(listed)]
+    entries = [GapEntry(str(n), priority, gap) for n, (priority, gap, _) in enumerate(listed)]
     fits = {str(n) for n, (_, _, fit) in enumerate(listed) if fit}
     tried = attempt(entries, lambda name: name if name in fits else None)
     reached = [*tried.stuck, *([tried.entry] if tried.entry else [])]
@@ -78,7 +78,7 @@ def test_nobody_is_held_but_by_a_gap(wanted: list[tuple[int, int | None, bool]])
         str(n) for n in range(len(reached) + len(tried.held))
     ]
 
-    def holds(high: Entry, low: Entry) -> bool:
+    def holds(high: GapEntry, low: GapEntry) -> bool:
         return high.gap is not None and low.priority <= high.priority - high.gap
 
     for number, entry in enumerate(reached):

@@ -6,14 +6,14 @@ import random
 
 from lead.policy.episode import Episode
 from lead.policy.sets import SETS
-from lead.policy.view import Campaign, Queue
-from tests.pools import due, nodes_of, view_of
+from lead.policy.view import CampaignView, QueueView
+from tests.support.policy_pools import due, nodes_of, view_of
 
 
 def test_several_may_be_open_where_nobody_waits_for_them() -> None:
     """Lists go on while answers are out; queues whose priorities move wait for each answer."""
     nodes = nodes_of(4)
-    campaigns = [Campaign("a", queue=Queue())]
+    campaigns = [CampaignView("a", queue=QueueView())]
     view = view_of(nodes, campaigns, [due(f"t{n}", "a", nodes) for n in range(3)])
     lists = Episode(view, SETS["pscheduler"], random.Random(1))
     open_at_once = [lists.next(), lists.next(), lists.next()]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.feasible.round_robin_simulation import Seats, turns_taken
+from lead.policy.feasible.round_robin_simulation import SimulatedSeats, turns_taken
 from lead.policy.share.recent_work import (
-    Turns,
-    Work,
+    RecentWorkSelector,
+    WorkItem,
     by_standing,
     choose,
     decayed,
@@ -78,10 +78,10 @@ def test_each_choice_is_of_whoever_stands_highest(
 ) -> None:
     """The heap chooses what sorting anew before every choice would."""
     waiting = {
-        name: [Work(f"{name}{at}", name, 1, need) for at, need in enumerate(some)]
+        name: [WorkItem(f"{name}{at}", name, 1, need) for at, need in enumerate(some)]
         for name, some in needs.items()
     }
-    turns, used, expected = Turns(recent, shares, seats), 0.0, []
+    turns, used, expected = RecentWorkSelector(recent, shares, seats), 0.0, []
     left = {name: list(some) for name, some in waiting.items() if some}
     while left and used < seats:
         name = min(left, key=lambda it: (-turns.standing(it), it))
@@ -91,7 +91,7 @@ def test_each_choice_is_of_whoever_stands_highest(
         expected.append(work)
         turns.chosen(work)
         used += work.seats
-    assert choose(waiting, Turns(recent, shares, seats), seats) == expected
+    assert choose(waiting, RecentWorkSelector(recent, shares, seats), seats) == expected
 
 
 @settings(max_examples=25)
@@ -99,7 +99,7 @@ def test_each_choice_is_of_whoever_stands_highest(
 def test_turns_follow_the_shares(shares: dict[str, int], seats: int) -> None:
     """Over six hundred slices everybody gets its share, within two in a hundred of all."""
     rounds = 600
-    served = turns_taken(Seats(seats, shares, {}, half_life=10 * times.DAY), rounds)
+    served = turns_taken(SimulatedSeats(seats, shares, {}, half_life=10 * times.DAY), rounds)
     total = sum(shares.values())
     for name, share in shares.items():
         got = sum(names.count(name) for names in served) / (rounds * seats)

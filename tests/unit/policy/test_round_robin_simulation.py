@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from lead.policy.feasible.busy_time import busy_for
 from lead.policy.feasible.round_robin_simulation import (
     SLICE,
-    Seats,
+    SimulatedSeats,
     late,
     simulate,
 )
 from lead.policy.order.deadline_first import by_deadline
-from lead.policy.share.recent_work import Work
+from lead.policy.share.recent_work import WorkItem
 from node.model import times
-from node.model.idleness import Outlook, outlook
+from node.model.spare_capacity import SpareCapacity, outlook
 
 durations = st.integers(1, 30 * times.HOUR)
 tasks = st.lists(
@@ -23,7 +23,7 @@ tasks = st.lists(
     max_size=12,
 ).map(
     lambda some: [
-        Work(f"t{at}", name, length, seats, deadline)
+        WorkItem(f"t{at}", name, length, seats, deadline)
         for at, (name, length, seats, deadline) in enumerate(some)
     ]
 )
@@ -32,20 +32,20 @@ short = st.lists(
     max_size=12,
 ).map(
     lambda some: [
-        Work(f"t{at}", name, length, 1, deadline)
+        WorkItem(f"t{at}", name, length, 1, deadline)
         for at, (name, length, deadline) in enumerate(some)
     ]
 )
 SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
 
 
-def seats_of(count: int) -> Seats:
+def seats_of(count: int) -> SimulatedSeats:
     """So many seats for three campaigns, one of them without a share."""
-    return Seats(count, SHARES, {})
+    return SimulatedSeats(count, SHARES, {})
 
 
 @given(tasks, st.integers(1, 5))
-def test_no_seat_is_idle_while_work_waits(work: list[Work], count: int) -> None:
+def test_no_seat_is_idle_while_work_waits(work: list[WorkItem], count: int) -> None:
     """All work is done, no more and no less, and seats stay free only when nothing is left."""
     course = simulate(work, seats_of(count), 0)
     assert course.ended.keys() == {it.task for it in work}
@@ -57,7 +57,7 @@ def test_no_seat_is_idle_while_work_waits(work: list[Work], count: int) -> None:
 
 
 @given(tasks, st.integers(1, 5))
-def test_stretches_follow_each_other(work: list[Work], count: int) -> None:
+def test_stretches_follow_each_other(work: list[WorkItem], count: int) -> None:
     """The time goes on without gaps, by at most an hour or a tenth of the way."""
     course = simulate(work, seats_of(count), 7)
     at = 7
@@ -68,7 +68,7 @@ def test_stretches_follow_each_other(work: list[Work], count: int) -> None:
 
 
 @given(short, st.integers(1, 4))
-def test_what_goes_ahead_is_never_later_for_it(work: list[Work], count: int) -> None:
+def test_what_goes_ahead_is_never_later_for_it(work: list[WorkItem], count: int) -> None:
     """Work that goes ahead ends when it would if there were nothing else."""
     first = by_deadline(late(work, simulate(work, seats_of(count), 0)))
     names = [it.task for it in first]
@@ -79,15 +79,15 @@ def test_what_goes_ahead_is_never_later_for_it(work: list[Work], count: int) -> 
 
 def test_turns_are_taken_by_the_hour() -> None:
     """Two long tasks of equal shares take turns hour by hour, and so end almost together."""
-    work = [Work("x", "a", 4 * times.HOUR), Work("y", "b", 4 * times.HOUR)]
-    course = simulate(work, Seats(1, {"a": 1, "b": 1}, {}), 0)
+    work = [WorkItem("x", "a", 4 * times.HOUR), WorkItem("y", "b", 4 * times.HOUR)]
+    course = simulate(work, SimulatedSeats(1, {"a": 1, "b": 1}, {}), 0)
     assert course.begun == {"x": 0, "y": times.HOUR}
     assert sorted(course.ended.values()) == [7 * times.HOUR, 8 * times.HOUR]
 
 
 def test_late_is_measured_with_a_margin() -> None:
     """What ends at its deadline is in time, but not with a margin before it."""
-    work = [Work("x", "a", 10, deadline=10)]
+    work = [WorkItem("x", "a", 10, deadline=10)]
     course = simulate(work, seats_of(1), 0)
     assert late(work, course) == []
     assert late(work, course, 1) == work
@@ -105,7 +105,7 @@ def test_the_outlook_is_what_counting_every_instant_gives(
     used = [sum(n for a, b, n in spans if a <= t < b) for t in range(now, now + 80)]
     full = next((at for at, it in enumerate(used) if it < seats), 80)
     stretches = [(now + at, now + at + 1, it) for at, it in enumerate(used)]
-    assert outlook(stretches, seats, now, now + ahead) == Outlook(
+    assert outlook(stretches, seats, now, now + ahead) == SpareCapacity(
         shortfall=sum(max(0, seats - it) for it in used[:ahead]),
         saturated=full,
         idle_now=max(0, seats - used[0]),
@@ -115,7 +115,7 @@ def test_the_outlook_is_what_counting_every_instant_gives(
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 3)), max_size=9), st.integers(1, 4))
 def test_the_busy_hint_leaves_room_for_no_more(some: list[tuple[int, int]], seats: int) -> None:
     """No seat is free earlier than the hint, and it is never more than all work spread evenly."""
-    work = [Work(str(at), "a", length, need) for at, (length, need) in enumerate(some)]
+    work = [WorkItem(str(at), "a", length, need) for at, (length, need) in enumerate(some)]
     found = busy_for(work, seats)
     total = sum(int(it.seats) * it.duration for it in work)
     assert 0 <= found * seats <= total

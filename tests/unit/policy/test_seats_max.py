@@ -9,15 +9,15 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.axes.throttle import Throttled
+from lead.policy.axes.throttle import LimitRules
 from lead.policy.episode import Episode
-from lead.policy.sets import PolicySet
-from lead.policy.view import Campaign, PostedRun
+from lead.policy.sets import PolicyComposition
+from lead.policy.view import CampaignView, PostedRun
 from node.model import times
 from node.model.classes import SchedulingClass
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
-POLICY = PolicySet(throttle=Throttled(seats=True))
+POLICY = PolicyComposition(throttle=LimitRules(seats=True))
 LANES = 4
 TAKES = {SchedulingClass.EXCLUSIVE: LANES, SchedulingClass.NORMAL: 1}
 
@@ -57,7 +57,7 @@ def test_at_no_instant_are_there_more(
             (begin * times.MINUTE, length * times.MINUTE, k) for begin, length, k in booked
         )
     ]
-    view = view_of(nodes, [Campaign("a", seats_max=most)], candidates, runs=runs)
+    view = view_of(nodes, [CampaignView("a", seats_max=most)], candidates, runs=runs)
     outcome = Driver(view).drive(POLICY)
     held = [*runs, *outcome.placed]
     for run in outcome.placed:
@@ -79,7 +79,7 @@ def test_what_meets_counts_together_and_what_follows_does_not() -> None:
         at("after", next_run_at=NOW + 10 * times.MINUTE),
         at("none", next_run_at=later, scheduling_class=SchedulingClass.BACKGROUND),
     ]
-    view = view_of(nodes, [Campaign("a", seats_max=1)], candidates)
+    view = view_of(nodes, [CampaignView("a", seats_max=1)], candidates)
     outcome = Driver(view).drive(POLICY)
     assert [run.task for run in outcome.placed] == ["first", "none", "after"]
     [no] = outcome.refused["beside"]
@@ -96,7 +96,7 @@ def test_every_run_that_a_term_stands_for_is_looked_at() -> None:
     slots = [(NOW + n * times.HOUR, NOW + n * times.HOUR + 10 * times.MINUTE) for n in range(3)]
     term = due("term", "a", nodes, slip=0, runs=slots[:2])
     there = PostedRun("p", "x", "a", ("n0",), *slots[1])
-    view = view_of(nodes, [Campaign("a", seats_max=1)], [term], runs=[there])
+    view = view_of(nodes, [CampaignView("a", seats_max=1)], [term], runs=[there])
     assert set(Driver(view).drive(POLICY).refused) == {"term"}
     view = replace(view, runs=[replace(there, start=slots[2][0], end=slots[2][1])])
     assert not Driver(view).drive(POLICY).refused

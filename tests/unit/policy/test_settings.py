@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from lead.policy.asking import Ask, Round
 from lead.policy.axes import fill, order, preempt, select, share
-from lead.policy.feasible.deferral import Patience
-from lead.policy.lines import Together
-from lead.policy.placing import place
+from lead.policy.campaign_grouping import CampaignGrouping
+from lead.policy.feasible.deferral import DeferralRule
+from lead.policy.joint_placement import place
+from lead.policy.placement_requests import AllocationRound, Ask
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.settings import RULES, configured
-from lead.policy.verdict import Axis, Rule
+from lead.policy.verdict import Axis, RefusalRule
 from node.model import times
 from node.model.errors import InvalidDocument
-from tests.pools import NOW, due, nodes_of
+from tests.support.policy_pools import NOW, due, nodes_of
 
 MINUTE = times.MINUTE
 
@@ -61,13 +61,13 @@ def test_overrides_change_what_they_name() -> None:
     usual = SETS["campaign-default"]
     assert isinstance(policy.order, order.Weighted)
     assert policy.order.weights.terms == {"size": {"nodes": 2}}
-    assert policy.share == share.ByUsage(30 * MINUTE, Together.LEVEL, entitled=True)
+    assert policy.share == share.ByUsage(30 * MINUTE, CampaignGrouping.LEVEL, entitled=True)
     assert isinstance(policy.select, select.ByFunction)
     assert isinstance(policy.preempt, preempt.UrgentByScore)
     assert policy.preempt.urgency.allowance(MINUTE, 80, 0) == 10
     assert policy.preempt.others == preempt.Never()
     assert policy.fill == fill.Protected(3, None)
-    assert policy.feasible.patience == Patience(5 * MINUTE, 2)  # type: ignore[attr-defined]
+    assert policy.feasible.patience == DeferralRule(5 * MINUTE, 2)  # type: ignore[attr-defined]
     assert policy.feasible.alone is True  # type: ignore[attr-defined]
     assert policy.throttle != usual.throttle
 
@@ -77,11 +77,11 @@ def test_overrides_change_what_they_name() -> None:
     [
         ({"colour": {}}, "/overrides/colour", "there is no axis 'colour'"),
         ({"share": 3}, "/overrides/share", "as an object"),
-        ({"share": {"rule": "usge"}}, "/overrides/share/rule", "there is: usage"),
+        ({"share": {"rule": "usge"}}, "/overrides/share/rule", "near: usage"),
         ({"share": {"windw": "PT1H"}}, "/overrides/share/windw", "window, together"),
         ({"share": {"window": "an hour"}}, "/overrides/share/window", "write PT30S"),
         ({"share": {"window": "PT0S"}}, "/overrides/share/window", "more than 0"),
-        ({"order": {"rule": ["next-run"]}}, "/overrides/order/rule", "there is: next-run"),
+        ({"order": {"rule": ["next-run"]}}, "/overrides/order/rule", "near: next-run"),
         ({"share": {"window": 3}}, "/overrides/share/window", "write a duration"),
         ({"share": {"serial": "yes"}}, "/overrides/share/serial", "true or false"),
         ({"share": {"together": "all"}}, "/overrides/share/together", "none, level, parent"),
@@ -126,9 +126,9 @@ def test_an_unknown_set_has_near_names() -> None:
 
 def test_a_no_carries_its_figures() -> None:
     """A refusal gives axis, rule, figures and the sentence made of them, as plain data."""
-    rule = Rule(Axis.SHARE, "some", "{name} has {part} of {all}")
+    rule = RefusalRule(Axis.SHARE, "some", "{name} has {part} of {all}")
     no = rule.says_no(until=5, name="a", part=1 / 3, all=2)
-    assert no.as_data() == {
+    assert no.to_trace() == {
         "axis": "share",
         "rule": "some",
         "figures": {"name": "a", "part": 1 / 3, "all": 2},
@@ -146,7 +146,7 @@ def _ask(**figures: Any) -> Ask:
     }
     candidate = due("t", "a", nodes, **wanted)
     usual = {"wanted": candidate.k, "least": candidate.least}
-    return Ask(0, Round.FIRST, candidate, tuple(nodes), **{**usual, **figures})
+    return Ask(0, AllocationRound.FIRST, candidate, tuple(nodes), **{**usual, **figures})
 
 
 def _free(*minutes: tuple[int, int]) -> list[tuple[int, int]]:

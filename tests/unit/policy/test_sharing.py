@@ -7,24 +7,24 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.asking import Round
 from lead.policy.axes.share import ByUsage
-from lead.policy.board import Board
+from lead.policy.episode_figures import Board
+from lead.policy.placement_requests import AllocationRound
 from lead.policy.preempt import groups, score
-from lead.policy.seats import NamedSeats, Seats, Stake
+from lead.policy.seats import CampaignStake, FreeSeats, NamedSeats
 from lead.policy.sets import SETS
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
-from lead.policy.view import BUCKET, URGENT, Campaign, Charge
-from tests.pools import NOW, Driver, due, nodes_of, view_of
+from lead.policy.view import BUCKET, URGENT, CampaignView, Charge
+from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NAMES = "abcdef"
 
 
 @st.composite
-def stakes_of(draw: st.DrawFn) -> list[Stake]:
+def stakes_of(draw: st.DrawFn) -> list[CampaignStake]:
     """Campaigns that hold something, want more, and may be limited."""
     return [
-        Stake(
+        CampaignStake(
             name,
             weight=draw(st.integers(1, 9)),
             level=draw(st.integers(1, URGENT)),
@@ -38,11 +38,11 @@ def stakes_of(draw: st.DrawFn) -> list[Stake]:
     ]
 
 
-def _by_hand(order: list[Stake], ideal: dict[str, int], free: int) -> dict[str, int]:
+def _by_hand(order: list[CampaignStake], ideal: dict[str, int], free: int) -> dict[str, int]:
     """The ideal in order, then one after the other in turn, a seat at a time."""
     given_ = {stake.name: 0 for stake in order}
 
-    def may_add(stake: Stake) -> bool:
+    def may_add(stake: CampaignStake) -> bool:
         more = given_[stake.name] + 1
         waits = stake.waiting is None or more <= stake.waiting
         return waits and (stake.most is None or stake.allocated + more <= stake.most)
@@ -60,29 +60,29 @@ def _by_hand(order: list[Stake], ideal: dict[str, int], free: int) -> dict[str, 
 
 
 @given(stakes_of(), st.integers(0, 60))
-def test_seats_are_handed_out_one_by_one(stakes: list[Stake], free: int) -> None:
+def test_seats_are_handed_out_one_by_one(stakes: list[CampaignStake], free: int) -> None:
     """What each adds is what handing out single seats by hand gives, in serving order."""
     order = usage.serving_order(stakes)
     ideal = usage.ideals(free + sum(stake.allocated for stake in stakes), stakes)
-    allotted = usage.allot(order, ideal, Seats(free))
+    allotted = usage.allot(order, ideal, FreeSeats(free))
     assert [name for name, _ in allotted] == [stake.name for stake in order]
     assert dict(allotted) == _by_hand(order, ideal, free)
 
 
 @given(stakes_of(), st.integers(0, 60))
-def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[Stake], free: int) -> None:
+def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[CampaignStake], free: int) -> None:
     """However seats are shared, none stays free that somebody may add, and none is invented."""
 
-    def inner(seats: int, level: list[Stake], left: Seats) -> list[tuple[str, int]]:
+    def inner(seats: int, level: list[CampaignStake], left: FreeSeats) -> list[tuple[str, int]]:
         return usage.allot(usage.serving_order(level), usage.ideals(seats, level), left)
 
-    seats = Seats(free)
+    seats = FreeSeats(free)
     first, others = urgent.serve(stakes, seats)
     shared = urgent.left_to_share(free + sum(it.allocated for it in stakes), stakes, first)
     for allotted in (
         [*first, *inner(shared, others, seats)],
-        levels.allot(stakes, Seats(free), inner),
-        creation.allot(stakes, Seats(free)),
+        levels.allot(stakes, FreeSeats(free), inner),
+        creation.allot(stakes, FreeSeats(free)),
     ):
         added = dict(allotted)
         wanted = [stake.addable for stake in stakes]
@@ -93,10 +93,10 @@ def test_no_policy_leaves_a_seat_that_is_wanted(stakes: list[Stake], free: int) 
 
 
 @given(stakes_of(), st.integers(0, 60))
-def test_higher_levels_are_satisfied_first(stakes: list[Stake], free: int) -> None:
+def test_higher_levels_are_satisfied_first(stakes: list[CampaignStake], free: int) -> None:
     """A level gets something only when nobody above it could add any more."""
     allotted = dict(
-        levels.allot(stakes, Seats(free), lambda _, some, left: creation.allot(some, left))
+        levels.allot(stakes, FreeSeats(free), lambda _, some, left: creation.allot(some, left))
     )
     for stake in stakes:
         if allotted[stake.name]:
@@ -131,8 +131,8 @@ def test_promises_are_kept_when_they_can_be(
 
 def test_groups_take_turns_inside() -> None:
     """A group's seats go one by one to its campaigns, from the one that used least."""
-    order = [Stake("x", waiting=1), Stake("y"), Stake("z", waiting=9)]
-    assert promised.inside(order, Seats(6)) == [("x", 1), ("y", 3), ("z", 2)]
+    order = [CampaignStake("x", waiting=1), CampaignStake("y"), CampaignStake("z", waiting=9)]
+    assert promised.inside(order, FreeSeats(6)) == [("x", 1), ("y", 3), ("z", 2)]
 
 
 def test_promises_that_do_not_go_together() -> None:
@@ -208,18 +208,22 @@ def test_no_urgent_run_is_a_victim(running: list[tuple[int, int]], most: int) ->
 def test_the_urgent_need_no_free_seat() -> None:
     """In an hour that is full others may have to give way to them; nobody else is asked for."""
     nodes = nodes_of(2)
-    campaigns = [Campaign("ops"), Campaign("outage", level=URGENT)]
+    campaigns = [CampaignView("ops"), CampaignView("outage", level=URGENT)]
     candidates = [due(name, name, nodes) for name in ("ops", "outage")]
     full = [Charge("ops", NOW, NOW + BUCKET, 2 * BUCKET)]
     sharing = ByUsage().begin(Board(view_of(nodes, campaigns, candidates, ledger=full)))
-    for turn in Round:
+    for turn in AllocationRound:
         noes = {each.task: sharing.admit(each, turn) for each in candidates}
         assert [task for task, no in noes.items() if no is None] == ["outage"]
 
 
 def test_who_is_behind_catches_up_by_whole_runs() -> None:
     """As many runs as it lacks, at most a quarter or one; who is ahead gets no less."""
-    stakes = [Stake("a", usage=70), Stake("b", usage=100), Stake("c", usage=130)]
+    stakes = [
+        CampaignStake("a", usage=70),
+        CampaignStake("b", usage=100),
+        CampaignStake("c", usage=130),
+    ]
     lacks = usage.behind(stakes, {"a": 1, "b": 1, "c": 1})
     assert lacks == {"a": 30}
     assert usage.behind([], {}) == {}
@@ -231,7 +235,7 @@ def test_who_is_behind_catches_up_by_whole_runs() -> None:
 def test_the_second_round_is_not_lost_with_the_last_worker() -> None:
     """Who was over its share when the workers ran out is looked at again, like those after it."""
     nodes = nodes_of(1)
-    campaigns = [Campaign("a"), Campaign("b", created_at=1)]
+    campaigns = [CampaignView("a"), CampaignView("b", created_at=1)]
     crowd = [due(f"{it.name}{n}", it.name, nodes) for it in campaigns for n in range(6)]
     view = view_of(nodes, campaigns, crowd, workers=4)
     outcome = Driver(view, has_time=lambda ask: ask.candidate.campaign == "a").drive(

@@ -7,19 +7,19 @@ from hypothesis import strategies as st
 
 from lead.policy.feasible.start_by import forecast, late
 from lead.policy.order.deadline_first import Supply, moved, order, run_list
-from lead.policy.share.recent_work import Turns, Work
+from lead.policy.share.recent_work import RecentWorkSelector, WorkItem
 from lead.policy.view import Candidate
 
 SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
 works = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.integers(1, 3), st.integers(0, 200)),
     max_size=15,
-).map(lambda some: [Work(f"t{at}", *one) for at, one in enumerate(some)])
+).map(lambda some: [WorkItem(f"t{at}", *one) for at, one in enumerate(some)])
 free = st.lists(st.integers(0, 60), min_size=1, max_size=4)
 
 
 @given(works, free)
-def test_a_forecast_is_a_timetable(work: list[Work], free_at: list[int]) -> None:
+def test_a_forecast_is_a_timetable(work: list[WorkItem], free_at: list[int]) -> None:
     """At no instant are more seats in use than have become free, and the order is of starts."""
     starts = forecast(work, free_at, SHARES, {})
     known = {it.task: it for it in work}
@@ -35,7 +35,7 @@ def test_a_forecast_is_a_timetable(work: list[Work], free_at: list[int]) -> None
 
 @given(works, free)
 def test_tasks_of_one_campaign_start_in_the_order_of_arrival(
-    work: list[Work], free_at: list[int]
+    work: list[WorkItem], free_at: list[int]
 ) -> None:
     """Within a campaign nobody is passed."""
     starts = forecast(work, free_at, SHARES, {})
@@ -46,7 +46,7 @@ def test_tasks_of_one_campaign_start_in_the_order_of_arrival(
 
 def test_seats_are_given_by_share() -> None:
     """With shares of one and two, the second has twice as many of the first starts."""
-    work = [Work(f"{name}{at}", name, 10) for name in "ab" for at in range(9)]
+    work = [WorkItem(f"{name}{at}", name, 10) for name in "ab" for at in range(9)]
     started = list(forecast(work, [0], SHARES, {}))[:9]
     assert sum(task.startswith("b") for task in started) == 6
 
@@ -66,14 +66,14 @@ def test_what_would_be_late_goes_first() -> None:
 
 
 @given(works, free)
-def test_the_order_names_every_task_once(work: list[Work], free_at: list[int]) -> None:
+def test_the_order_names_every_task_once(work: list[WorkItem], free_at: list[int]) -> None:
     """Nothing is lost and nothing doubled, and those that are late are at the head."""
     due = [Candidate(it.task, it.campaign, 0, it.duration, (), k=int(it.seats)) for it in work]
     supply = Supply(free_at, SHARES, {})
     ordered, ahead = order(due, supply), moved(due, supply)
     assert sorted(ordered) == sorted(it.task for it in work)
     assert ordered[: len(ahead)] == ahead
-    starting_at_once = [Work(it.task, it.campaign, it.duration, it.k, 0) for it in due]
+    starting_at_once = [WorkItem(it.task, it.campaign, it.duration, it.k, 0) for it in due]
     found = late(starting_at_once, forecast(starting_at_once, free_at, SHARES, {}))
     assert set(ahead) == {it.task for it in found}
 
@@ -81,17 +81,19 @@ def test_the_order_names_every_task_once(work: list[Work], free_at: list[int]) -
 def test_the_run_list_fills_up_after_the_late_ones() -> None:
     """Late tasks take seats by deadline, of two the shorter first; the others share the rest."""
     work = [
-        Work("long", "a", 9, deadline=50),
-        Work("short", "a", 3, deadline=50),
-        Work("soon", "b", 5, deadline=20),
-        Work("b1", "b", 1),
-        Work("a1", "a", 1),
+        WorkItem("long", "a", 9, deadline=50),
+        WorkItem("short", "a", 3, deadline=50),
+        WorkItem("soon", "b", 5, deadline=20),
+        WorkItem("b1", "b", 1),
+        WorkItem("a1", "a", 1),
     ]
     late_ones = {"long", "short", "soon"}
     shares, recent = {"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 0.5}
-    listed = run_list(work, late_ones, Turns(recent, shares, 4), 4)
+    listed = run_list(work, late_ones, RecentWorkSelector(recent, shares, 4), 4)
     assert [it.task for it in listed] == ["soon", "short", "long", "b1"]
-    assert [it.task for it in run_list(work, late_ones, Turns(recent, shares, 2), 2)] == [
+    assert [
+        it.task for it in run_list(work, late_ones, RecentWorkSelector(recent, shares, 2), 2)
+    ] == [
         "soon",
         "short",
     ]

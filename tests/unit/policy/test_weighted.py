@@ -13,7 +13,7 @@ from lead.policy.order.weighted import (
     COMPONENTS,
     PRIORITY_MAX,
     WAITING_ONLY,
-    Standing,
+    WeightingContext,
     Weights,
     expansion,
     in_order,
@@ -23,16 +23,16 @@ from lead.policy.order.weighted import (
     waited_minutes,
     weighed,
 )
-from lead.policy.view import Campaign, Candidate, State
+from lead.policy.view import CampaignView, Candidate, RememberedState
 from node.model import times
 
 NOW = 1000 * times.MINUTE
 DUE = Candidate("t", "ops", NOW, 10 * times.MINUTE, ("n1",), slip=20 * times.MINUTE, k=3)
 CAMPAIGNS = {
-    "ops": Campaign("ops", parent="net", priority=7),
-    "net": Campaign("net", priority=2),
+    "ops": CampaignView("ops", parent="net", priority=7),
+    "net": CampaignView("net", priority=2),
 }
-STANDING = Standing(NOW, CAMPAIGNS, {"ops": 5.0, "net": -1.0}, classes={"exclusive": 4.0})
+STANDING = WeightingContext(NOW, CAMPAIGNS, {"ops": 5.0, "net": -1.0}, classes={"exclusive": 4.0})
 ALL = {
     "credential": {"campaign": 1.0, "parent": 1.0, "class": 1.0},
     "fairshare": {"campaign": 1.0, "parent": 1.0},
@@ -43,7 +43,9 @@ ALL = {
 numbers = st.floats(-1e6, 1e6)
 
 
-def _values(candidate: Candidate, standing: Standing, waited: float) -> dict[str, dict[str, float]]:
+def _values(
+    candidate: Candidate, standing: WeightingContext, waited: float
+) -> dict[str, dict[str, float]]:
     """What speaks for a candidate, term by term."""
     return {
         name: {term: value(candidate, standing, waited) for term, value in terms.items()}
@@ -59,7 +61,7 @@ def test_everything_offered_has_a_term() -> None:
 def test_what_speaks_for_a_task() -> None:
     """Every term of the table has its value, those of the parent too."""
     waited = replace(DUE, waits_since=NOW - 30 * times.MINUTE)
-    standing = replace(STANDING, state=State(passes={"t": 2}), targets={"expansion": 6.0})
+    standing = replace(STANDING, state=RememberedState(passes={"t": 2}), targets={"expansion": 6.0})
     assert _values(waited, standing, 30.0) == {
         "credential": {"campaign": 7, "parent": 2, "class": 4.0},
         "fairshare": {"campaign": 5.0, "parent": -1.0},
@@ -159,7 +161,7 @@ def test_time_that_did_not_count_makes_nobody_older() -> None:
     """A task that was kept out by a limit has waited only since it was considered."""
     old = replace(DUE, task="old", waits_since=0)
     young = replace(DUE, task="young", waits_since=NOW - times.HOUR)
-    kept_out = replace(STANDING, state=State(eligible_since={"old": NOW - times.MINUTE}))
+    kept_out = replace(STANDING, state=RememberedState(eligible_since={"old": NOW - times.MINUTE}))
     assert order([old, young], WAITING_ONLY, STANDING) == ["old", "young"]
     assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
 
@@ -171,7 +173,7 @@ def test_of_equals_the_longest_is_first_where_wanted() -> None:
         replace(it, task=f"long {it.task}", duration=2 * it.duration, added_at=2) for it in short
     ]
     tasks = [*short, *long]
-    longest = Standing(NOW, CAMPAIGNS, {}, longest=True)
+    longest = WeightingContext(NOW, CAMPAIGNS, {}, longest=True)
     assert order(tasks, WAITING_ONLY, longest) == ["long ops", "long net", "ops", "net"]
     assert order(tasks, WAITING_ONLY, replace(longest, longest=False))[:2] == ["ops", "net"]
     by_campaign = Weights({"credential": {"campaign": 1.0}})

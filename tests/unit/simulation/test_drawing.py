@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from lead.simulation.drawing import WIDTH, drawn
+from lead.simulation.drawing import WIDTH, draw_report
 from lead.simulation.report import Report
 from lead.simulation.scenario import parsed
 from lead.simulation.world import simulate
@@ -41,7 +41,7 @@ def told(world: str = WORLD) -> Report:
 
 def panel(report: Report, heading: str) -> ET.Element:
     """The part of the drawing that begins with these words."""
-    root = ET.fromstring(drawn(report))
+    root = ET.fromstring(draw_report(report))
     [found] = [
         group
         for group in root.findall(f"{_SVG}g")
@@ -114,7 +114,7 @@ def test_each_pair_has_a_cell() -> None:
 
 def test_panels_lie_below_each_other_within_the_drawing() -> None:
     """None covers another, none leaves the file."""
-    root = ET.fromstring(drawn(told()))
+    root = ET.fromstring(draw_report(told()))
     tops = [float(g.attrib["transform"].split()[1].rstrip(")")) for g in root.findall(f"{_SVG}g")]
     assert tops == sorted(set(tops))
     assert len(tops) == 7
@@ -129,10 +129,10 @@ def test_panels_lie_below_each_other_within_the_drawing() -> None:
 def test_nothing_is_drawn_of_what_there_is_not() -> None:
     """A world in which nobody wants anything has its summary."""
     empty = told("days = 0.01\n[nodes]\ncount = 2\n")
-    root = ET.fromstring(drawn(empty))
+    root = ET.fromstring(draw_report(empty))
     assert len(root.findall(f"{_SVG}g")) == 1
 
 
 def test_the_same_report_is_the_same_drawing() -> None:
     """Byte for byte."""
-    assert drawn(told()) == drawn(Report.model_validate_json(told().model_dump_json()))
+    assert draw_report(told()) == draw_report(Report.model_validate_json(told().model_dump_json()))

@@ -11,26 +11,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.planning.overview import charges_of
-from lead.policy.asking import Outcome
+from lead.planning.pool_view import charges_of
 from lead.policy.axes.share import ByUsage
-from lead.policy.lines import Together
+from lead.policy.campaign_grouping import CampaignGrouping
+from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import DEFAULT, SETS
-from lead.policy.view import Campaign, Candidate, Fairshare, Node, Pool, PostedRun, Queue, View
+from lead.policy.view import (
+    CampaignView,
+    Candidate,
+    FairshareView,
+    NodeView,
+    PoolView,
+    PostedRun,
+    QueueView,
+    View,
+)
 from lead.policy.view import Charge as Charged
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.drawing import drawn
+from lead.simulation.fleet.drawing import draw_fleet_report
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from lead.simulation.fleet.play import TRIALS, play
 from lead.simulation.fleet.promises import SHARES
-from lead.simulation.fleet.pulls import Pulled
-from lead.simulation.fleet.report import Check
+from lead.simulation.fleet.pull_order import PullCounter
+from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import tolerance
-from lead.simulation.fleet.world import Booked, Held
+from lead.simulation.fleet.world import FleetBooking, HeldEpisode
 from lead.simulation.memory.journal import Journal
-from lead.simulation.memory.ledgertable import ChargeHours
-from lead.simulation.memory.rows import Charge
+from lead.simulation.memory.ledgertable import ChargeHourTable
+from lead.simulation.memory.rows import ChargeRow
 from lead.simulation.scenario import FLEET, checked, read
 from node.model import times
 from node.model.errors import InvalidDocument
@@ -45,7 +54,7 @@ def fleet(**changes: Any) -> FleetScenario:
     return checked(FleetScenario, {**read(FLEET), "runs": 1000, **changes})
 
 
-def tried(trial: str, name: str, **changes: Any) -> dict[str, Check]:
+def tried(trial: str, name: str, **changes: Any) -> dict[str, FleetCheck]:
     """What came of one trial of one set, by for whom it was promised."""
     found = TRIALS[trial][0](fleet(**changes), name, lambda: None)
     return {check.who: check for check in found}
@@ -55,7 +64,7 @@ def tried(trial: str, name: str, **changes: Any) -> dict[str, Check]:
 @given(runs=st.lists(RUNS, max_size=6), gone=st.integers(0, 6))
 def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: int) -> None:
     """The same sums as in the table of hours, also when some of it is taken back."""
-    ledger, hours = Ledger(), ChargeHours(Journal())
+    ledger, hours = Ledger(), ChargeHourTable(Journal())
     ids = {"a": 1, "b": 2}
     for number, (start, length, campaign) in enumerate([*runs, *runs[:gone]]):
         back = number >= len(runs)
@@ -64,7 +73,9 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: 
         ledger.charge(run, weight)
         for place, node in enumerate(run.nodes):
             span = run.start, run.end
-            hours.add(Charge(number, ids[campaign], UUID(int=1), place, node, *span, weight, "", 0))
+            hours.add(
+                ChargeRow(number, ids[campaign], UUID(int=1), place, node, *span, weight, "", 0)
+            )
     sums: dict[tuple[int, str], int] = {}
     for row in hours.rows.values():
         key = row.hour, "ab"[row.campaign_id - 1]
@@ -86,9 +97,9 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], gone: 
 def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -> None:
     """Ten seats among three: by weight as far as wanted, by level, by creation, by price."""
     campaigns = [
-        Campaign("a", weight=2, level=1, created_at=1, queue=Queue(price=6)),
-        Campaign("b", weight=6, level=5, created_at=2, queue=Queue(price=10)),
-        Campaign("c", weight=3, level=9, created_at=3, queue=Queue(price=15)),
+        CampaignView("a", weight=2, level=1, created_at=1, queue=QueueView(price=6)),
+        CampaignView("b", weight=6, level=5, created_at=2, queue=QueueView(price=10)),
+        CampaignView("c", weight=3, level=9, created_at=3, queue=QueueView(price=15)),
     ]
     demand = {"a": 6, "b": 5, "c": 6} if name != "fbsng-dynamic" else {"a": 9, "b": 9, "c": 9}
     if name == "gridserver-usage-aggregated":
@@ -102,7 +113,7 @@ def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -
 def test_fairshares_pull_to_equal_distances_from_targets() -> None:
     """Who wants less than its target leaves the rest to the others, to each as much."""
     parts = {"a": Fraction(1, 10), "b": Fraction(3, 10), "c": Fraction(6, 10)}
-    campaigns = [Campaign(name, fairshare=Fairshare(part)) for name, part in parts.items()]
+    campaigns = [CampaignView(name, fairshare=FairshareView(part)) for name, part in parts.items()]
     shared = SHARES["maui-fairshare"]
     assert shared(campaigns, {"a": 6, "b": 6, "c": 4}, 10) == {"a": 2, "b": 4, "c": 4}
     assert shared(campaigns, {"a": 1, "b": 2, "c": 4}, 10) == {"a": 1, "b": 2, "c": 4}
@@ -112,27 +123,29 @@ def test_fairshares_pull_to_equal_distances_from_targets() -> None:
 def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) -> None:
     """Counted is each run of b, which used nothing, that comes after one of a, which used all."""
     now = START + times.DAY
-    half = Fairshare(Fraction(1, 2))
+    half = FairshareView(Fraction(1, 2))
     runs = [
         PostedRun(f"r{number}", f"t{number}", campaign, ("n",), now, now + 1)
         for number, campaign in enumerate(order)
     ]
     booked = [
-        Booked(it, Candidate(it.task, it.campaign, now, 1, ("n",), waits_since=START), now)
+        FleetBooking(it, Candidate(it.task, it.campaign, now, 1, ("n",), waits_since=START), now)
         for it in runs
     ]
     view = View(
         now=now,
         horizon=times.HOUR,
-        pool=Pool("p", ("n",)),
-        nodes={"n": Node("n")},
-        campaigns={name: Campaign(name, fairshare=half) for name in "ab"},
+        pool=PoolView("p", ("n",)),
+        nodes={"n": NodeView("n")},
+        campaigns={name: CampaignView(name, fairshare=half) for name in "ab"},
         candidates=[it.candidate for it in booked],
         ledger=[Charged("a", START, START + times.HOUR, times.HOUR)],
     )
-    outcome = Outcome(placed=runs, refused={}, unreached=0, reservations=[], state=view.state)
-    pulled = Pulled()
-    pulled(Held(view, outcome, booked))
+    outcome = EpisodeOutcome(
+        placed=runs, refused={}, unreached=0, reservations=[], state=view.state
+    )
+    pulled = PullCounter()
+    pulled(HeldEpisode(view, outcome, booked))
     assert (pulled.compared, pulled.too_soon) == (3, too_soon)
 
 
@@ -201,7 +214,7 @@ def test_first_come_first_served_is_no_promise_to_latecomers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The trial shows it where all hours are near: what others have asked for is gone."""
-    by_usage = ByUsage(together=Together.PARENT, entitled=True, near=times.DAY)
+    by_usage = ByUsage(together=CampaignGrouping.PARENT, entitled=True, near=times.DAY)
     monkeypatch.setitem(SETS, "campaign-default", replace(SETS[DEFAULT], share=by_usage))
     assert not any(check.holds for check in tried("latecomers", "campaign-default").values())
 
@@ -223,7 +236,9 @@ def test_what_sets_do_not_promise_is_not_checked() -> None:
 
 def test_a_check_is_told_with_its_bounds() -> None:
     """What was found, and what it should have been."""
-    check = Check(trial="t", policy="p", who="w", unit="%", promised=5, least=4, most=6, found=7)
+    check = FleetCheck(
+        trial="t", policy="p", who="w", unit="%", promised=5, least=4, most=6, found=7
+    )
     assert not check.holds
     assert check.told == "t, p, w: 7 %, not at least 4 and at most 6"
 
@@ -234,7 +249,7 @@ def test_the_same_seed_is_the_same_report() -> None:
     scenario = fleet(sets=["gridserver-usage"], runs=100, nodes=4)
     told = [play(scenario, lambda share, doing: None) for _ in range(2)]  # noqa: ARG005
     assert told[0] == told[1]
-    assert drawn(told[0]).count("<rect") > 20
+    assert draw_fleet_report(told[0]).count("<rect") > 20
 
 
 @pytest.mark.parametrize(

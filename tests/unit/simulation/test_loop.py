@@ -81,7 +81,7 @@ async def _waits_for_ever() -> None:
 
 def test_going_round_in_circles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes on without ever waiting is told so, instead of hanging."""
-    monkeypatch.setattr("lead.simulation.loop.STANDSTILL", 1000)
+    monkeypatch.setattr("lead.simulation.loop.STANDSTILL_STEPS", 1000)
 
     async def circles() -> None:
         for _ in count():
@@ -117,7 +117,7 @@ def test_a_process_dies_at_the_await_that_was_chosen() -> None:
             await asyncio.create_task(child())
 
         task = process.start(parent())
-        process.light_fuse(steps, process.kill)
+        process.crash_after_steps(steps, process.kill)
         await pause(100 * SECOND)
         assert task.cancelled() is not process.alive
         return len(done)

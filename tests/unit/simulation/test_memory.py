@@ -14,9 +14,9 @@ from node.model.errors import DatabaseUnavailable
 from node.model.wire.nodes import NodeCard
 from node.store import bookings, nodes, outbox, tasks
 from node.store.database import BrokenKey, Connection, Notice
-from node.store.outbox import Kind
+from node.store.outbox import MessageKind
 from node.store.tasks import StoredTask
-from tests.clocks import START, ManualClock
+from tests.support.clocks import START, ManualClock
 
 TASK = UUID(int=1)
 
@@ -212,7 +212,7 @@ async def test_a_query_without_a_twin_is_named(database: MemoryDatabase) -> None
     """Nobody has to guess what is missing."""
     async with database.connection() as connection:
         with pytest.raises(LookupError, match=r"tasks\.tasks has no twin"):
-            await tasks.listed(connection, tasks.Filter(), START)
+            await tasks.listed(connection, tasks.TaskFilter(), START)
 
 
 async def test_only_so_many_are_claimed(database: MemoryDatabase) -> None:
@@ -238,9 +238,9 @@ async def test_an_outbox_is_read_in_portions(database: MemoryDatabase) -> None:
     """A hundred messages at most are taken at once, those due first."""
     async with database.transaction() as connection:
         for number in range(150):
-            await outbox.post(connection, ["a"], Kind.PART, {}, START - number)
-        taken = await outbox.due(connection, START, START + 1, [Kind.PART], ())
-        following = await outbox.next_due(connection, [Kind.PART], ())
+            await outbox.post(connection, ["a"], MessageKind.PART, {}, START - number)
+        taken = await outbox.due(connection, START, START + 1, [MessageKind.PART], ())
+        following = await outbox.next_due(connection, [MessageKind.PART], ())
     assert min(message.created_at for message in taken) == START - 149
     assert len(taken) == 100
     assert following == START - 49

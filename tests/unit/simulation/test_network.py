@@ -12,13 +12,21 @@ import pytest
 
 from lead.simulation.clock import pause
 from lead.simulation.loop import Process, VirtualLoop, run
-from lead.simulation.network import Network, Service, Station, Weather, Wire
+from lead.simulation.network import (
+    Network,
+    NetworkConditions,
+    SimulatedPeer,
+    SimulatedService,
+    Station,
+)
 from node.client.peers import Peer
 from node.model.errors import Conflict, ParleyError, PeerUnreachable
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.nodes import NodeCard
 
-FAIR = Weather(10 * MILLISECOND, 10 * MILLISECOND, loss=0, duplicates=0, time_limit=5 * SECOND)
+FAIR = NetworkConditions(
+    10 * MILLISECOND, 10 * MILLISECOND, loss=0, duplicates=0, time_limit=5 * SECOND
+)
 
 
 @dataclass
@@ -26,7 +34,9 @@ class Place:
     """A host that serves whatever it is asked."""
 
     name: str
-    service: Service | None = field(default_factory=lambda: cast("Service", object()))
+    service: SimulatedService | None = field(
+        default_factory=lambda: cast("SimulatedService", object())
+    )
     process: Process = field(default_factory=lambda: Process("p"))
     served: int = 0
 
@@ -43,7 +53,7 @@ class Place:
             identity=self.identity, name=self.name, url=url, address=self.name, version=""
         )
 
-    async def serve(self, _service: Service) -> int:
+    async def serve(self, _service: SimulatedService) -> int:
         """Count."""
         self.served += 1
         return self.served
@@ -52,7 +62,7 @@ class Place:
 Work = Callable[[Network, Place, Place, VirtualLoop], Awaitable[Any]]
 
 
-def between(work: Work, weather: Weather = FAIR) -> Any:
+def between(work: Work, weather: NetworkConditions = FAIR) -> Any:
     """Let two hosts speak."""
 
     async def played(loop: VirtualLoop) -> Any:
@@ -99,8 +109,10 @@ def test_a_loss_is_seen_as_silence(what: str) -> None:
     assert between(work) == (5 * SECOND, int(what == "answer"))
 
 
-def _slowly(serve: Callable[[Service], Awaitable[int]]) -> Callable[[Service], Awaitable[int]]:
-    async def slow(service: Service) -> int:
+def _slowly(
+    serve: Callable[[SimulatedService], Awaitable[int]],
+) -> Callable[[SimulatedService], Awaitable[int]]:
+    async def slow(service: SimulatedService) -> int:
         served = await serve(service)
         await pause(10 * MILLISECOND)
         return served
@@ -128,7 +140,9 @@ def test_a_duplicate_is_served_twice() -> None:
         await pause(SECOND)
         return first, there.served
 
-    twice = Weather(10 * MILLISECOND, 10 * MILLISECOND, 0, duplicates=1, time_limit=SECOND)
+    twice = NetworkConditions(
+        10 * MILLISECOND, 10 * MILLISECOND, 0, duplicates=1, time_limit=SECOND
+    )
     assert between(work, twice) == (1, 2)
 
 
@@ -137,7 +151,7 @@ def test_an_error_travels_as_over_http() -> None:
     raised = Conflict("it is taken")
 
     async def work(network: Network, here: Place, there: Place, loop: VirtualLoop) -> ParleyError:
-        async def refuse(_service: Service) -> int:
+        async def refuse(_service: SimulatedService) -> int:
             raise raised
 
         stations = cast("tuple[Station, Station]", (here, there))
@@ -169,4 +183,6 @@ def test_the_wire_offers_all_that_a_peer_does() -> None:
         return {name for name, _ in found if not name.startswith("_")}
 
     gathered = {"propose", "hold", "commit", "release"}  # these travel by ask_together
-    assert questions(Peer) - gathered <= {name for name in vars(Wire) if name in questions(Wire)}
+    assert questions(Peer) - gathered <= {
+        name for name in vars(SimulatedPeer) if name in questions(SimulatedPeer)
+    }

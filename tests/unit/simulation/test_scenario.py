@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from lead.simulation.faults import drawn
+from lead.simulation.faults import draw_faults
 from lead.simulation.scenario import Scenario, built_in, named, parsed
-from lead.simulation.world import wishes
+from lead.simulation.world import task_arrivals
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
 from node.model.times import DAY, HOUR
 
@@ -76,7 +76,7 @@ def test_a_wrong_field_is_named(text: str, pointer: str) -> None:
 
 def test_a_mesh_has_every_pair_once() -> None:
     """Each pair has one task, and every node leads its share of them."""
-    asked = wishes(Scenario.model_validate({"nodes": {"count": 10}, "tasks": [{}]}))
+    asked = task_arrivals(Scenario.model_validate({"nodes": {"count": 10}, "tasks": [{}]}))
     pairs = {tuple(wish.document.test.spec["participants"]) for wish in asked}
     assert len(asked) == len(pairs) == 45
     leads = [wish.lead for wish in asked]
@@ -85,7 +85,7 @@ def test_a_mesh_has_every_pair_once() -> None:
 
 def test_groups_without_names_are_told_apart() -> None:
     """Two groups are two users' wishes, not the same wish made twice."""
-    asked = wishes(Scenario.model_validate({"nodes": {"count": 3}, "tasks": [{}, {}]}))
+    asked = task_arrivals(Scenario.model_validate({"nodes": {"count": 3}, "tasks": [{}, {}]}))
     assert len({wish.key for wish in asked}) == 6
 
 
@@ -94,8 +94,12 @@ def test_a_seed_draws_the_same_world() -> None:
     faults = named("faults")
     again = named("faults")
     other = faults.model_copy(update={"seed": 2})
-    assert wishes(faults) == wishes(again) != wishes(other)
-    assert drawn(faults, Random(1)) == drawn(again, Random(1)) != drawn(faults, Random(2))
+    assert task_arrivals(faults) == task_arrivals(again) != task_arrivals(other)
+    assert (
+        draw_faults(faults, Random(1))
+        == draw_faults(again, Random(1))
+        != draw_faults(faults, Random(2))
+    )
 
 
 def test_pool_tasks_are_asked_of_the_lead_of_their_pool() -> None:
@@ -103,7 +107,7 @@ def test_pool_tasks_are_asked_of_the_lead_of_their_pool() -> None:
     match = {"name": {"exists": True}}
     pools = [{"name": "a", "match": match}, {"name": "b", "match": match, "lead": "n3"}]
     tasks = [{"participants": {"pool": name, "k": 2}, "count": 2} for name in "ab"]
-    asked = wishes(Scenario.model_validate({"pools": pools, "tasks": tasks}))
+    asked = task_arrivals(Scenario.model_validate({"pools": pools, "tasks": tasks}))
     assert [wish.lead for wish in asked] == [0, 0, 2, 2]
     assert all("participants" not in wish.document.test.spec for wish in asked)
     assert [wish.document.seats and wish.document.seats.k for wish in asked] == [2] * 4

@@ -6,7 +6,7 @@ import pytest
 
 from lead.simulation import seats
 from lead.simulation.invariants import NAMES
-from lead.simulation.memory.rows import Seat
+from lead.simulation.memory.rows import SeatRow
 from lead.simulation.memory.tables import Tables
 from lead.simulation.scenario import Scenario, named
 from lead.simulation.world import simulate
@@ -23,7 +23,7 @@ def _world() -> Scenario:
 def _twice(tables: Tables) -> None:
     """Somebody gets the seat of another one, too."""
     held = [seat for seat in tables.seats.rows.values() if seat.lost_at is None]
-    by_term: dict[tuple[object, int], Seat] = {}
+    by_term: dict[tuple[object, int], SeatRow] = {}
     for seat in held:
         other = by_term.setdefault((seat.pool_task, seat.term), seat)
         if other is not seat:
@@ -54,14 +54,14 @@ def _for_no_reason(tables: Tables) -> None:
 )
 def test_wrong_seats_are_found(monkeypatch: pytest.MonkeyPatch, spoil: object, words: str) -> None:
     """A world in which nothing else is wrong, but for its tables just before the last check."""
-    told = seats.told
+    told = seats.find_seat_faults
 
     def spoiled(world: object, host: object) -> object:
         if callable(spoil) and host.name == "n1":  # type: ignore[attr-defined]
             spoil(host.database.tables)  # type: ignore[attr-defined]
-        return [*seats.crowded(host), *told(world, host)]  # type: ignore[arg-type]
+        return [*seats.find_overfull_terms(host), *told(world, host)]  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seats, "told", spoiled)
+    monkeypatch.setattr(seats, "find_seat_faults", spoiled)
     violations = simulate(_world()).violations
     assert any(words in violation for violation in violations), violations
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.simulation.history import History
-from lead.simulation.memory.rows import Run
+from lead.simulation.memory.rows import RunRow
 from lead.simulation.series import by_node, over_time, pairs, step_for, waiting
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
@@ -25,7 +25,7 @@ def ended(history: History, task: int, slot: int, state: str, wait: int = 0) -> 
     key = UUID(int=task)
     run = run_id(TaskId(key), slot, 1)
     span = slot + wait, slot + wait + MINUTE
-    over = Run(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x")
+    over = RunRow(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x")
     history.over(over, "default", 1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lead.simulation.scenario import Scenario, checked, named
-from lead.simulation.shares import shares
+from lead.simulation.shares import promised_and_delivered
 from lead.simulation.world import simulate
 from node.model import times
 from node.model.errors import InvalidDocument
@@ -24,7 +24,9 @@ def scenario(**changes: Any) -> Scenario:
 def test_shares_within_two_percent_hold() -> None:
     """Each campaign is measured by its weight; a campaign that is not looked at does not count."""
     got = {"atlas": 99, "belle": 203, "cello": 300, "dune": 398, "others": 50}
-    found = shares(scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()})
+    found = promised_and_delivered(
+        scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
+    )
     assert found is not None
     assert found.broken == ()
     assert [(check.who, check.promised, check.found) for check in found.checks] == [
@@ -38,13 +40,15 @@ def test_shares_within_two_percent_hold() -> None:
 def test_who_gets_too_little_is_told() -> None:
     """What one campaign has too much of lacks another; nothing delivered is too little, too."""
     got = {"atlas": 110, "belle": 200, "cello": 300, "dune": 390}
-    found = shares(scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()})
+    found = promised_and_delivered(
+        scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
+    )
     assert found is not None
     assert [sentence.split(":")[0] for sentence in found.broken] == [
         "shares, campaign-default, atlas",
         "shares, campaign-default, dune",
     ]
-    nothing = shares(scenario(), {})
+    nothing = promised_and_delivered(scenario(), {})
     assert nothing is not None
     assert {check.found for check in nothing.checks} == {0}
 
@@ -55,7 +59,9 @@ def test_who_wants_less_than_its_part_is_promised_what_it_wants() -> None:
     some = [it.model_copy(update={"count": 1}) if it.name == "dune" else it for it in whole.tasks]
     few = whole.model_copy(update={"tasks": some})
     wanted = 24 * 10 * times.MINUTE
-    found = shares(few, {"atlas": 10 * wanted, "belle": 20 * wanted, "cello": 30 * wanted})
+    found = promised_and_delivered(
+        few, {"atlas": 10 * wanted, "belle": 20 * wanted, "cello": 30 * wanted}
+    )
     assert found is not None
     assert [check.promised for check in found.checks] == [16.389, 32.778, 49.167, 1.667]
 
@@ -120,7 +126,7 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
 
 def test_worlds_without_promises_have_none() -> None:
     """Only a scenario that says so looks at shares."""
-    assert shares(named("small"), {}) is None
+    assert promised_and_delivered(named("small"), {}) is None
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def main(written: str) -> int:
     """Run the program; its exit code, or 127 where it cannot be started."""
     asked = json.loads(written)
     stamp_endpoint.wait_until(asked["at_ns"])
-    clock = stamp_endpoint.Clock()
+    clock = stamp_endpoint.KernelClock()
     try:
         program = subprocess.Popen(asked["argv"], stdin=subprocess.DEVNULL)  # noqa: S603 - an argv
     except OSError as fault:

@@ -45,7 +45,7 @@ def resolvers(text: str) -> list[str]:
     return named[:_SERVERS_MAX] or ["127.0.0.1"]
 
 
-class Question:
+class DnsQuestion:
     """What is asked, whom, and what came of it."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -60,7 +60,7 @@ class Question:
             servers = self._servers()
             message = _message(self._arguments)
             self._try(servers, message)
-        except target.Unreached as reason:
+        except target.TargetUnreachable as reason:
             self._told["failure"] = str(reason)
         self._told["total_ns"] = time.monotonic_ns() - began_ns
         return self._told
@@ -73,18 +73,18 @@ class Question:
                 names = resolvers(_RESOLVERS.read_text(errors="replace"))
         deadline = target.Deadline(wanted["lookup_ns"])
         found: list[target.Address] = []
-        refused: target.Unreached | None = None
+        refused: target.TargetUnreachable | None = None
         for name in names:
             try:
                 found += target.look_up(name, wanted["port"], wanted["ip_version"], deadline)[:1]
-            except target.Unreached as reason:
+            except target.TargetUnreachable as reason:
                 refused = reason
         if not found and refused is not None:
             raise refused
         return found
 
     def _try(self, servers: list[target.Address], message: dns.message.QueryMessage) -> None:
-        reason = target.Unreached("nobody was asked")
+        reason = target.TargetUnreachable("nobody was asked")
         for number in range(self._arguments["tries"]):
             family, address = servers[number % len(servers)]
             self._told |= {"tries": number + 1, "server": address[0]}
@@ -93,15 +93,17 @@ class Question:
                 answer = self._ask(family, address, message)
             except (dns.exception.Timeout, TimeoutError):
                 waited_s = self._arguments["timeout_ns"] / _SECOND_NS
-                reason = target.Unreached(
+                reason = target.TargetUnreachable(
                     f"{target.place(address)} did not answer within {waited_s:g} s"
                 )
             except OSError as fault:
-                reason = target.Unreached(f"{target.place(address)}: {target.said(fault)}")
+                reason = target.TargetUnreachable(
+                    f"{target.place(address)}: {target.system_error_text(fault)}"
+                )
             except EOFError:
-                reason = target.Unreached(f"{target.place(address)} closed the connection")
+                reason = target.TargetUnreachable(f"{target.place(address)} closed the connection")
             except (dns.exception.DNSException, ValueError) as fault:
-                reason = target.Unreached(
+                reason = target.TargetUnreachable(
                     f"{target.place(address)} sent what is no answer: {type(fault).__name__}"
                 )
             else:
@@ -153,7 +155,7 @@ def _message(arguments: stamp_endpoint.Arguments) -> dns.message.QueryMessage:
             name, kind, use_edns=0, payload=_PAYLOAD_BYTES, want_dnssec=arguments["dnssec"]
         )
     except (dns.exception.DNSException, ValueError) as fault:
-        raise target.Unreached(f"{name} cannot be asked for: {fault}") from None
+        raise target.TargetUnreachable(f"{name} cannot be asked for: {fault}") from None
     if not arguments["recurse"]:
         message.flags &= ~dns.flags.RD
     return message
@@ -199,7 +201,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """
     _load(arguments["type"])
     stamp_endpoint.wait_until(arguments["first_ns"])
-    return Question(arguments).run()
+    return DnsQuestion(arguments).run()
 
 
 if __name__ == "__main__":

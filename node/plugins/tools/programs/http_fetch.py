@@ -86,7 +86,7 @@ class Fetch:
                 url = further
         except target.Distrusted as reason:
             self._told["failure"] = f"the certificate is not trusted: {reason}"
-        except target.Unreached as reason:
+        except target.TargetUnreachable as reason:
             self._told["failure"] = str(reason)
         except (OSError, ValueError, http.client.HTTPException) as fault:
             self._told["failure"] = _fault_said(fault)
@@ -146,7 +146,7 @@ class Fetch:
             if answer.status not in _REDIRECTS or not further or not self._arguments["redirects"]:
                 return None
             if self._told["redirects"] == self._arguments["redirects"]:
-                raise target.Unreached(f"more than {self._told['redirects']} redirects")
+                raise target.TargetUnreachable(f"more than {self._told['redirects']} redirects")
             self._told["redirects"] += 1
             return _joined(url, further[:_URL_MAX])
 
@@ -203,7 +203,9 @@ def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, quote(location.encode("latin-1"), safe=_URL_CHARACTERS))
     except ValueError:
-        raise target.Unreached(f"redirected to what is no URL for us: {location[:200]}") from None
+        raise target.TargetUnreachable(
+            f"redirected to what is no URL for us: {location[:200]}"
+        ) from None
 
 
 def _split(url: str) -> tuple[SplitResult, int]:
@@ -216,9 +218,11 @@ def _split(url: str) -> tuple[SplitResult, int]:
         port = parts.port or _PORTS[parts.scheme]
         sendable = (parts.path + parts.query + parts.netloc).encode("ascii")
     except (ValueError, KeyError):
-        raise target.Unreached(f"redirected to what is no URL for us: {url[:200]}") from None
+        raise target.TargetUnreachable(
+            f"redirected to what is no URL for us: {url[:200]}"
+        ) from None
     if not parts.hostname or "@" in parts.netloc or not _plain(sendable):
-        raise target.Unreached(f"redirected to what is no URL for us: {url[:200]}")
+        raise target.TargetUnreachable(f"redirected to what is no URL for us: {url[:200]}")
     return parts, port
 
 
@@ -232,7 +236,7 @@ def _fault_said(fault: Exception) -> str:
     if isinstance(fault, http.client.IncompleteRead):
         return f"the answer broke off, {fault.expected} bytes are missing"
     if isinstance(fault, OSError):
-        return f"the connection broke: {target.said(fault)}"
+        return f"the connection broke: {target.system_error_text(fault)}"
     return f"the answer is no HTTP: {type(fault).__name__}"
 
 

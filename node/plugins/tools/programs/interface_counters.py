@@ -97,7 +97,7 @@ def default_interface(routes: str, routes_6: str) -> str | None:
     return min(found)[2] if found else None
 
 
-class Watch:
+class InterfaceWatcher:
     """One interface: its counters at the end of the last interval."""
 
     def __init__(self, name: str) -> None:
@@ -156,7 +156,7 @@ def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     each_ns, count = arguments["each_ns"], arguments["intervals"]
     stamp_endpoint.wait_until(arguments["first_ns"])
     began_ns = time.monotonic_ns()
-    watch = Watch(name)
+    watch = InterfaceWatcher(name)
     for number in range(count):
         _sleep_until(began_ns + (number + 1) * each_ns)
         stamp_endpoint.record({"interval": number, "told": watch.look()})

@@ -47,7 +47,7 @@ class _Failed(Exception):
     """A client sent nothing; the message is the reason."""
 
 
-class Stream:
+class IrttStream:
     """One stream: what its clients are told, and how long they took to begin."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -80,8 +80,8 @@ class Stream:
     def _measure(self, number: int, due_ns: int) -> dict[str, Any]:
         """The record of one interval, whose first packet is due then, on steady time."""
         _sleep_until(due_ns - self._opening())
-        clock = stamp_endpoint.Clock()
-        told, missed, complaint = irttdocument.Told((), 0), 0, ""
+        clock = stamp_endpoint.KernelClock()
+        told, missed, complaint = irttdocument.IrttDocument((), 0), 0, ""
         while missed < self._size:
             try:
                 told, early = self._client(self._size - missed, due_ns)
@@ -100,7 +100,7 @@ class Stream:
             late_ns = time.monotonic_ns() + self._opening() - due_ns
             missed = max(0, -(-late_ns // self._interval_ns))
         counted = told.trips[: max(0, self._size - missed)]
-        seen = irttdocument.reading(counted, self._timeout_ns)
+        seen = irttdocument.observe_trips(counted, self._timeout_ns)
         return {
             "interval": number,
             "sent": len(counted),
@@ -120,7 +120,7 @@ class Stream:
         """How long before its first packet a client is to be started; the best of the last ones."""
         return min(self._openings, default=_START_NS)
 
-    def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.Told, bool]:
+    def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.IrttDocument, bool]:
         """What a client tells that sends so many packets that count; whether it ended too early.
 
         :raises _Failed: it has sent nothing.
@@ -136,7 +136,7 @@ class Stream:
         lived_ns = time.monotonic_ns() - began_ns
         if exit_code != 0 or not printed.strip():
             raise _Failed(_complaint(complaints, exit_code))
-        told = irttdocument.told(_document(printed), self._interval_ns, self._length)
+        told = irttdocument.parse_irtt_document(_document(printed), self._interval_ns, self._length)
         self._openings.append(min(self._opening_ns, max(0, told.trips[0].sent_ns - started_ns)))
         return told, lived_ns < lasts_ns - 2 * self._interval_ns
 
@@ -210,7 +210,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Records: counts, figures and histograms of the packets of one interval, and the clock.
     Result: ``intervals``, the number of records.
     """
-    return Stream(arguments).run(arguments["first_ns"])
+    return IrttStream(arguments).run(arguments["first_ns"])
 
 
 if __name__ == "__main__":

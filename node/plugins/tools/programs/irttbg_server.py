@@ -39,7 +39,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
         raise stamp_endpoint.Unusable(f"{argv[0]}: {fault.strerror}") from None
     try:
         for number in range(arguments["intervals"]):
-            clock = stamp_endpoint.Clock()
+            clock = stamp_endpoint.KernelClock()
             _attend(server, arguments["first_ns"] + (number + 1) * arguments["each_ns"])
             stamp_endpoint.record({"interval": number, "clock": clock.state()})
         _attend(server, arguments["until_ns"])

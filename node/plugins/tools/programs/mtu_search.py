@@ -44,7 +44,7 @@ _CANNOT = 2  # ping's exit code when it could not even ask
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProbeOutcome:
     """What became of packets of one size: answered, or told by whom what fits, or nothing."""
 
     answered: bool = False
@@ -62,7 +62,7 @@ class Outcome:
 
 
 @dataclass
-class Found:
+class MtuBounds:
     """What is known: packets of ``fits`` bytes pass, and who said that longer ones do not."""
 
     fits: int
@@ -71,14 +71,14 @@ class Found:
     """The smallest size that vanished."""
 
 
-def search(attempt: Callable[[int], Outcome], least: int, most: int) -> Found | None:
+def search(attempt: Callable[[int], ProbeOutcome], least: int, most: int) -> MtuBounds | None:
     """The largest size that is answered, given that it is so up to it; None if ``least`` is not.
 
     Who says what fits is believed and asked about next; else the range is halved.
     """
     if not attempt(least).answered:
         return None
-    found, most = Found(least), max(least, most)
+    found, most = MtuBounds(least), max(least, most)
     size = most
     while found.fits < most:
         outcome = attempt(size)
@@ -97,19 +97,19 @@ def search(attempt: Callable[[int], Outcome], least: int, most: int) -> Found | 
     return found
 
 
-def outcome_of(printed: str) -> Outcome:
+def outcome_of(printed: str) -> ProbeOutcome:
     """What one ping's output says."""
     if _ANSWERED.search(printed):
-        return Outcome(answered=True)
+        return ProbeOutcome(answered=True)
     if own := _OWN.search(printed):
-        return Outcome(own=True, mtu=int(own[1]))
+        return ProbeOutcome(own=True, mtu=int(own[1]))
     if told := _TOLD.search(printed):
-        return Outcome(told_by=told[1], mtu=int(told[2]))
+        return ProbeOutcome(told_by=told[1], mtu=int(told[2]))
     refused = _REFUSED.search(printed)
-    return Outcome(said=f"{refused[2].strip()} (from {refused[1]})" if refused else "")
+    return ProbeOutcome(said=f"{refused[2].strip()} (from {refused[1]})" if refused else "")
 
 
-class Asking:
+class SizeProber:
     """Pings of one address: one for a size, and some more, for a lost packet says nothing of it."""
 
     def __init__(self, address: str, version: int, arguments: stamp_endpoint.Arguments) -> None:
@@ -123,7 +123,7 @@ class Asking:
         self._headers = HEADERS[version]
         self._again = arguments["tries"] - 1
 
-    def __call__(self, size: int) -> Outcome:
+    def __call__(self, size: int) -> ProbeOutcome:
         """What became of packets of ``size`` bytes.
 
         :raises stamp_endpoint.Unusable: ping cannot ask.
@@ -134,7 +134,7 @@ class Asking:
             outcome = self._asked(size, self._again)
         return outcome
 
-    def _asked(self, size: int, count: int) -> Outcome:
+    def _asked(self, size: int, count: int) -> ProbeOutcome:
         argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
         argv += ["--", self._address]
         exit_code, stdout, stderr = finish(argv)
@@ -173,7 +173,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     found = stamp_endpoint.addresses(host, arguments["ip_version"], 0)
     family, (address, *_) = found[0]
     version = 6 if family == socket.AF_INET6 else 4
-    asking = Asking(address, version, arguments)
+    asking = SizeProber(address, version, arguments)
     stamp_endpoint.wait_until(arguments["first_ns"])
     mtu = search(asking, LEAST[version], arguments["most"])
     if mtu is None:

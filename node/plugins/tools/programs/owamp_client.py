@@ -31,7 +31,7 @@ def main(written: str) -> int:
     """Run both; 127 where they cannot be started."""
     asked = json.loads(written)
     stamp_endpoint.wait_until(asked["at_ns"])
-    clock = stamp_endpoint.Clock()
+    clock = stamp_endpoint.KernelClock()
     started: dict[str, subprocess.Popen[str]] = {}
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as handlers are called

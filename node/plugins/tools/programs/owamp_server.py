@@ -43,7 +43,7 @@ def main(written: str) -> int:
     except stamp_endpoint.Unusable as reason:
         print(f"owampd: {reason}", file=sys.stderr)
         return 1
-    clock = stamp_endpoint.Clock()
+    clock = stamp_endpoint.KernelClock()
     # What is made from here on is removed, also if this is told to end before owampd is there.
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="parley-owamp-") as place:

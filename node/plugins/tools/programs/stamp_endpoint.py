@@ -207,7 +207,7 @@ def wait_until(instant_ns: int) -> None:
         pass
 
 
-class Clock:
+class KernelClock:
     """What the kernel knows of its clock, and how the clock moves while we measure."""
 
     def __init__(self) -> None:

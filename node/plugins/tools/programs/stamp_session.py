@@ -10,7 +10,7 @@ from typing import NamedTuple
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """What became of one packet: 0 for ``at_ns`` means that it could not be sent.
 
     ``unreachable`` are ICMP errors about earlier packets, told on the way; ``complaint`` is what
@@ -31,7 +31,7 @@ class End:
         self._look_at_clock()
 
     def _look_at_clock(self) -> None:
-        self._clock = stamp_endpoint.Clock()
+        self._clock = stamp_endpoint.KernelClock()
         self._error = self._clock.error_estimate()
 
 
@@ -48,7 +48,7 @@ class SendingEnd(End):
         self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
         self._socket = stamp_endpoint.connected(arguments)
 
-    def _emit(self, sequence: int) -> Sent:
+    def _emit(self, sequence: int) -> SendResult:
         unreachable, complaint = 0, ""
         for _ in range(2):
             now_ns = time.time_ns()
@@ -62,8 +62,8 @@ class SendingEnd(End):
             except OSError as fault:  # no route at the moment
                 complaint = fault.strerror or str(fault)
             else:
-                return Sent(now_ns, unreachable, complaint)
-        return Sent(0, unreachable, complaint)
+                return SendResult(now_ns, unreachable, complaint)
+        return SendResult(0, unreachable, complaint)
 
 
 class ReflectingEnd(End, ABC):

@@ -49,7 +49,7 @@ class _Interval:
         }
 
 
-class Stream(stamp_session.ReflectingEnd):
+class ReflectorStream(stamp_session.ReflectingEnd):
     """One stream: its socket, and the intervals that are not over."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -161,7 +161,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     of order, answers that could not be sent; packets of others (``strays``) meanwhile; the clock.
     Result: ``intervals``, the number of records.
     """
-    return Stream(arguments).run(arguments["first_ns"], arguments["deadline_ns"])
+    return ReflectorStream(arguments).run(arguments["first_ns"], arguments["deadline_ns"])
 
 
 if __name__ == "__main__":

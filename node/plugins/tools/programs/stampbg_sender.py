@@ -59,7 +59,7 @@ class _Interval:
         }
 
 
-class Stream(stamp_session.SendingEnd):
+class SenderStream(stamp_session.SendingEnd):
     """One stream: its socket, and the intervals that are not over."""
 
     def __init__(self, arguments: stamp_endpoint.Arguments) -> None:
@@ -117,7 +117,7 @@ class Stream(stamp_session.SendingEnd):
         if at == 0:
             self._intervals[number] = _Interval(sequence, self._size)
         interval = self._intervals[number]
-        sent = stamp_session.Sent(0, 0, "") if skipped else self._emit(sequence)
+        sent = stamp_session.SendResult(0, 0, "") if skipped else self._emit(sequence)
         interval.sent_ns[at] = sent.at_ns
         interval.unreachable += sent.unreachable
         interval.complaint = sent.complaint or interval.complaint
@@ -176,7 +176,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Records: counts, figures and histograms of the packets of one interval, and the clock.
     Result: ``intervals``, the number of records.
     """
-    return Stream(arguments).run(arguments["first_ns"])
+    return SenderStream(arguments).run(arguments["first_ns"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What our programs need to reach a target that is no node: its addresses, a connection, in time.
 
-What a target does or fails to do is a result of its own: :class:`Unreached` has it in a sentence.
+A failure of the target is a result of its own; :class:`TargetUnreachable` holds it as a sentence.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SECOND_NS = 1_000_000_000
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-class Unreached(Exception):
+class TargetUnreachable(Exception):
     """The target cannot be measured any further; the message is the reason."""
 
 
-class Distrusted(Unreached):
+class Distrusted(TargetUnreachable):
     """The target's certificate is not trusted; the message is what the library says of it."""
 
 
@@ -47,12 +47,12 @@ class Deadline:
             raise self.over(waited_for)
         return left_ns / _SECOND_NS
 
-    def over(self, waited_for: str) -> Unreached:
+    def over(self, waited_for: str) -> TargetUnreachable:
         """That it took too long."""
-        return Unreached(f"{waited_for} within {self._allowed_s:g} s")
+        return TargetUnreachable(f"{waited_for} within {self._allowed_s:g} s")
 
 
-def said(fault: OSError) -> str:
+def system_error_text(fault: OSError) -> str:
     """What the system says of a fault, without its number."""
     return fault.strerror or str(fault) or type(fault).__name__
 
@@ -84,7 +84,7 @@ def look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) ->
     if not told:
         raise deadline.over(f"no address was found for {host}")
     if isinstance(told[0], OSError):
-        raise Unreached(f"{host}: {said(told[0])}")
+        raise TargetUnreachable(f"{host}: {system_error_text(told[0])}")
     return told[0]
 
 
@@ -108,7 +108,7 @@ def endpoint_of(family: int, kind: int, arguments: Arguments) -> socket.socket:
         if source is not None:
             endpoint.bind((source, 0))
     except OSError as fault:
-        sys.exit(f"cannot measure from {device or source}: {said(fault)}")
+        sys.exit(f"cannot measure from {device or source}: {system_error_text(fault)}")
     return endpoint
 
 
@@ -119,7 +119,7 @@ def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) 
 
     :raises Unreached: none does; tells why of the last one.
     """
-    reason = Unreached("there is no address")
+    reason = TargetUnreachable("there is no address")
     for at, (family, address) in enumerate(addresses):
         waited_for = f"{place(address)} did not answer"
         share_s = deadline.left(waited_for) / (len(addresses) - at)
@@ -128,7 +128,7 @@ def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) 
         except TimeoutError:
             reason = deadline.over(waited_for)
         except OSError as fault:
-            reason = Unreached(f"{place(address)}: {said(fault)}")
+            reason = TargetUnreachable(f"{place(address)}: {system_error_text(fault)}")
     raise reason
 
 
@@ -163,12 +163,12 @@ def secure(
         raise Distrusted(fault.verify_message) from None
     except TimeoutError:
         raise deadline.over(waited_for) from None
-    except (ssl.SSLEOFError, ConnectionResetError):
-        raise Unreached("the connection was closed during the TLS handshake") from None
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError):
+        raise TargetUnreachable("the connection was closed during the TLS handshake") from None
     except ssl.SSLError as fault:
         reason = (fault.reason or str(fault)).replace("_", " ").lower()
-        raise Unreached(f"no agreement on TLS: {reason}") from None
+        raise TargetUnreachable(f"no agreement on TLS: {reason}") from None
     except OSError as fault:
-        raise Unreached(f"TLS: {said(fault)}") from None
+        raise TargetUnreachable(f"TLS: {system_error_text(fault)}") from None
     except ValueError as fault:  # a name that cannot be sent
-        raise Unreached(f"TLS: {fault}") from None
+        raise TargetUnreachable(f"TLS: {fault}") from None

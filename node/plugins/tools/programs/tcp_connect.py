@@ -152,7 +152,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     try:
         deadline = target.Deadline(timeout_ns)
         found = target.look_up(host, port, arguments["ip_version"], deadline)
-    except target.Unreached as reason:
+    except target.TargetUnreachable as reason:
         return {"failure": str(reason)}
     told = {"address": found[0][1][0], "name_ns": time.monotonic_ns() - began_ns}
     connector = Connector(found[0], arguments)

@@ -42,10 +42,10 @@ class Handshake:
         """What could be measured, and why not more."""
         try:
             self._measure()
-        except target.Unreached as reason:
+        except target.TargetUnreachable as reason:
             self.told["failure"] = str(reason)
         except OSError as fault:
-            self.told["failure"] = f"the connection broke: {target.said(fault)}"
+            self.told["failure"] = f"the connection broke: {target.system_error_text(fault)}"
         return self.told
 
     def _measure(self) -> None:

@@ -1,0 +1,162 @@
+"""Puts a lead together with the node that it plans for. Node and lead meet in code only here.
+
+The services, the simulation and the tests all build their leads from these functions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from lead.exchange.negotiation import NegotiationSettings
+from lead.exchange.reconciliation import EVERY_S
+from lead.exchange.workers import POLL_S
+from lead.model import SeatWeights
+from lead.participants import ImpactSource, ParticipantClient, ProposalSource
+from lead.planning.agenda import Limits
+from lead.policy.settings import configured
+from lead.pool.episodes import EpisodeLimits, SeatDependencies
+from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
+from lead.preview.tasks import PreviewDependencies, TaskPreviewer
+from lead.service import Lead, LeadDependencies, LeadSettings
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.participants import Introduction
+from node.model.wire.pools import PolicyChoice
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import TaskDocument
+from node.service import LeadPart, NodeService, Preview
+from node.settings import Settings
+from node.tasks.acceptance import introduction_of
+
+
+def lead_part() -> LeadPart:
+    """Return what the API of a node needs of its lead: previews, and the check of policies."""
+    return LeadPart(preview_of=preview_of, judge_policy=judge_policy)
+
+
+def lead_of(
+    node: NodeService,
+    *,
+    owner: str,
+    rng: random.Random,
+    participant_of: Callable[[str], ParticipantClient] | None = None,
+    poll_s: float = POLL_S,
+    compare_every_s: float = EVERY_S,
+) -> Lead:
+    """Build the lead of a node, not started.
+
+    ``owner`` names this process in leases; no other process may use the same name.
+    ``participant_of`` replaces the way in which the lead reaches participants.
+    """
+    settings = node.settings
+    return Lead(
+        node.database,
+        node.clock,
+        LeadSettings(
+            limits=limits_of(settings),
+            terms=NegotiationSettings(settings.hold_life, settings.clock_limit),
+            weights=SeatWeights(
+                settings.weight_exclusive, settings.weight_normal, settings.weight_background
+            ),
+            workers=settings.workers,
+            lease=settings.lease,
+        ),
+        dependencies_of(node, participant_of or node.participant),
+        owner=owner,
+        rng=rng,
+        poll_s=poll_s,
+        compare_every_s=compare_every_s,
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the limits within which the lead plans."""
+    return Limits(settings.horizon, settings.start_margin, settings.batch)
+
+
+def dependencies_of(
+    node: NodeService, participant_of: Callable[[str], ParticipantClient]
+) -> LeadDependencies:
+    """Return what the lead may have its node do."""
+    return LeadDependencies(
+        participant_of=participant_of,
+        others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
+        choose_tool=node.capabilities.agree,
+        refuse_task=node.termination.refuse_task,
+        lose_run=node.termination.lose_run,
+        drop_run=node.termination.drop_run,
+        seats=seat_dependencies(node, participant_of),
+    )
+
+
+def seat_dependencies(
+    node: NodeService, participant_of: Callable[[str], ProposalSource]
+) -> SeatDependencies:
+    """Return what giving seats may have the node do."""
+    return SeatDependencies(
+        known=node.directory.known,
+        wanted_of=node.pool_tasks.wanted,
+        needs_of=node.pool_tasks.needs,
+        resources=node.capabilities.resources,
+        participant_of=participant_of,
+        seat_task=node.admission.seat_task,
+        take_back=node.termination.take_back,
+    )
+
+
+def preview_of(node: NodeService) -> Preview:
+    """Return what answers what would happen if a task were posted at this node.
+
+    It needs no worker, so a node whose lead is another process answers by itself.
+    """
+    tasks = task_preview(node, node.participant, lambda it: node.admission.draft(it).introduction)
+    return pool_task_preview(node, node.participant, tasks).plan
+
+
+def task_preview(
+    node: NodeService,
+    adviser_of: Callable[[str], ImpactSource],
+    draft: Callable[[TaskDocument], Introduction],
+) -> TaskPreviewer:
+    """Build the preview of tasks with named participants."""
+    return TaskPreviewer(
+        node.clock,
+        limits_of(node.settings),
+        node.settings.clock_limit,
+        PreviewDependencies(
+            draft=draft, adviser_of=adviser_of, choose_tool=node.capabilities.agree
+        ),
+    )
+
+
+def pool_task_preview(
+    node: NodeService, participant_of: Callable[[str], ProposalSource], tasks: TaskPreviewer
+) -> PoolTaskPreviewer:
+    """Build the preview of all tasks; those that name no pool are passed on to ``tasks``."""
+
+    async def draft(document: TaskDocument, request: SeatRequest) -> tuple[Introduction, int]:
+        made = await node.admission.draft_seat_task(document, request)
+        return made.introduction, made.first_slot
+
+    return PoolTaskPreviewer(
+        node.database,
+        node.clock,
+        EpisodeLimits(limits_of(node.settings), node.settings.clock_limit),
+        seat_dependencies(node, participant_of),
+        SeatPreviewDependencies(draft, introduction_of),
+        tasks,
+    )
+
+
+def judge_policy(policy: PolicyChoice) -> list[FieldFault]:
+    """Return what is wrong with the policies of a pool, by the fields of its document."""
+    try:
+        configured(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
+    except InvalidDocument as error:
+        return [FieldFault(_pool_pointer(it.pointer), it.detail) for it in error.faults]
+    return []
+
+
+def _pool_pointer(pointer: str) -> str:
+    """Return a field of the policies as a field of the pool document; ``/policy`` is the set."""
+    return "/policy/set" if pointer == "/policy" else f"/policy{pointer}"

@@ -1,0 +1,1 @@
+"""Books one task with its participants: proposals, holds, the decision, and its delivery."""

@@ -1,0 +1,292 @@
+"""Makes what came of planning final: the decision, the slots that wait, the trace, what comes next.
+
+Many tasks are concluded in one transaction, in which each statement serves all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
+from lead.exchange.negotiation import Exchange
+from lead.model import AgendaUpdate, Claim, PlanningDecision, SeatWeights, UnplacedSlot, WaitingSlot
+from lead.participants import ParticipantClient
+from lead.planning.agenda import (
+    Agenda,
+    Limits,
+    Slot,
+    earliest_deadline,
+    plan_next_at,
+    try_again_at,
+)
+from lead.planning.unreachable import UnreachablePeriod
+from lead.store import ledger, planning
+from node.batching import Batcher
+from node.clock import Clock
+from node.model.ids import TaskId, run_id
+from node.model.recurrence import Recurrence
+from node.store.database import Connection, Database
+
+BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"
+
+
+@dataclass(frozen=True)
+class PlanningAttempt:
+    """What is known once a planning attempt is over.
+
+    ``limits`` has the shortest horizon of all; ``silence`` is that of a participant.
+    """
+
+    claimed: Claim
+    recurrence: Recurrence
+    limits: Limits
+    waiting: Sequence[WaitingSlot]
+    asked: Agenda
+    exchange: Exchange
+    silence: tuple[str, UnreachablePeriod] | None = None
+
+
+Concluded = tuple[PlanningAttempt, Sequence[ParticipantClient]]
+
+
+class AttemptRecorder:
+    """Concludes planning attempts."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        delivery: DecisionDelivery,
+        rng: random.Random,
+        weights: SeatWeights,
+    ) -> None:
+        """``rng`` draws the pauses; ``weights`` are what runs are charged for."""
+        self._database = database
+        self._weights = weights
+        self._clock = clock
+        self._delivery = delivery
+        self._rng = rng
+        self._gathering: Batcher[Concluded, list[OutboxMessage]] = Batcher(
+            self._conclude_all,
+            weight=lambda each: len(each[0].exchange.runs),
+            weight_max=8192,
+            # A task may have been taken from a worker that is not done: one of them is to be heard.
+            apart=lambda each: (each[0].claimed.task,),
+        )
+
+    async def conclude(
+        self, attempt: PlanningAttempt, participants: Sequence[ParticipantClient]
+    ) -> None:
+        """Make the outcome final, in one transaction, and take it to the participants."""
+        await self._delivery.send(await self._gathering.ask((attempt, participants)))
+
+    async def _conclude_all(self, concluded: Sequence[Concluded]) -> list[list[OutboxMessage]]:
+        return await self._database.settle(
+            lambda connection: self._conclude_in(connection, concluded)
+        )
+
+    async def _conclude_in(
+        self, connection: Connection, concluded: Sequence[Concluded]
+    ) -> list[list[OutboxMessage]]:
+        now = self._clock.now()
+        attempts = [attempt for attempt, _ in concluded]
+        await self._commit(connection, attempts, now)
+        aborted = [a.exchange.id for a in attempts if a.exchange.id and not a.exchange.commit]
+        if aborted:
+            await planning.decide_abort(connection, aborted, now)
+        told = [
+            DecidedExchange(
+                attempt.exchange.id, attempt.claimed.task, attempt.exchange.commit, participants
+            )
+            for attempt, participants in concluded
+            if attempt.exchange.id is not None
+        ]
+        letters = await self._delivery.write(connection, told, now)
+        await self._keep(connection, attempts, now)
+        by_task: dict[UUID, list[OutboxMessage]] = {
+            attempt.claimed.task: [] for attempt in attempts
+        }
+        for letter in letters:
+            by_task[letter.task].append(letter)
+        return [by_task[attempt.claimed.task] for attempt in attempts]
+
+    async def _commit(
+        self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
+    ) -> None:
+        """The decision on what all hold; what may not be committed any more is so no longer."""
+        if not any(attempt.exchange.commit for attempt in attempts):
+            return
+        # All tasks, also those of which nothing is committed: whoever ends a run locks its task
+        # first and the sums of what is charged last, and so does this.
+        await planning.lock_tasks(connection, [attempt.claimed.task for attempt in attempts])
+        attempts = [attempt for attempt in attempts if attempt.exchange.commit]
+        # All hold them by now: what ends from here on is told to participants that know the run.
+        runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
+        ended = await planning.ended(connection, runs)
+        for attempt in attempts:
+            attempt.exchange.take_back(ended)
+        commits = {
+            attempt.exchange.id: attempt.exchange.commit
+            for attempt in attempts
+            if attempt.exchange.id and attempt.exchange.commit
+        }
+        decided = await planning.decide_commit(connection, commits, now)
+        await self._charge(connection, [a for a in attempts if a.exchange.id in decided], now)
+        for attempt in attempts:
+            exchange, claimed = attempt.exchange, attempt.claimed
+            if exchange.commit is None or exchange.id is None:
+                continue
+            if exchange.id not in decided:
+                too_late = "the decision came too late: the task ended or its lease was lost"
+                exchange.fail(too_late, "too late")
+                exchange.commit = None
+            elif claimed.participant is None:
+                await planning.keep_led(
+                    connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
+                )
+
+    async def _charge(
+        self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
+    ) -> None:
+        runs = {
+            attempt.claimed.task: attempt.exchange.runs
+            for attempt in attempts
+            if self._weights.charges(attempt.claimed.scheduling_class)
+        }
+        if runs:
+            await ledger.charge(connection, runs, self._weights, now)
+
+    async def _keep(
+        self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
+    ) -> None:
+        """Store the traces, the slots that wait, and what is planned next."""
+        unplaced = {
+            attempt.claimed.task: [
+                slot for slot in attempt.asked.slots if slot.nominal in attempt.exchange.reasons
+            ]
+            for attempt in attempts
+        }
+        following = [
+            (a.claimed, _following(a, unplaced[a.claimed.task], now, self._rng)) for a in attempts
+        ]
+        # Where the task has ended or another worker has it, it is not ours to say what is next.
+        kept = await planning.finish_claims(connection, following)
+        ours = [attempt for attempt in attempts if attempt.claimed.task in kept]
+        for attempt in ours:
+            claimed = attempt.claimed
+            waiting = _waiting(attempt, unplaced[claimed.task])
+            await planning.keep_unplaced(connection, claimed, waiting, now)
+            if attempt.exchange.unknown_to:
+                await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
+        decisions = [
+            (a.claimed.task, _decision(a)) for a in ours if a.asked.slots or a.asked.too_late
+        ]
+        if decisions:
+            await planning.keep_decisions(connection, decisions, now)
+        if ours:
+            booked = {a.claimed.task: a.exchange.commit is not None for a in ours}
+            await planning.notify_planned(connection, booked)
+
+
+async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to: set[str]) -> None:
+    """A participant has lost the task (a new database, say): it is introduced again."""
+    listed = [
+        {**p, "accepted": None} if p["node"] in unknown_to else p for p in claimed.participants
+    ]
+    await planning.set_participants(connection, claimed, listed)
+
+
+def _following(
+    attempt: PlanningAttempt, unplaced: Sequence[Slot], now: int, rng: random.Random
+) -> AgendaUpdate:
+    claimed, asked = attempt.claimed, attempt.asked
+    regular = plan_next_at(
+        attempt.recurrence, claimed.duration, asked, attempt.limits, len(unplaced), now
+    )
+    done = {slot.nominal for slot in (*asked.slots, *asked.too_late)}
+    nominals = [slot.nominal for slot in unplaced]
+    nominals += [slot.slot for slot in attempt.waiting if slot.slot not in done]
+    if asked.next_slot is not None:
+        nominals.append(asked.next_slot)
+    following = AgendaUpdate(
+        planned_to=asked.planned_to,
+        next_run_at=min(nominals, default=None),
+        plan_at=regular,
+        failures=claimed.failures + 1 if unplaced else 0,
+    )
+    if not unplaced:
+        return following
+    if attempt.silence is None:
+        again = try_again_at(unplaced, claimed.duration, claimed.failures, now, rng)
+        return replace(following, plan_at=_sooner(again, regular))
+    identity, silence = attempt.silence
+    until = _sooner(earliest_deadline(unplaced, claimed.duration), regular)
+    return replace(
+        following,
+        plan_at=_sooner(silence.ask_at, until),
+        failures=claimed.failures,
+        waits_for=identity,
+        waits_until=until,
+    )
+
+
+def _sooner(*instants: int | None) -> int | None:
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def _waiting(attempt: PlanningAttempt, unplaced: Sequence[Slot]) -> list[UnplacedSlot]:
+    """The slots whose state or reason has changed; and all that were really asked for.
+
+    Nothing is written of those that only go on waiting for a silent participant.
+    """
+    task, reasons = TaskId(attempt.claimed.task), attempt.exchange.reasons
+    known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
+    not_asked = not attempt.exchange.proposals
+
+    def made(slot: Slot, state: str, reason: str) -> UnplacedSlot:
+        run = run_id(task, slot.nominal, slot.attempt)
+        return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
+
+    def changed(slot: Slot, reason: str) -> bool:
+        return known.get((slot.nominal, slot.attempt)) != reason
+
+    over = "its window was over before it could be planned"
+    return [
+        *(
+            made(slot, "waiting", reasons[slot.nominal])
+            for slot in unplaced
+            if not not_asked or changed(slot, reasons[slot.nominal])
+        ),
+        *(
+            made(slot, "waiting", BEYOND_HORIZON)
+            for slot in attempt.asked.beyond
+            if changed(slot, BEYOND_HORIZON)
+        ),
+        *(made(slot, "unplaced", over) for slot in attempt.asked.too_late),
+    ]
+
+
+def _decision(attempt: PlanningAttempt) -> PlanningDecision:
+    asked, exchange = attempt.asked, attempt.exchange
+    nominals = [slot.nominal for slot in (*asked.slots, *asked.too_late)]
+    sentence = exchange.sentence()
+    again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
+    before = [again[slot.nominal] for slot in asked.slots if slot.nominal in again]
+    outcome = exchange.outcome
+    if asked.too_late:
+        given_up = f"{len(asked.too_late)} given up: the window is over"
+        sentence = f"{sentence}; {given_up}" if asked.slots else given_up
+        outcome = outcome if asked.slots else "given up"
+    return PlanningDecision(
+        outcome=outcome,
+        sentence=sentence,
+        asked=len(asked.slots),
+        placed=len(exchange.runs) if exchange.commit else 0,
+        first_slot=min(nominals, default=None),
+        last_slot=max(nominals, default=None),
+        exchange=exchange.id,
+        trace={**exchange.trace(), **({"before": before} if before else {})},
+    )

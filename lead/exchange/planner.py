@@ -1,0 +1,353 @@
+"""Plans one claimed task: introduces it, asks for its slots, decides, and says what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from lead.exchange.decision import AttemptRecorder, PlanningAttempt
+from lead.exchange.delivery import DecidedExchange, DecisionDelivery
+from lead.exchange.negotiation import Exchange, Negotiator, is_beyond_booking_horizon
+from lead.exchange.reachability import ReachabilityGuard, ReachabilityTracker
+from lead.model import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
+from lead.participants import ParticipantClient
+from lead.planning.agenda import (
+    PAUSE_FIRST,
+    PAUSE_MAX,
+    Limits,
+    PlanningProgress,
+    agenda,
+)
+from lead.planning.reasons import suspended
+from lead.planning.unreachable import jittered_pause
+from lead.store import episodes, planning
+from node.batching import Batcher
+from node.clock import Clock
+from node.model import times
+from node.model.errors import NotFound, ParleyError, ToolUnavailable
+from node.model.recurrence import nominal_starts
+from node.model.scheduling import recurrence_of
+from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import Schedule
+from node.store.database import Database
+
+WAITING_MAX = 10_000
+"""Slots of one task that wait and are looked at in one planning."""
+
+SEAT_MOVES_MAX = 3
+"""So often a seat is given to another node in one term, because its runs found no time."""
+
+ChooseTool = Callable[
+    [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
+]
+"""``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
+
+
+class Planner:
+    """Plans claimed tasks."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        limits: Limits,
+        negotiator: Negotiator,
+        reach: ReachabilityTracker,
+        delivery: DecisionDelivery,
+        conclusions: AttemptRecorder,
+        participant_of: Callable[[str], ParticipantClient],
+        choose_tool: ChooseTool,
+        refuse_task: Callable[[UUID, str], Awaitable[None]],
+        take_back: Callable[[UUID, str], Awaitable[None]],
+        rng: random.Random,
+    ) -> None:
+        """``refuse_task(task, reason)`` ends a task that a participant refuses.
+
+        ``take_back(task, reason)`` ends the ordinary one of a seat, which is then given anew.
+        """
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._negotiator = negotiator
+        self._reach = reach
+        self._delivery = delivery
+        self._conclusions = conclusions
+        self._participant_of = participant_of
+        self._choose_tool = choose_tool
+        self._refuse_task = refuse_task
+        self._take_back = take_back
+        self._rng = rng
+        self._standings = Batcher(self._standings_of, apart=lambda claimed: (claimed.task,))
+
+    async def plan(self, claimed: Claim) -> None:
+        """Plan a task up to the horizon; nothing is left undone without a stored reason."""
+        if claimed.state != "active":
+            await self._nothing_more(claimed)
+            return
+        try:
+            with self._reach.visit(_others(claimed)) as visit:
+                if visit.full is None:
+                    await self._plan(claimed, visit)
+                else:
+                    await self._turn_away(claimed, visit.full)
+        finally:
+            await self.spread()
+
+    async def _plan(self, claimed: Claim, visit: ReachabilityGuard) -> None:
+        participants, missing = self._participants(claimed)
+        if visit.silence is not None:
+            missing = visit.silence.in_words()
+        others = _others(claimed)
+        watched = [visit.through(p) if p.identity in others else p for p in participants]
+        if missing is None:
+            introduced, missing = await self._introduce(claimed, watched)
+            if introduced is None:
+                return
+            claimed = introduced
+        attempt = await self._attempt(claimed, watched, missing)
+        silence = self._reach.unreachable_among(others)
+        outcome = attempt.exchange.outcome
+        if silence is not None and outcome in {"unreachable", "no answer"}:
+            attempt.exchange.fail(silence[1].in_words(), outcome)
+        await self._conclusions.conclude(replace(attempt, silence=silence), participants)
+        if silence is not None:
+            self._reach.task_waits(silence[0])
+        elif (why := out_of_time(attempt)) is not None:
+            await self._move_seat(claimed, why)
+
+    async def _move_seat(self, claimed: Claim, why: str) -> None:
+        """Have other nodes looked for; a seat that was lost often stays, and its runs wait."""
+        async with self._database.connection() as connection:
+            lost = await episodes.times_lost(connection, claimed.task)
+        if lost < SEAT_MOVES_MAX:
+            await self._take_back(claimed.task, why)
+
+    async def _attempt(
+        self, claimed: Claim, participants: Sequence[ParticipantClient], missing: str | None
+    ) -> PlanningAttempt:
+        """Ask for what is due; for less if a participant books less far ahead than was known."""
+        waiting, standing = await self._standings.ask(claimed)
+        recurrence = recurrence_of(Schedule.model_validate(claimed.schedule), claimed.created_at)
+
+        async def ask(*, within_all: bool) -> PlanningAttempt:
+            ahead = self._reach.horizon(_others(claimed), self._limits.horizon)
+            limits, now = replace(self._limits, horizon=ahead), self._clock.now()
+            asked = agenda(recurrence, claimed.duration, standing, limits, now)
+            exchange = Exchange(asked.slots)
+            if missing is not None:
+                exchange.fail(missing, "unreachable")
+            elif claimed.suspended is not None:
+                exchange.fail(suspended(claimed.suspended), "suspended")
+            elif asked.slots:
+                exchange = await self._negotiator.exchange(
+                    claimed, participants, asked.slots, now + ahead if within_all else None
+                )
+            return PlanningAttempt(claimed, recurrence, limits, waiting, asked, exchange)
+
+        attempt = await ask(within_all=True)
+        return await ask(within_all=False) if attempt.exchange.beyond else attempt
+
+    async def _turn_away(self, claimed: Claim, full: str) -> None:
+        async with self._database.connection() as connection:
+            await planning.turn_away(connection, claimed, full, self._clock.now())
+        self._reach.task_turned_away(full)
+
+    async def spread(self) -> None:
+        """Let the other tasks know who answers again, and when who does not is asked again."""
+        answered, put_off = self._reach.news()
+        if not answered and not put_off:
+            return
+        async with self._database.connection() as connection:
+            for identity, ask_at in put_off.items():
+                await planning.put_off(connection, identity, ask_at)
+            for identity in answered:
+                await planning.wake_all(connection, identity, self._clock.now())
+
+    async def handle_unexpected_failure(self, claimed: Claim, why: str) -> None:
+        """Something nobody foresaw: what was held is released, and the task planned again later."""
+        now = self._clock.now()
+        participants, _ = self._participants(claimed)
+        pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
+        sentence = f"planning broke off: {why}"
+        decision = PlanningDecision("broken off", sentence, 0, 0, None, None)
+        async with self._database.transaction() as connection:
+            if not await planning.break_off(connection, claimed, now + pause):
+                return
+            await planning.keep_decisions(connection, [(claimed.task, decision)], now)
+            aborted = await planning.abort_broken_off(connection, claimed, now)
+            told = [DecidedExchange(each, claimed.task, None, participants) for each in aborted]
+            letters = await self._delivery.write(connection, told, now)
+            await planning.notify_planned(connection, {claimed.task: False})
+        await self._delivery.send(letters)
+
+    def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
+        """The participants in order, or why one of them cannot be asked."""
+        found = []
+        for listed in claimed.participants:
+            try:
+                found.append(self._participant_of(str(listed["node"])))
+            except NotFound as error:
+                return [], f"{listed['name']}: {error.detail}"
+        return found, None
+
+    async def _standings_of(
+        self, claims: Sequence[Claim]
+    ) -> list[tuple[list[WaitingSlot], PlanningProgress]]:
+        """Where each of these tasks is: its waiting slots, and how many more runs it may have."""
+        limited = [claimed.task for claimed in claims if claimed.schedule.get("max_runs")]
+        async with self._database.connection() as connection:
+            waiting = await planning.waiting(connection, [c.task for c in claims], WAITING_MAX)
+            counted = await planning.counted_runs(connection, limited) if limited else {}
+            changed = {c.task: _planned_to(c) for c in claims if c.revision > 1}
+            touched = await planning.touched(connection, changed) if changed else {}
+        return [
+            _standing(
+                claimed,
+                waiting[claimed.task],
+                counted.get(claimed.task, 0),
+                touched.get(claimed.task, {}),
+            )
+            for claimed in claims
+        ]
+
+    async def _introduce(
+        self, claimed: Claim, participants: Sequence[ParticipantClient]
+    ) -> tuple[Claim | None, str | None]:
+        """Make the task known to those who have not answered yet; why it cannot be planned.
+
+        No task where there is nothing left to plan: it was refused, or another worker has it.
+        """
+        open_places = [
+            place for place, p in enumerate(claimed.participants) if p.get("accepted") is None
+        ]
+        if not open_places:
+            return claimed, None
+        answers = await asyncio.gather(
+            *(self._introduce_one(claimed, participants[place], place) for place in open_places)
+        )
+        listed = list(claimed.participants)
+        for place, answered in zip(open_places, answers, strict=True):
+            listed[place] = {**listed[place], **answered}
+        claimed = replace(claimed, participants=listed)
+        refusals = [f"{p['name']}: {p['reason']}" for p in listed if p["accepted"] is False]
+        try:
+            claimed = self._with_tool(claimed)
+        except ToolUnavailable as error:
+            refusals.append(error.detail)
+        async with self._database.transaction() as connection:
+            if not await planning.set_participants(connection, claimed, claimed.participants):
+                return None, None
+        if refusals:
+            await self._refuse_task(claimed.task, "; ".join(refusals))
+            return None, None
+        silent = [str(p["reason"]) for p in listed if p["accepted"] is None]
+        return claimed, silent[0] if silent else None
+
+    def _with_tool(self, claimed: Claim) -> Claim:
+        offers = [tuple(p["tools"]) for p in claimed.participants if p["accepted"]]
+        tool, duration = self._choose_tool(claimed.test, tuple(claimed.tools), offers, claimed.spec)
+        return replace(claimed, tool=tool, duration=duration)
+
+    async def _introduce_one(
+        self, claimed: Claim, participant: ParticipantClient, place: int
+    ) -> dict[str, Any]:
+        try:
+            answered = await participant.introduce(_introduction(claimed, place))
+        except ParleyError as error:
+            return {"accepted": None, "reason": error.detail, "tools": []}
+        return _kept(answered)
+
+    async def _nothing_more(self, claimed: Claim) -> None:
+        nothing = AgendaUpdate(claimed.planned_to, None, None, 0)
+        async with self._database.connection() as connection:
+            await planning.finish_claims(connection, [(claimed, nothing)])
+
+
+def _standing(
+    claimed: Claim,
+    waiting: list[WaitingSlot],
+    counted: int,
+    touched: Mapping[int, int | None],
+) -> tuple[list[WaitingSlot], PlanningProgress]:
+    max_runs = claimed.schedule.get("max_runs")
+    remaining = None if max_runs is None else max(0, int(max_runs) - counted - len(waiting))
+    pairs = [(slot.slot, slot.attempt) for slot in waiting]
+    found = claimed.starts or ()
+    standing = PlanningProgress(
+        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, found
+    )
+    return waiting, standing
+
+
+def out_of_time(attempt: PlanningAttempt) -> str | None:
+    """Why a seat is of no use to who has it: there is no time for any of its runs.
+
+    Another lead, say, has booked between the look for nodes and the booking. Pure; None if some run
+    may still have time there.
+    """
+    claimed, asked, exchange = attempt.claimed, attempt.asked, attempt.exchange
+    slots = asked.slots
+    if claimed.parent is None or exchange.outcome != "no time":
+        return None
+    if asked.next_slot is not None or asked.too_late or asked.beyond or not exchange.proposals:
+        return None
+    if exchange.runs or any(slot.attempt > 1 for slot in slots):
+        return None
+    # Asked for early, for the sake of a start that was found: nobody has seen the rest of it.
+    if is_beyond_booking_horizon(slots, exchange.proposals, times.LATEST):
+        return None
+    first = Schedule.model_validate(claimed.schedule).start or claimed.created_at
+    every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)
+    if [slot.nominal for slot in slots] != every:
+        return None
+    why = exchange.reasons[slots[0].nominal]
+    return f"has no time any more: {why}"
+
+
+def _planned_to(claimed: Claim) -> int:
+    """The instant up to which its slots are done."""
+    return claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
+
+
+def _introduction(claimed: Claim, place: int) -> Introduction:
+    return Introduction(
+        task=claimed.task,
+        test=claimed.test,
+        spec=claimed.spec,
+        tools=tuple(claimed.tools),
+        tool=claimed.tool,
+        scheduling_class=claimed.scheduling_class,
+        duration=claimed.duration,
+        priority=claimed.priority,
+        participants=tuple(Listed.model_validate(p) for p in claimed.participants),
+        participant=place,
+        addresses=claimed.addresses,
+        schedule=Schedule.model_validate(claimed.schedule),
+        campaign=claimed.campaign,
+        reference=claimed.reference,
+        created_at=claimed.created_at,
+        revision=claimed.revision,
+        pool_task=claimed.parent,
+        freeing=None if claimed.freeing is None else FreedRuns.model_validate(claimed.freeing),
+    )
+
+
+def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
+    return {
+        "accepted": answered.accepted,
+        "reason": answered.reason,
+        "tools": list(answered.tools),
+        "lacks": answered.lacks,
+    }
+
+
+def _others(claimed: Claim) -> list[str]:
+    """The participants but for this node itself."""
+    listed = [str(p["node"]) for p in claimed.participants]
+    return [node for place, node in enumerate(listed) if place != claimed.participant]

@@ -1,0 +1,122 @@
+"""Compares now and then what the lead and each participant have of the runs to come, and repairs.
+
+The protocol leaves no differences; lost databases and faults of ours do. A run only the lead has is
+taken back everywhere and placed again; a run only the participant has is ended there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from lead.store import planning
+from lead.store.planning import TaskPage
+from node.clock import Clock
+from node.model import times
+from node.model.digests import fingerprint
+from node.model.errors import ParleyError
+from node.model.wire.participants import DIGESTS_MAX, Differences, Digest, DigestRequest
+from node.store.database import Database
+
+EVERY_S = 600.0
+RECONCILIATION_MIN_AGE = 2 * times.MINUTE
+"""Runs that start sooner and decisions younger than this are left alone: they settle themselves."""
+
+log = structlog.get_logger()
+
+
+class Comparable(Protocol):
+    """Another node that can be asked what it has."""
+
+    identity: str
+    name: str
+
+    async def compare(self, request: DigestRequest) -> Differences:
+        """Where it differs."""
+        ...
+
+
+class Reconciler:
+    """Repairs differences between this lead and its participants."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        database: Database,
+        clock: Clock,
+        horizon: int,
+        others: Callable[[], list[Comparable]],
+        lose_run: Callable[[UUID, str], Awaitable[None]],
+        drop_run: Callable[[str, UUID, str], Awaitable[None]],
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """``drop_run(node, run, reason)`` has one participant end a run that nobody leads."""
+        self._database = database
+        self._clock = clock
+        self._horizon = horizon
+        self._others = others
+        self._lose_run = lose_run
+        self._drop_run = drop_run
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Compare now and then until cancelled."""
+        while True:
+            await self._clock.sleep(self._every_s)
+            for other in self._others():
+                try:
+                    await self.run_once(other)
+                except ParleyError as error:
+                    log.info("not compared", node=other.name, error=error.detail)
+                except Exception:
+                    log.exception("not compared", node=other.name)
+
+    async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> int:
+        """Compare with one node, so many tasks in one message; how many runs were repaired."""
+        repaired, after = 0, UUID(int=0)
+        while True:
+            compared, done = await self._compare(other, TaskPage(after, together))
+            repaired += done
+            if len(compared) < together:
+                break
+            after = compared[-1]
+        if repaired:
+            log.warning("repaired differences", node=other.name, runs=repaired)
+        return repaired
+
+    async def _compare(self, other: Comparable, page: TaskPage) -> tuple[list[UUID], int]:
+        """A page of tasks; which ones, and how many runs were repaired."""
+        now = self._clock.now()
+        since = now + RECONCILIATION_MIN_AGE
+        until = since + self._horizon
+        async with self._database.connection() as connection:
+            ours = await planning.digests(
+                connection, other.identity, since, until, now - RECONCILIATION_MIN_AGE, page
+            )
+        if not ours:
+            return [], 0
+        digests = tuple(
+            Digest(task=task, state=state, count=len(runs), fingerprint=fingerprint(runs))
+            for task, state, runs in ours
+        )
+        answered = await other.compare(DigestRequest(now=since, until=until, tasks=digests))
+        repaired = await self._repair(other, {task: set(runs) for task, _, runs in ours}, answered)
+        return [task for task, _, _ in ours], repaired
+
+    async def _repair(
+        self, other: Comparable, ours: dict[UUID, set[UUID]], answered: Differences
+    ) -> int:
+        repaired = 0
+        theirs = {task: set(runs) for task, runs in answered.tasks.items()}
+        theirs |= {task: set[UUID]() for task in answered.ended}
+        for task, runs in theirs.items():
+            for run in sorted(ours.get(task, set()) - runs):
+                await self._lose_run(run, f"{other.name} does not have it any more")
+                repaired += 1
+            for run in sorted(runs - ours.get(task, set())):
+                await self._drop_run(other.identity, run, "its lead does not have it any more")
+                repaired += 1
+        return repaired

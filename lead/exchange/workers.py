@@ -1,0 +1,178 @@
+"""The worker pool: claims tasks by next-run time, one for each idle worker, and plans them.
+
+A notification wakes it; the clock wakes it for tasks that come due; a look every few seconds is
+the safety net, so that a lost notification costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+
+from lead.exchange.planner import Planner
+from lead.exchange.reachability import ReachabilityTracker
+from lead.failures import describe_failure
+from lead.model import Claim
+from lead.store import planning
+from node.clock import Clock, LatchedEvent
+from node.model import times
+from node.model.errors import ParleyError
+from node.store.database import Database, Notice
+
+POLL_S = 5.0
+_STOP_S = 10.0
+_MADE_UP_FOR = 3
+"""So many times as many workers there are, at most, where all wait for slow participants."""
+
+log = structlog.get_logger()
+
+
+class Workers:
+    """Plans what is due."""
+
+    def __init__(  # noqa: PLR0913 - what bounds it
+        self,
+        database: Database,
+        clock: Clock,
+        planner: Planner,
+        reach: ReachabilityTracker,
+        owner: str,
+        *,
+        size: int,
+        lease: int,
+        horizon: int,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """``owner`` names this process in the leases."""
+        self._database = database
+        self._clock = clock
+        self._planner = planner
+        self._reach = reach
+        self._owner = owner
+        self._size = size
+        self._lease = lease
+        self._horizon = horizon
+        self._poll_s = poll_s
+        self._busy: dict[asyncio.Task[None], Claim] = {}
+        self._woken = LatchedEvent()
+        self._abort_at = 0
+
+    def heard(self, notice: Notice) -> None:
+        """A new or changed task, or notifications may have been lost."""
+        if notice.kind == "wake" or (
+            notice.kind == "task" and notice.words[-1] in {"active", "plan"}
+        ):
+            self._woken.set()
+        if notice.kind == "node" and notice.words == ("reached",):
+            self._reach.reached(notice.id)
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Plan until cancelled; then give back what could not be finished."""
+        try:
+            while True:
+                try:
+                    pause = await self.run_once()
+                except ParleyError as error:
+                    log.warning("cannot plan", error=error.detail)
+                    pause = self._poll_s
+                except Exception:
+                    log.exception("cannot plan")
+                    pause = self._poll_s
+                await self._woken.wait(pause)
+                self._woken.clear()
+        finally:
+            await self._stop()
+
+    async def run_once(self) -> float:
+        """Claim as many tasks as there are idle workers; seconds until there may be more."""
+        now = self._clock.now()
+        idle = self._idle()
+        if idle <= 0:
+            return self._until(self._reach.next_slow_visit_at())
+        before = now + self._horizon + 1
+        await self._planner.spread()
+        claims = await self._claim(now, before, idle)
+        for claimed in claims:
+            self._start(claimed)
+        if len(claims) == idle:
+            return self._until(self._reach.next_slow_visit_at())
+        async with self._database.connection() as connection:
+            due, beyond = await planning.next_due(connection, before, self._reach.closed())
+        # One whose slots are too far away is due when the first of them comes near enough.
+        near_at = None if beyond is None else beyond - self._horizon
+        return self._until(due, near_at, self._reach.next_probe_at())
+
+    def _idle(self) -> int:
+        """How many more tasks may be planned; who waits long for an answer is made up for."""
+        made_up_for = min(self._reach.slow_visit_count(), _MADE_UP_FOR * self._size)
+        return self._size + made_up_for - len(self._busy)
+
+    def _until(self, *instants: int | None) -> float:
+        """The seconds until the first of these, or until the table is looked at anyway."""
+        soonest = min((at for at in instants if at is not None), default=None)
+        if soonest is None:
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (soonest - self._clock.now()) / times.SECOND))
+
+    async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
+        """What is due: first those who may now ask a silent or slow participant, then the rest."""
+        until = now + self._lease
+        claims: list[Claim] = []
+        async with self._database.transaction() as connection:
+            if now >= self._abort_at:
+                await planning.abort_stale(connection, now)
+                self._abort_at = now + times.SECOND
+            for participant, places in self._reach.openings():
+                count = min(places, idle - len(claims))
+                found = await planning.claim(
+                    connection, now, before, count, self._owner, until, only=participant
+                )
+                self._reach.taken(participant, count, len(found))
+                claims += found
+            shut = self._reach.shut()
+            claims += await planning.claim(
+                connection, now, before, idle - len(claims), self._owner, until, shut=shut
+            )
+        return claims
+
+    def _start(self, claimed: Claim) -> None:
+        task = asyncio.create_task(self._plan(claimed), name=f"plan {claimed.task}")
+        self._busy[task] = claimed
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._busy.pop(task, None)
+        self._woken.set()
+
+    async def _plan(self, claimed: Claim) -> None:
+        """Plan it; whatever goes wrong is stored with the task, which is planned again."""
+        patience = self._lease * 9 // 10
+        try:
+            async with asyncio.timeout(patience / times.SECOND):
+                await self._planner.plan(claimed)
+        except TimeoutError:
+            why = f"it took longer than {times.format_duration(patience)}"
+        except Exception as error:  # noqa: BLE001 - it is said, and logged
+            why = describe_failure(error, "planning failed", task=str(claimed.task))
+        else:
+            return
+        log.warning("planning broke off", task=str(claimed.task), error=why)
+        try:
+            await self._planner.handle_unexpected_failure(claimed, why)
+        except ParleyError as error:
+            # The lease runs out and the task is planned again; what was held is dropped by itself.
+            log.warning("not stored", task=str(claimed.task), error=error.detail)
+
+    async def _stop(self) -> None:
+        if self._busy:
+            await asyncio.wait(list(self._busy), timeout=_STOP_S)
+        left = list(self._busy.items())
+        for task, _ in left:
+            task.cancel()
+        for _, claimed in left:
+            with contextlib.suppress(ParleyError):
+                async with self._database.connection() as connection:
+                    await planning.give_back(connection, claimed, self._clock.now())

@@ -1,0 +1,78 @@
+"""Which of the asked nodes take part, and when: for the driver of an episode. Pure.
+
+Takes what each node proposed (free ranges, sorted and apart) and gives the start on each node that
+takes part, or nothing. Ranges are µs; what is kept for others is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lead.policy.placement_requests import Ask
+from lead.policy.select.affinity import starts_at
+from node.model.spans import Span, clip, normalise, subtract
+
+Free = Mapping[str, Sequence[Span]]
+
+
+def place(ask: Ask, free: Free) -> dict[str, int]:
+    """The start on each node that takes part; empty if too few have time."""
+    ranges = {name: _starts(ask, name, free[name]) for name in ask.nodes if name in free}
+    ranges = {name: spans for name, spans in ranges.items() if spans}
+    if len(ranges) < ask.least:
+        return {}
+    if ask.candidate.together or ask.candidate.named:
+        return _together(ask, ranges)
+    return _apart(ask, {name: spans[0][0] for name, spans in ranges.items()})
+
+
+def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
+    """Closed ranges of possible starts on one node."""
+    candidate = ask.candidate
+    inside = clip(list(free), candidate.next_run_at, candidate.start_by + candidate.duration)
+    if kept := ask.avoid.get(name):
+        inside = subtract(inside, normalise(list(kept)))
+    length = candidate.duration
+    return [(start, end - length) for start, end in inside if end - start >= length]
+
+
+def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
+    """Each on its own: node by node one that is worth waiting for, or the best of the others."""
+    usual = {name: at for name, at in first.items() if name in ask.usual}
+    others = {name: at for name, at in first.items() if name not in ask.usual}
+    chosen: dict[str, int] = {}
+    while len(chosen) < ask.wanted and (usual or others):
+        found = starts_at(
+            ask.candidate.next_run_at,
+            min(usual.values(), default=None),
+            min(others.values(), default=None),
+            ask.patience,
+        )
+        if found is None:
+            break
+        affine, at = found
+        group = usual if affine else others
+        name = next(name for name, start in group.items() if start <= at)
+        chosen[name] = group.pop(name)
+    return chosen if len(chosen) >= ask.least else {}
+
+
+def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
+    """All at once: the earliest start that enough nodes have, on the best of these."""
+    changes = sorted(
+        change
+        for spans in ranges.values()
+        for begin, end in spans
+        for change in ((begin, 0), (end, 1))
+    )
+    count = 0
+    for at, kind in changes:
+        count += 1 - 2 * kind
+        if count >= ask.wanted and not kind:
+            fitting = [
+                name
+                for name, spans in ranges.items()
+                if any(begin <= at <= end for begin, end in spans)
+            ]
+            return dict.fromkeys(fitting[: ask.wanted], at)
+    return {}

@@ -1,0 +1,1 @@
+"""Pool tasks: who belongs to a pool, and which of its nodes get which seats."""

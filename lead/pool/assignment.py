@@ -1,0 +1,205 @@
+"""Makes what came of an episode final: seats and their tasks, reasons, and what policies remember.
+
+All of it is one transaction, which is given up if another episode of the pool came first. A task
+that was changed meanwhile is left out: it is due again at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from lead.model import FinishedTerm, PlanningDecision, PolicyMemory, SeatGrant
+from lead.planning.pool_view import SeatCase
+from lead.planning.seat_selection import SeatSearchAccount
+from lead.planning.unreachable import align_retries, jittered_pause
+from lead.policy.verdict import PolicyRefusal
+from lead.store import episodes, planning
+from node.clock import Clock
+from node.model import times
+from node.model.wire.tasks import Schedule
+from node.store import tasks
+from node.store.database import Connection, Database
+from node.store.tasks import StoredTask
+
+PAUSE_FIRST = times.SECOND
+PAUSE_MAX = 5 * times.MINUTE
+_OF_WHAT_IS_LEFT = 64
+_UNHURRIED = 30 * times.SECOND
+"""A seat that is not needed before long is not looked for every few seconds: the first pause is a
+part of the time until then, up to half a minute."""
+
+
+class StaleEpisode(Exception):
+    """Another episode of the pool came first."""
+
+
+@dataclass(frozen=True)
+class SeatTaskPlan:
+    """An ordinary task that is to be made for some seats; by number who has them (identities).
+
+    ``yielding`` are the runs that may give way to its own; None is any of lower priority. They
+    start at ``starts`` if that time is still free.
+    """
+
+    task: StoredTask
+    seats: Mapping[int, str]
+    yielding: Sequence[UUID] | None
+    starts: Sequence[int]
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What came of one case: the nodes by seat, their tasks, and what speaks against others."""
+
+    case: SeatCase
+    taken: Mapping[int, str] = field(default_factory=dict)
+    parts: Sequence[SeatTaskPlan] = ()
+    heard: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Sequence[PolicyRefusal] = ()
+
+
+@dataclass
+class EpisodeRuling:
+    """What came of an episode; ``returned`` are tasks of seats that are given back, and why."""
+
+    pool: str
+    policies: str
+    remembered: PolicyMemory
+    results: list[CaseResult] = field(default_factory=list)
+    returned: Mapping[UUID, str] = field(default_factory=dict)
+
+
+class RulingWriter:
+    """Writes rulings."""
+
+    def __init__(
+        self, database: Database, clock: Clock, horizon: int, phase: int, rng: random.Random
+    ) -> None:
+        """``rng`` draws the pauses; ``phase`` is by how much this lead's instants are later."""
+        self._database = database
+        self._clock = clock
+        self._horizon = horizon
+        self._phase = phase
+        self._rng = rng
+
+    async def settle(self, ruling: EpisodeRuling) -> None:
+        """Make it final.
+
+        :raises StaleEpisode: another episode of the pool came first, and nothing was written.
+        """
+        await self._database.settle(lambda connection: self._settle(connection, ruling))
+
+    async def _settle(self, connection: Connection, ruling: EpisodeRuling) -> None:
+        now = self._clock.now()
+        kept = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
+        if kept is None:
+            raise StaleEpisode
+        made: list[UUID] = []
+        decided: list[UUID] = []
+        for result in sorted(ruling.results, key=lambda it: it.case.whole.id):
+            whole = result.case.whole
+            if await episodes.revision_of(connection, whole.id) != whole.revision:
+                continue
+            made += await self._give(connection, result, now)
+            account = search_account_of(ruling, result)
+            await self._go_on(connection, result, account, now)
+            # One at a time: a task may have several terms here.
+            await planning.keep_decisions(connection, [(whole.id, _decision(account))], now)
+            decided.append(whole.id)
+        await episodes.notify(connection, made, "active")
+        await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
+
+    async def _give(self, connection: Connection, result: CaseResult, now: int) -> list[UUID]:
+        """Make the ordinary tasks of the seats, and give these; the tasks."""
+        given: list[SeatGrant] = []
+        for part in result.parts:
+            await tasks.keep(connection, part.task)
+            first = Schedule.model_validate(part.task.schedule).start or now
+            plan_at = max(now, first - self._horizon + part.task.duration)
+            await tasks.open_planning(connection, part.task.id, first, plan_at)
+            given += [
+                SeatGrant(number, node, part.task.id, part.yielding, part.starts)
+                for number, node in part.seats.items()
+            ]
+        if given:
+            taken = await episodes.take(connection, result.case.open.key, given, now)
+            if len(taken) < len(given):
+                raise StaleEpisode
+        return [part.task.id for part in result.parts]
+
+    async def _go_on(
+        self, connection: Connection, result: CaseResult, account: SeatSearchAccount, now: int
+    ) -> None:
+        """When the seats that are still empty are tried again, and why they are empty."""
+        opened, full = result.case.open, account.outcome == "seated"
+        tries = 0 if account.taken else opened.tries + 1
+        left = result.case.slots[0] - now
+        first = max(PAUSE_FIRST, min(left // _OF_WHAT_IS_LEFT, _UNHURRIED))
+        pause = jittered_pause(first, PAUSE_MAX, tries, self._rng)
+        no_sooner = (result.verdicts[0].until or 0) if result.verdicts else 0
+        # When it is over, it is to be said why.
+        again = min(max(align_retries(now, pause, self._phase), no_sooner), opened.over_at)
+        if full:
+            held = result.case.held + len(account.taken)
+            await episodes.tried(connection, opened, tries, None, None, held)
+        else:
+            await episodes.tried(connection, opened, tries, again, account.why_not())
+
+    async def give_up(self, terms: Sequence[FinishedTerm]) -> None:
+        """Nothing is to be given of these terms any more, unless they were changed meanwhile."""
+        if not terms:
+            return
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for over in sorted(terms, key=lambda it: it.open.key):
+                opened, empty = over.open, over.empty
+                if await episodes.revision_of(connection, opened.task) != over.revision:
+                    continue
+                if not empty:
+                    await episodes.tried(connection, opened, 0, None, None, over.held)
+                    continue
+                why = opened.reason or "its time was over before nodes could be chosen"
+                if not await episodes.tried(connection, opened, opened.tries, None, why):
+                    continue
+                sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
+                slot, last = opened.term.starts_at, opened.term.ends_at - 1
+                decision = PlanningDecision("given up", sentence, opened.seats, 0, slot, last)
+                await planning.keep_decisions(connection, [(opened.task, decision)], now)
+
+
+def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAccount:
+    """What came of one case, for people and for its trace."""
+    case = result.case
+    return SeatSearchAccount(
+        pool=ruling.pool,
+        policies=ruling.policies,
+        slots=case.slots,
+        wanted=len(case.empty),
+        taken=result.taken,
+        refused={**result.heard, **case.unable},
+        verdicts=[_verdict(no, case) for no in result.verdicts],
+        yielding=[str(run) for part in result.parts for run in part.yielding or ()],
+        held=case.held,
+    )
+
+
+def _verdict(no: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
+    """As it is stored; what policies call the term is of no use to people."""
+    told = no.to_trace()
+    return told | {"sentence": told["sentence"].replace(case.name, "it")}
+
+
+def _decision(account: SeatSearchAccount) -> PlanningDecision:
+    return PlanningDecision(
+        outcome=account.outcome,
+        sentence=account.sentence(),
+        asked=account.wanted,
+        placed=len(account.taken),
+        first_slot=account.slots[0],
+        last_slot=account.slots[-1],
+        trace=account.trace(),
+    )

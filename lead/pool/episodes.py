@@ -1,0 +1,420 @@
+"""The loop over pools: gives the seats of pool tasks to nodes, by the policies of each pool.
+
+For each pool with something due there is an episode: the policies say whose turn it is and which
+nodes to ask, ``scouting.py`` asks them, and what came of all that is written in one transaction
+(``assignment.py``): ordinary tasks for the seats that were given, the reasons of those that were
+not, and what the policies remember. From there on each seat is a task like any other.
+
+A notification wakes the loop, and the clock does when the next term is due; a look every few
+seconds is the safety net. An episode that finds its pool changed meanwhile is given up and begun
+anew, so several processes of one lead do no harm.
+
+A fault that nobody foresaw stops the pool, or the task, that it is about: it says so, and is tried
+again after growing pauses. The others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+import structlog
+
+from lead.failures import describe_failure
+from lead.model import HeldSeat, NextTerm, OpenTerm, PlanningDecision, PoolTask, PoolTaskCriteria
+from lead.participants import ProposalSource
+from lead.planning.agenda import Limits
+from lead.planning.unreachable import jittered_pause
+from lead.policy.order.pacing import next_pass
+from lead.policy.settings import configured
+from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
+from lead.pool.episode_driver import EpisodeDriver, SeatTask
+from lead.pool.membership import KnownNodes, Membership, NeedsOf, WantedOf
+from lead.pool.snapshot import EpisodeInputReader
+from lead.store import episodes, planning
+from node.clock import Clock
+from node.model import times
+from node.model.errors import ParleyError
+from node.model.scheduling import recurrence_of
+from node.model.terms import due_at, next_term, slots_in, term_length
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule
+from node.store import pools
+from node.store.database import Connection, Database, Notice
+from node.store.pools import StoredPool
+
+POLL_S = 5.0
+CASES_MAX = 2000
+"""Most pool tasks looked at in one go; of each pool, where its seats are given."""
+_TERMS_MAX = 1000
+_PHASES = 120
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class SeatDependencies:
+    """What the loop may have its node do.
+
+    ``resources`` are those that runs of some test may need. ``take_back(task, reason)`` ends the
+    ordinary task of a seat.
+    """
+
+    known: KnownNodes
+    wanted_of: WantedOf
+    needs_of: NeedsOf
+    resources: Collection[str]
+    participant_of: Callable[[str], ProposalSource]
+    seat_task: SeatTask
+    take_back: Callable[[UUID, str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class EpisodeLimits:
+    """Within what the loop works; ``limits`` are those of the planning of every task.
+
+    By its ``phase`` (µs) a lead gives seats at other instants than most others (:func:`phase_of`).
+    """
+
+    limits: Limits
+    clock_limit: int
+    poll_s: float = POLL_S
+    phase: int = 0
+
+
+class EpisodeLoop:
+    """Gives seats."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        bounds: EpisodeLimits,
+        powers: SeatDependencies,
+        rng: random.Random,
+    ) -> None:
+        """Nothing is given before :meth:`run` or :meth:`run_once`."""
+        limits = bounds.limits
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._powers = powers
+        self._rng = rng
+        self._poll_s = bounds.poll_s
+        self._phase = bounds.phase
+        self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
+        self._caseload = EpisodeInputReader(
+            database, clock, limits, powers.needs_of, powers.resources
+        )
+        self._round = EpisodeDriver(
+            clock, bounds.clock_limit, powers.participant_of, powers.seat_task, rng
+        )
+        self._woken = asyncio.Event()
+        self._look_at: int | None = 0
+        self._known = Membership({}, [], powers.wanted_of)
+        self._faults: Counter[str] = Counter()
+        """How often in a row there was a fault in what."""
+        self._begun: dict[str, int] = {}
+        """By pool, when its last episode began."""
+
+    def heard(self, notice: Notice) -> None:
+        """Pool tasks, pools and what of their time is reserved, campaigns or nodes are others now.
+
+        Or notifications may be lost.
+        """
+        if notice.kind in {"pool", "campaign", "node", "reservation", "wake"}:
+            self._look_at = 0
+            self._woken.set()
+        if notice.kind == "seats":
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Give seats until cancelled."""
+        while True:
+            try:
+                pause = await self.run_once()
+            except ParleyError as error:
+                log.warning("cannot give seats", error=error.detail)
+                pause = self._poll_s
+            except Exception:
+                log.exception("cannot give seats")
+                pause = self._poll_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
+            self._woken.clear()
+
+    async def run_once(self) -> float:
+        """Begin terms and hold an episode of each pool, if due; seconds until there may be more.
+
+        Changes are looked at in between: there may be much to give, and it is to be given to nodes
+        that are there.
+        """
+        if self._look_at is not None and self._look_at <= self._clock.now():
+            await self._look()
+        await self._lose()
+        more = await self._open_terms()
+        if await self._hold() or more:
+            return 0.0
+        async with self._database.connection() as connection:
+            due = await episodes.next_due(connection)
+        instants = [at for at in (due, self._look_at) if at is not None]
+        if not instants:
+            return self._poll_s
+        return min(self._poll_s, max(0.0, (min(instants) - self._clock.now()) / times.SECOND))
+
+    async def _membership(self) -> Membership:
+        async with self._database.connection() as connection:
+            listed = await pools.listed(connection)
+        nodes = await self._powers.known()
+        self._known = self._known.later({pool.name: pool for pool in listed}, nodes)
+        return self._known
+
+    async def _look(self) -> None:
+        """Who must give up a seat, and which pools lack what; what is empty is tried again."""
+        self._look_at = None
+        async with self._database.connection() as connection:
+            asking = {each.task: each for each in await episodes.asking(connection)}
+            sitting = await episodes.sitting(connection, self._clock.now()) if asking else []
+        if not asking:
+            return
+        membership = await self._membership()
+        now = self._clock.now()
+        again = [membership.next_unreachable_at(now)]
+
+        async def later(_: Connection, at: int) -> None:
+            again.append(at)
+
+        for task, seats in groupby(sitting, key=lambda seat: seat.task):
+            if task in asking:
+                work = self._take_back(membership, asking[task], list(seats), now)
+                await self._try(f"seats of {task}", [task], work, later)
+        await self._say_what_is_lacking(membership, list(asking.values()))
+        if self._look_at is None:  # else something has changed meanwhile
+            self._look_at = min((at for at in again if at is not None), default=None)
+
+    async def _take_back(
+        self,
+        membership: Membership,
+        asking: PoolTaskCriteria,
+        sitting: Sequence[HeldSeat],
+        now: int,
+    ) -> bool:
+        for seat in sitting:
+            reason = membership.seat_loss_reason(asking, seat.node, now)
+            if reason is not None:
+                await self._powers.take_back(seat.seat_task, reason)
+        return False
+
+    async def _say_what_is_lacking(
+        self, membership: Membership, asking: Sequence[PoolTaskCriteria]
+    ) -> None:
+        """Said once for all: nodes are others every few seconds, and tasks may be thousands."""
+        now = self._clock.now()
+        lacks = {each.task: _lack(membership, each) for each in asking}
+        async with self._database.transaction() as connection:
+            new = await episodes.lacks(connection, lacks)
+            if new:
+                decided = [(task, _about(lacks[task])) for task in new]
+                await planning.keep_decisions(connection, decided, now)
+                await episodes.notify(connection, new, "planned")
+            await episodes.try_all(connection, now)
+
+    async def _lose(self) -> None:
+        """Seats whose tasks have ended are empty, and it is said why."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            lost = await episodes.lost_with_their_tasks(connection, now)
+            for task, of_task in groupby(lost, key=lambda seat: seat.task):
+                listed = list(of_task)
+                said = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
+                slots = [it.term for it in listed]
+                decision = PlanningDecision(
+                    "seat lost", said, len(listed), 0, min(slots), max(slots)
+                )
+                await planning.keep_decisions(connection, [(task, decision)], now)
+
+    async def _open_terms(self) -> bool:
+        """Begin the terms that are due; whether there may be more of them."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            due = await episodes.terms_to_open(connection, now, CASES_MAX)
+            by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
+        for whole in due:
+
+            async def later(connection: Connection, at: int, whole: PoolTask = whole) -> None:
+                on = NextTerm(whole.next_slot, at, whole.rounds_left)
+                await episodes.go_on(connection, whole.id, whole.next_slot or 0, on)
+
+            work = self._open(by_name[whole.pool], whole, now)
+            await self._try(f"terms of {whole.id}", [whole.id], work, later)
+        return len(due) == CASES_MAX
+
+    async def _open(self, pool: StoredPool, whole: PoolTask, now: int) -> bool:
+        request = SeatRequest.model_validate(whole.request)
+        length = term_length(request.choice or pool.choice, pool.term)
+        horizon, phase = self._limits.horizon, self._phase
+        terms, on = due_terms(whole, request, length, horizon, now, phase)
+        async with self._database.transaction() as connection:
+            if await episodes.go_on(connection, whole.id, whole.next_slot or 0, on):
+                await episodes.open_terms(connection, terms, now)
+        return False
+
+    async def _hold(self) -> bool:
+        """Hold an episode for each pool with something due; whether there is more to be done."""
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            due = await episodes.due(connection, now, CASES_MAX)
+        if not due:
+            return False
+        membership = await self._membership()
+        more = False
+        for name in dict.fromkeys(whole.pool for whole in due):
+            tasks = [whole for whole in due if whole.pool == name]
+            more |= len(tasks) == CASES_MAX
+            ids = [whole.id for whole in tasks]
+
+            async def later(connection: Connection, at: int, ids: Sequence[UUID] = ids) -> None:
+                await episodes.put_off(connection, ids, now, at)
+
+            work = self._episode(membership, name, tasks)
+            more |= await self._try(f"pool {name}", ids, work, later)
+        return more
+
+    async def _try(
+        self,
+        what: str,
+        tasks: Sequence[UUID],
+        work: Awaitable[bool],
+        later: Callable[[Connection, int], Awaitable[None]],
+    ) -> bool:
+        """What comes of ``work``; a fault in it is said on these tasks, and goes no further.
+
+        ``later(connection, at)`` has it tried again then. Where even that cannot be stored, nothing
+        can: the whole loop tries again later.
+        """
+        try:
+            more = await work
+        except Exception as error:  # noqa: BLE001 - it is said, and logged
+            await self._broke_off(what, tasks, error, later)
+            return False
+        del self._faults[what]
+        return more
+
+    async def _broke_off(
+        self,
+        what: str,
+        tasks: Sequence[UUID],
+        error: Exception,
+        later: Callable[[Connection, int], Awaitable[None]],
+    ) -> None:
+        why = describe_failure(error, "giving seats failed")
+        log.warning("giving seats broke off", what=what, error=why)
+        now = self._clock.now()
+        pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
+        self._faults[what] += 1
+        decision = PlanningDecision(
+            "broken off", f"giving seats broke off: {why}", 0, 0, None, None
+        )
+        async with self._database.transaction() as connection:
+            await later(connection, now + pause)
+            await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
+            await episodes.notify(connection, tasks, "planned")
+
+    async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
+        """One episode of a pool; whether another one is to follow at once.
+
+        What comes too soon after the last one waits, if the policies want them apart: then it is
+        decided on together with what comes meanwhile.
+        """
+        if await self._is_too_soon(membership.pools[pool], tasks):
+            return False
+        found = await self._caseload.of(membership, membership.pools[pool], tasks)
+        await self._leave_out(found.broken)
+        await self._assignment.give_up(found.over)
+        more = found.left > 0
+        if found.cases or found.closed:
+            ruling, unreached = await self._round.hold(found, membership)
+            try:
+                await self._assignment.settle(ruling)
+                for task, reason in ruling.returned.items():
+                    await self._powers.take_back(task, reason)
+            except StaleEpisode:
+                log.info("an episode came to nothing: another one was faster", pool=pool)
+                unreached = True
+            more = more or unreached or bool(ruling.returned)
+        if more:
+            del self._begun[pool]  # what follows belongs to it
+        return more
+
+    async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
+        now, apart = self._clock.now(), configured(pool.policy_set, pool.overrides).apart
+        begins = next_pass(now, self._begun.get(pool.name), apart)
+        if begins == now:
+            self._begun[pool.name] = now
+            return False
+        async with self._database.transaction() as connection:
+            await episodes.put_off(connection, [task.id for task in tasks], now, begins)
+        return True
+
+    async def _leave_out(self, broken: Mapping[UUID, Exception]) -> None:
+        """Tasks that cannot be read wait, and say so: no other one of their pool does."""
+        now = self._clock.now()
+        for task, error in broken.items():
+
+            async def later(connection: Connection, at: int, task: UUID = task) -> None:
+                await episodes.put_off(connection, [task], now, at)
+
+            await self._broke_off(f"seats of {task}", [task], error, later)
+
+
+_ENOUGH = "its pool has as many nodes for it again as are wanted at least"
+
+
+def _lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
+    """What its pool lacks for a task; a fault in finding that out is said in its place."""
+    try:
+        return membership.lack(asking)
+    except Exception as error:
+        log.exception("cannot say what a pool lacks", task=str(asking.task))
+        return f"what its pool lacks is not known, by a fault of this program: {error!r}"[:500]
+
+
+def _about(lack: str | None) -> PlanningDecision:
+    outcome, sentence = ("goes on", _ENOUGH) if lack is None else ("lacks nodes", lack)
+    return PlanningDecision(outcome, sentence, 0, 0, None, None)
+
+
+def phase_of(lead: str, horizon: int) -> int:
+    """By how much later a lead gives seats than their terms are due: up to a minute (µs).
+
+    Terms are due at full hours, for all leads. What two find at one instant is promised twice; a
+    moment later the one sees what the other one has booked.
+    """
+    return zlib.crc32(lead.encode()) * times.MILLISECOND % min(times.MINUTE, horizon // _PHASES)
+
+
+def due_terms(
+    whole: PoolTask, request: SeatRequest, length: int, horizon: int, now: int, phase: int = 0
+) -> tuple[list[OpenTerm], NextTerm]:
+    """The terms of a task that are due, and where it goes on behind them."""
+    recurrence = recurrence_of(Schedule.model_validate(whole.schedule), whole.created_at)
+    after, rounds = (whole.next_slot or 0) - 1, whole.rounds_left
+    found: list[OpenTerm] = []
+    while (term := next_term(recurrence, length, after, rounds)) is not None:
+        due = due_at(term, horizon) + phase
+        if due > now or len(found) == _TERMS_MAX:
+            return found, NextTerm(term.starts_at, max(due, now), rounds)
+        over_at = term.ends_at + recurrence.slip
+        found.append(OpenTerm(whole.id, term, over_at, request.k))
+        after = term.ends_at - 1
+        if rounds is not None:
+            rounds -= len(slots_in(recurrence, term))
+    return found, NextTerm(None, None, rounds)

@@ -1,0 +1,471 @@
+"""What would happen if a task were posted: asked of all its participants, booked and kept nowhere.
+
+The same drafts, proposals, agenda and choice as in real planning; only the hold is never sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from lead.exchange.negotiation import (
+    CollectedOffers,
+    ask,
+    is_beyond_booking_horizon,
+    slip_random_generator,
+)
+from lead.exchange.planner import ChooseTool
+from lead.participants import ImpactSource
+from lead.planning import forecast
+from lead.planning.agenda import Agenda, Limits
+from lead.planning.alternatives import (
+    ChangeKind,
+    DocumentChange,
+    Situation,
+    alternatives,
+    apply_change,
+    other_tool,
+    shortest_spec,
+)
+from lead.planning.forecast import ForecastPlacement, fresh_agenda
+from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.reasons import unplaced_reasons
+from lead.planning.reserved import ReservedTime
+from lead.pool.node_search import TentativeBookings
+from node.clock import Clock
+from node.model.errors import ParleyError, RequestError, ToolUnavailable
+from node.model.wire.impacts import Impact, ImpactRequest
+from node.model.wire.participants import Introduction, ProposalRequest
+from node.model.wire.plans import (
+    Alternative,
+    NoAlternative,
+    Outcome,
+    ParticipantAnswer,
+    Plan,
+    PlannedStart,
+    PlanRequest,
+    UnplacedStart,
+)
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import TaskDocument
+
+FIRST_EPOCH = 1
+"""The lease epoch under which a new task is planned first: with the task it seeds the drawing."""
+
+_ALTERNATIVES = 3
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class PreviewDependencies:
+    """What a lead asks its node for: to check a document, to reach others, to choose a tool."""
+
+    draft: Callable[[TaskDocument], Introduction]
+    adviser_of: Callable[[str], ImpactSource]
+    choose_tool: ChooseTool
+
+
+@dataclass(frozen=True)
+class ConsideredTask:
+    """A task as its participants see it, and what came of asking for its time."""
+
+    introduction: Introduction
+    limits: Limits
+    placed: ForecastPlacement
+    asked: CollectedOffers = field(default_factory=CollectedOffers)
+
+
+@dataclass(frozen=True)
+class ConcurrentPlanning:
+    """What else would be planned at the same time.
+
+    ``promises`` is the time that is taken by it, if any; ``yielding`` are the runs that may give
+    way to this task, None is any of lower priority. ``closed`` is what is reserved of its pool.
+    """
+
+    promises: TentativeBookings | None = None
+    yielding: Sequence[UUID] | None = None
+    closed: ReservedTime | None = None
+
+
+class TaskPreviewer:
+    """Answers what would happen."""
+
+    def __init__(
+        self, clock: Clock, limits: Limits, clock_limit: int, counsel: PreviewDependencies
+    ) -> None:
+        """``limits`` and ``clock_limit`` are those of real planning."""
+        self._clock = clock
+        self._limits = limits
+        self._clock_limit = clock_limit
+        self._counsel = counsel
+
+    async def plan(self, request: PlanRequest) -> Plan:
+        """What would happen to this task.
+
+        :raises InvalidDocument: a field is wrong; what is refused by others is an answer.
+        """
+        document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
+        considered = await self._consider(TaskDocument.model_validate(document))
+        outlooks = await self.outlooks([considered])
+        found, missing = await self._alternatives(document, considered)
+        return _plan(considered, outlooks, request.runs, self._clock.now()).model_copy(
+            update={"alternatives": tuple(found), "no_alternatives": tuple(missing)}
+        )
+
+    async def _consider(self, document: TaskDocument) -> ConsideredTask:
+        return await self.consider(self._counsel.draft(document), ConcurrentPlanning())
+
+    async def consider(self, drafted: Introduction, beside: ConcurrentPlanning) -> ConsideredTask:
+        """What the participants of a drafted task say of it, and which starts would be chosen."""
+        introduction = await self._ask_all(drafted)
+        refusals = [
+            f"{p.name}: {p.reason}" for p in introduction.participants if p.accepted is False
+        ]
+        try:
+            introduction = self._with_tool(introduction)
+        except ToolUnavailable as error:
+            refusals.append(error.detail)
+        if refusals:
+            failure = (Outcome.REFUSED, "; ".join(refusals))
+            return ConsideredTask(introduction, self._limits, ForecastPlacement(failure=failure))
+        for participant in introduction.participants:
+            if participant.accepted is None:
+                failure = (Outcome.UNREACHABLE, str(participant.reason))
+                return ConsideredTask(
+                    introduction, self._limits, ForecastPlacement(failure=failure)
+                )
+        return await self._place(introduction, beside)
+
+    async def _ask_all(self, introduction: Introduction) -> Introduction:
+        answers = await asyncio.gather(
+            *(self._ask(introduction, place) for place in range(len(introduction.participants)))
+        )
+        return introduction.model_copy(update={"participants": tuple(answers)})
+
+    async def _ask(self, introduction: Introduction, place: int) -> Listed:
+        participant = introduction.participants[place]
+        addressed = introduction.model_copy(update={"participant": place})
+        try:
+            answered = await self._counsel.adviser_of(participant.node).consider(addressed)
+        except ParleyError as error:
+            return participant.model_copy(update={"reason": error.detail})
+        return participant.model_copy(update=answered.model_dump())
+
+    def _with_tool(self, introduction: Introduction) -> Introduction:
+        """The task with the tool that it would be given, of those whose answers are known."""
+        offers = [p.tools for p in introduction.participants if p.accepted]
+        tool, duration = self._counsel.choose_tool(
+            introduction.test, introduction.tools, offers, introduction.spec
+        )
+        return introduction.model_copy(update={"tool": tool, "duration": duration})
+
+    async def _place(
+        self, introduction: Introduction, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Ask for the time as real planning would, and choose as it would.
+
+        As there, it is asked again for less if a participant books less far ahead.
+        """
+        found, ahead = await self._offered(introduction, self._limits, beside)
+        if ahead < self._limits.horizon:
+            limits = replace(self._limits, horizon=ahead)
+            found, _ = await self._offered(introduction, limits, beside)
+        return found
+
+    async def _offered(
+        self, introduction: Introduction, limits: Limits, beside: ConcurrentPlanning
+    ) -> tuple[ConsideredTask, int]:
+        """What comes of asking up to this horizon, and how far ahead to ask instead."""
+        now = self._clock.now()
+        schedule, created_at = introduction.schedule, introduction.created_at
+        agenda = fresh_agenda(schedule, created_at, introduction.duration, limits, now)
+        if not agenda.slots:
+            placed = _chosen(introduction, agenda, CollectedOffers(), beside)
+            return ConsideredTask(introduction, limits, placed), limits.horizon
+        windows = [(slot.start, slot.end) for slot in agenda.slots]
+        duration, yielding = introduction.duration, beside.yielding
+        asked = await self._propose(introduction, duration, windows, yielding)
+        for failure in asked.failures.values():
+            placed = ForecastPlacement(agenda, failure=(Outcome(failure.outcome), failure.reason))
+            return ConsideredTask(introduction, limits, placed, asked), limits.horizon
+        ahead = limits.horizon
+        if is_beyond_booking_horizon(agenda.slots, asked.proposals, now + limits.horizon):
+            ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
+        if beside.closed is not None and beside.closed.spans:
+            offer, proposal = beside.closed.offer(agenda.slots, duration, now)
+            asked.offers.append(offer)
+            asked.proposals[offer.name] = proposal
+        placed = _chosen(introduction, agenda, asked, beside)
+        return ConsideredTask(introduction, limits, placed, asked), ahead
+
+    async def _propose(
+        self,
+        introduction: Introduction,
+        duration: int,
+        windows: Sequence[tuple[int, int]],
+        yielding: Sequence[UUID] | None = None,
+    ) -> CollectedOffers:
+        request = ProposalRequest(
+            task=introduction.task,
+            lease_epoch=FIRST_EPOCH,
+            scheduling_class=introduction.scheduling_class,
+            duration=duration,
+            priority=introduction.priority,
+            yielding=None if yielding is None else tuple(yielding),
+            windows=tuple(windows),
+            test=introduction.test,
+            campaign=introduction.campaign,
+        )
+        advisers = [self._counsel.adviser_of(p.node) for p in introduction.participants]
+        return await ask(advisers, request, self._clock, self._clock_limit)
+
+    async def outlooks(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
+        """By name, what the chosen runs would mean for each participant that says so.
+
+        Of tasks that would be planned ``together``, all are runs of one kind.
+        """
+        nodes = {p.name: p.node for it in together for p in it.introduction.participants}
+        answers = await asyncio.gather(
+            *(
+                self._outlook(node, together, chosen_on_node(name, together))
+                for name, node in nodes.items()
+            )
+        )
+        named = zip(nodes, answers, strict=True)
+        return {name: answered for name, answered in named if answered is not None}
+
+    async def _outlook(
+        self, node: str, together: Sequence[ConsideredTask], choices: Sequence[ChosenStart]
+    ) -> Impact | None:
+        """None from a node that has gone silent since it was asked for its time."""
+        if not choices:
+            return None
+        introduction = together[0].introduction
+        request = ImpactRequest(
+            since=self._clock.now(),
+            scheduling_class=introduction.scheduling_class,
+            priority=max(it.introduction.priority for it in together),
+            runs=tuple((c.starts_at, c.starts_at + introduction.duration) for c in choices),
+            displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
+            mesh=_mesh_of(introduction.reference),
+        )
+        try:
+            return await self._counsel.adviser_of(node).outlook(request)
+        except ParleyError:
+            return None
+
+    async def _alternatives(
+        self, document: Mapping[str, Any], considered: ConsideredTask
+    ) -> tuple[list[Alternative], list[NoAlternative]]:
+        """The nearest documents that were tried and do better, and why there is none of a kind."""
+        outcome = considered.placed.outcome
+        if outcome in (Outcome.FOUND, Outcome.LATER):
+            return [], []
+        if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
+            reason = "nothing can be agreed with a node that cannot be asked, or by two clocks"
+            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+        changes, missing = await self._changes(considered)
+        found: list[Alternative] = []
+        for change in changes[:_TRIES]:
+            if len(found) == _ALTERNATIVES:
+                break
+            tried = await self._tried(document, change, len(considered.placed.choices))
+            if isinstance(tried, Alternative):
+                found.append(tried)
+            else:
+                missing.setdefault(change.kind, f"{change.differs}: {tried}")
+        kinds = {alternative.kind for alternative in found}
+        found.sort(key=lambda alternative: alternative.distance)
+        return found, [
+            NoAlternative(kind=kind, reason=missing[kind])
+            for kind in _NAMED
+            if kind in missing and kind not in kinds
+        ]
+
+    async def _changes(
+        self, considered: ConsideredTask
+    ) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
+        introduction = considered.introduction
+        tools = await self._common_tools(introduction)
+        if considered.placed.outcome is Outcome.REFUSED:
+            reason = f"it is refused: {considered.placed.sentence()}"
+            missing = dict.fromkeys((ChangeKind.LATER, ChangeKind.SHORTER), reason)
+            if not tools:
+                missing[ChangeKind.TOOL] = "no tool for it that every participant has"
+            return [other_tool(tool, None, rank) for rank, tool in enumerate(tools)], missing
+        durations = [self._occupied(introduction, introduction.spec, tool) for tool in tools]
+        if (least := shortest_spec(introduction.spec)) is not None:
+            durations.append(self._occupied(introduction, least, introduction.tool or ""))
+        shortest_run = min([introduction.duration, *(d for d in durations if d is not None)])
+        now = self._clock.now()
+        limits = considered.limits
+        whole = (now + limits.margin, now + limits.horizon)
+        asked = await self._propose(introduction, shortest_run, [whole])
+        if asked.failures:
+            return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
+        situation = Situation(
+            introduction=introduction,
+            slots=considered.placed.windows,
+            placed=len(considered.placed.choices),
+            offers=asked.offers,
+            limits=limits,
+            now=now,
+            tools=tools,
+            occupied=lambda spec, tool: self._occupied(introduction, spec, tool),
+        )
+        # Over a busy day of many participants this takes long enough to be felt by others.
+        return await asyncio.to_thread(alternatives, situation)
+
+    async def _common_tools(self, introduction: Introduction) -> list[str]:
+        """The tools that all participants have, whichever were asked for, best first."""
+        asked = introduction
+        if introduction.tools:
+            asked = await self._ask_all(introduction.model_copy(update={"tools": ()}))
+        if not all(p.accepted for p in asked.participants):
+            return []
+        first, *others = (p.tools for p in asked.participants)
+        return [tool for tool in first if all(tool in offer for offer in others)]
+
+    def _occupied(
+        self, introduction: Introduction, spec: Mapping[str, Any], tool: str
+    ) -> int | None:
+        try:
+            return self._counsel.choose_tool(introduction.test, (tool,), [], dict(spec))[1]
+        except (RequestError, ToolUnavailable):
+            return None
+
+    async def _tried(
+        self, document: Mapping[str, Any], change: DocumentChange, placed: int
+    ) -> Alternative | str:
+        """The alternative, or why it is none: it is asked for like the document itself."""
+        made = apply_change(document, change)
+        try:
+            considered = await self._consider(TaskDocument.model_validate(made))
+        except RequestError as error:
+            return error.detail
+        windows, choices = considered.placed.windows, considered.placed.choices
+        if not choices or len(choices) < min(len(windows), placed + 1):
+            return considered.placed.sentence()
+        return Alternative(
+            kind=change.kind,
+            differs=change.differs,
+            distance=change.distance,
+            asked=len(windows),
+            placed=len(choices),
+            starts_at=min(choice.starts_at for choice in choices),
+            displacing=sum(choice.displacing for choice in choices),
+            document=made,
+        )
+
+
+_NAMED = (ChangeKind.LATER, ChangeKind.SHORTER, ChangeKind.TOOL)
+"""The kinds of alternatives that everybody may expect."""
+
+
+def _mesh_of(reference: Any) -> str | None:
+    """The mesh that a task with this reference belongs to."""
+    mesh = reference.get("mesh") if isinstance(reference, dict) else None
+    return mesh if isinstance(mesh, str) else None
+
+
+def chosen_on_node(name: str, together: Sequence[ConsideredTask]) -> list[ChosenStart]:
+    """What is chosen for one node, of tasks that would be planned together."""
+    return [
+        choice
+        for it in together
+        if name in {p.name for p in it.introduction.participants}
+        for choice in it.placed.choices
+    ]
+
+
+def _chosen(
+    introduction: Introduction, agenda: Agenda, asked: CollectedOffers, beside: ConcurrentPlanning
+) -> ForecastPlacement:
+    over = dict.fromkeys(
+        (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
+    )
+    if not asked.offers:
+        return ForecastPlacement(agenda, reasons=over)
+    slots, duration = agenda.slots, introduction.duration
+    schedule = introduction.schedule.model_dump(mode="json")
+    rng = slip_random_generator(introduction.task, FIRST_EPOCH, schedule)
+    kind = introduction.scheduling_class
+    taken = beside.promises
+    offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
+    choices = choose(slots, offers, duration, rng)
+    reasons = unplaced_reasons(slots, choices, duration, offers, asked.proposals)
+    return ForecastPlacement(agenda, choices, over | reasons)
+
+
+def _plan(considered: ConsideredTask, outlooks: Mapping[str, Impact], shown: int, now: int) -> Plan:
+    introduction, placed = considered.introduction, considered.placed
+    choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
+    reasons = sorted(placed.reasons.items())
+    return Plan(
+        outcome=placed.outcome,
+        sentence=placed.sentence(),
+        now=now,
+        test=introduction.test,
+        tool=introduction.tool,
+        scheduling_class=introduction.scheduling_class,
+        duration=introduction.duration,
+        priority=introduction.priority,
+        asked=len(placed.windows),
+        placed=len(choices),
+        starts=tuple(
+            PlannedStart(
+                slot=choice.slot.nominal,
+                starts_at=choice.starts_at,
+                ends_at=choice.starts_at + introduction.duration,
+                displacing=choice.displacing,
+            )
+            for choice in choices[:shown]
+        ),
+        drawn=introduction.schedule.slip_random,
+        unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in reasons[:shown]),
+        displaced=tuple(
+            lost
+            for name, outlook in outlooks.items()
+            for lost in forecast.displaced_runs(name, placed.choices, outlook)
+        ),
+        displaced_count=sum(outlook.displaced_count for outlook in outlooks.values()),
+        participants=tuple(participant_answer(considered, p) for p in introduction.participants),
+        occupancy=tuple(
+            forecast.occupancy(name, now, outlook.hours) for name, outlook in outlooks.items()
+        ),
+        alternatives=(),
+        no_alternatives=(),
+    )
+
+
+def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:
+    """What one participant says of a task."""
+    said, reason, windows_free = "accepts", participant.reason, None
+    if not participant.accepted:
+        said = "unreachable" if participant.accepted is None else "refuses"
+    elif (failure := considered.asked.failures.get(participant.name)) is not None:
+        said, reason = failure.outcome, failure.reason
+    for offer in considered.asked.offers:
+        if offer.name == participant.name:
+            windows_free, reason = _time_of(considered, offer)
+    return ParticipantAnswer(
+        name=participant.name,
+        node=participant.node,
+        answer=said,
+        reason=reason,
+        tools=participant.tools,
+        windows_free=windows_free,
+    )
+
+
+def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, str | None]:
+    """In how many windows one has time, and what stands in the way of the first other."""
+    slots, duration = considered.placed.asked.slots, considered.introduction.duration
+    alone = choose(slots, [offer], duration, None)
+    reasons = unplaced_reasons(slots, alone, duration, [offer], considered.asked.proposals)
+    first = next((reason.removeprefix(f"{offer.name}: ") for reason in reasons.values()), None)
+    return len(alone), first

@@ -1,0 +1,1 @@
+"""What this host can measure, and what its programs are allowed to do."""

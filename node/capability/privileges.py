@@ -1,0 +1,183 @@
+"""What programs started by this process may do: raw sockets, echo requests, being root.
+
+A tool that is installed but not allowed to measure would fail at each of its runs; so it is asked
+for beforehand. The rules are the kernel's (capabilities(7), "transformation of capabilities during
+execve"), as far as they matter to programs that want raw sockets or to be root for a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.plugins.contracts import Privilege
+
+_NET_RAW = 1 << 13  # linux/capability.h
+_NET_ADMIN = 1 << 12
+_SETUID = 1 << 7
+_SYS_CHROOT = 1 << 18
+_TO_BE_ROOT = _SETUID | _SYS_CHROOT
+_STATUS = Path("/proc/self/status")
+_ECHO_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
+_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_OPEN_CONTROLS = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+_FILE_CAPABILITIES = "security.capability"
+_VFS_CAPABILITIES = struct.Struct("<II")  # magic with flags, the lower 32 permitted capabilities
+_EFFECTIVE = 1
+
+_RAW_ADVICE = "AmbientCapabilities=CAP_NET_RAW in the unit of this service gives it"
+_ECHO_ADVICE = f"{_RAW_ADVICE}, or sysctl net.ipv4.ping_group_range='0 2147483647'"
+
+
+@dataclass(frozen=True)
+class ProcessPrivileges:
+    """What this process is: capabilities are the kernel's bit sets.
+
+    ``echo``: the kernel lets its group send echo requests without any capability. ``controls``:
+    the congestion controls that the kernel has for TCP; ``open_controls``: those that anybody may
+    set; None where the kernel does not tell.
+    """
+
+    root: bool
+    effective: int
+    bounding: int
+    ambient: int
+    no_new: bool
+    echo: bool
+    controls: frozenset[str] | None = None
+    open_controls: frozenset[str] | None = None
+
+
+_ALL = (1 << 64) - 1
+UNLIMITED = ProcessPrivileges(
+    root=True, effective=_ALL, bounding=_ALL, ambient=0, no_new=False, echo=True
+)
+"""What root has on a host whose kernel forbids nothing."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a program's file gives to whoever starts it."""
+
+    root: bool = False
+    capabilities: int = 0
+
+
+def missing_privilege(
+    program: str, needed: Privilege, standing: ProcessPrivileges, grant: Grant
+) -> str | None:
+    """Why a program started here does not get what it needs, and what would help; None if it does.
+
+    >>> nobody = Standing(False, 0, 0, 0, True, True)
+    >>> lacking("ping", Privilege.ECHO, nobody, Grant()) is None
+    True
+    """
+    if needed is Privilege.ROOT:
+        return _lacking_root(program, standing, grant)
+    if _raw(standing, grant) or (needed is Privilege.ECHO and standing.echo):
+        return None
+    advice = _ECHO_ADVICE if needed is Privilege.ECHO else _RAW_ADVICE
+    return f"{program} needs CAP_NET_RAW for this, which this service has not; {advice}"
+
+
+def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str | None:
+    """Why programs started here cannot set this congestion control, and what would help.
+
+    >>> poor = Standing(False, 0, 0, 0, True, True, frozenset({"reno"}), frozenset({"reno"}))
+    >>> lacking_control("bbr", poor)
+    'TCP here has no congestion control bbr, only reno; modprobe tcp_bbr as root may bring it'
+    """
+    controls, open_controls = standing.controls, standing.open_controls
+    if controls is not None and wanted not in controls:
+        return (
+            f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
+            f" modprobe tcp_{wanted} as root may bring it"
+        )
+    if open_controls is None or wanted in open_controls or standing.effective & _NET_ADMIN:
+        return None
+    every = " ".join(sorted(open_controls | {wanted}))
+    return (
+        f"only root may use TCP's congestion control {wanted} here;"
+        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' lets all"
+    )
+
+
+def _raw(standing: ProcessPrivileges, grant: Grant) -> bool:
+    if standing.root:
+        return bool(standing.effective & _NET_RAW)
+    if standing.ambient & _NET_RAW:
+        return True
+    given = bool(grant.capabilities & _NET_RAW) or grant.root
+    return given and not standing.no_new and bool(standing.bounding & _NET_RAW)
+
+
+def _lacking_root(program: str, standing: ProcessPrivileges, grant: Grant) -> str | None:
+    if standing.root:
+        held, why = standing.effective, "this service has given them up"
+    elif standing.no_new:
+        held, why = 0, "NoNewPrivileges in the unit of this service forbids that"
+    elif not grant.root:
+        held, why = (
+            0,
+            f"its file is not set-user-ID root (chmod u+s on {program}'s file gives that)",
+        )
+    else:
+        held, why = standing.bounding, "the CapabilityBoundingSet of this service forbids that"
+    if held & _TO_BE_ROOT == _TO_BE_ROOT and held & _NET_RAW:
+        return None
+    return f"{program} needs root's capabilities for a moment, and {why}"
+
+
+def process_privileges() -> ProcessPrivileges:
+    """What this process is now."""
+    lines = (line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
+    status = {name: value.strip() for name, value in lines}
+    return ProcessPrivileges(
+        root=os.geteuid() == 0,
+        effective=int(status["CapEff"], 16),
+        bounding=int(status["CapBnd"], 16),
+        ambient=int(status.get("CapAmb", "0"), 16),
+        no_new=status.get("NoNewPrivs") == "1",
+        echo=_may_echo(),
+        controls=_words(_CONTROLS),
+        open_controls=_words(_OPEN_CONTROLS),
+    )
+
+
+def _words(path: Path) -> frozenset[str] | None:
+    try:
+        return frozenset(path.read_text().split())
+    except OSError:
+        return None
+
+
+def grant_of(path: str) -> Grant:
+    """What the file of a program gives; nothing if it cannot be looked at."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return Grant()
+    return Grant(bool(found.st_mode & stat.S_ISUID) and found.st_uid == 0, _capabilities(path))
+
+
+def _capabilities(path: str) -> int:
+    """The capabilities a program has from the start; what it would have to raise does not count."""
+    try:
+        attribute = os.getxattr(path, _FILE_CAPABILITIES)
+    except OSError:
+        return 0
+    if len(attribute) < _VFS_CAPABILITIES.size:
+        return 0
+    flags, permitted = _VFS_CAPABILITIES.unpack_from(attribute)
+    return int(permitted) if flags & _EFFECTIVE else 0
+
+
+def _may_echo() -> bool:
+    try:
+        least, most = (int(word) for word in _ECHO_GROUPS.read_text().split())
+    except (OSError, ValueError):
+        return False
+    return any(least <= group <= most for group in (os.getegid(), *os.getgroups()))

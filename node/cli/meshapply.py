@@ -1,0 +1,143 @@
+"""Many requests at a time, with rate and time left on standard error, and failures by cause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry
+from node.cli.times import duration_in_words
+from node.model import times
+from node.model.errors import NotAllowed, NotAuthenticated, ParleyError
+
+if TYPE_CHECKING:
+    from node.cli.progress import Progress
+    from node.clock import Clock
+
+T = TypeVar("T")
+
+_HOPELESS = (NotAuthenticated, NotAllowed)
+"""What the next request would meet, too."""
+
+_TOLD_EVERY = times.SECOND // 2
+_TENTHS = 10
+
+
+@dataclass
+class MeshWorker:
+    """What came of it, verb by verb."""
+
+    progress: Progress
+    clock: Clock
+    at_once: int
+    done: Counter[str] = field(default_factory=Counter)
+    failed: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """(verb, code, detail) → how often."""
+    examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    exit_codes: Counter[int] = field(default_factory=Counter)
+    left: int = 0
+    stopped: bool = False
+    _answers: int = 0
+
+    async def each(
+        self,
+        verb: str,
+        items: Sequence[T],
+        name: Callable[[T], str],
+        act: Callable[[T], Awaitable[Any]],
+    ) -> None:
+        """Do this to all; what fails is kept by its cause, and only what is hopeless stops it.
+
+        ``act`` is done again after growing pauses while the node is silent, so doing it twice has
+        to do it once. It stops all when the node was silent to one item as often as there are
+        pauses, and to all others meanwhile.
+        """
+        waiting = iter(items)
+        meter = _Meter(self.progress, self.clock, verb, len(items))
+
+        async def worker() -> None:
+            for item in waiting:
+                if self.stopped:
+                    self.left += 1
+                    continue
+                try:
+                    await self._insist(act, item)
+                    self.done[verb] += 1
+                except ParleyError as error:
+                    self._failed(verb, name(item), error)
+                meter.tick()
+
+        await asyncio.gather(*(worker() for _ in range(self.at_once)))
+        self.progress.clear()
+
+    async def _insist(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
+        """Do it, several times if need be."""
+        answers, pauses = self._answers, iter(PAUSES_S)
+        while True:
+            try:
+                return await self._heard(act(item))
+            except RETRYABLE_ERRORS as error:
+                pause_s = next(pauses, None)
+                if pause_s is None:
+                    self.stopped = self.stopped or self._answers == answers
+                elif not self.stopped:
+                    await announce_retry(self.progress, self.clock, error, pause_s)
+                if pause_s is None or self.stopped:
+                    raise
+
+    async def _heard(self, request: Awaitable[Any]) -> None:
+        """Count an answer, be it a refusal."""
+        try:
+            await request
+        except RETRYABLE_ERRORS:
+            raise
+        except ParleyError:
+            self._answers += 1
+            raise
+        self._answers += 1
+
+    def _failed(self, verb: str, name: str, error: ParleyError) -> None:
+        cause = (verb, error.code, error.detail)
+        self.failed[cause] += 1
+        self.examples.setdefault(cause, name)
+        self.exit_codes[error.exit_code] += 1
+        self.stopped = self.stopped or isinstance(error, _HOPELESS)
+
+    @property
+    def exit_code(self) -> int:
+        """That of the most frequent failure; 0 without any."""
+        return self.exit_codes.most_common(1)[0][0] if self.exit_codes else 0
+
+    def failures(self) -> list[dict[str, Any]]:
+        """By cause, the most frequent first."""
+        return [
+            {"verb": cause[0], "code": cause[1], "detail": cause[2], "count": count,
+             "example": self.examples[cause]}
+            for cause, count in self.failed.most_common()
+        ]  # fmt: skip
+
+
+class _Meter:
+    """Tells how far it is, how fast, and how long it will still take."""
+
+    def __init__(self, progress: Progress, clock: Clock, verb: str, total: int) -> None:
+        self._progress, self._clock, self._verb, self._total = progress, clock, verb, total
+        self._began = self._told = clock.now()
+        self._count = 0
+
+    def tick(self) -> None:
+        """One more is done."""
+        self._count += 1
+        now = self._clock.now()
+        if now - self._told >= _TOLD_EVERY:
+            self._told = now
+            rate = self._count * times.SECOND / max(1, now - self._began)
+            left = round((self._total - self._count) * times.SECOND / rate)
+            self._progress.status(
+                f"{self._verb}: {self._count} of {self._total}, {rate:.1f}/s, "
+                f"{duration_in_words(left)} left",
+                f"{self._verb} {self._count * _TENTHS // self._total}",
+            )

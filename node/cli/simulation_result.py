@@ -1,0 +1,41 @@
+"""What came of a simulation, of whatever kind: printed, drawn, and played again where it failed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.cli.invocation import Invocation
+from node.cli.output import OutputWriter, Record, RecordLayout
+
+BROKEN = 8
+"""The exit code where a promise was broken: a fault of the program."""
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """A report, how it is shown and drawn, and the words after ``parley simulate`` for another."""
+
+    report: Record
+    kind: RecordLayout
+    view: Callable[[Record], str]
+    drawn: Callable[[], str]
+    again: Sequence[str]
+
+
+def tell(simulated: SimulationResult, svg: Path | None, invocation: Invocation) -> int:
+    """Print the report, and draw it into a file if one is given; the exit code."""
+    if svg is not None:
+        svg.write_text(simulated.drawn(), "utf-8")
+    report = simulated.report
+    OutputWriter(invocation.output, invocation.picked).one(report, simulated.kind, simulated.view)
+    if not report["violations"]:
+        return 0
+    count = len(report["violations"])
+    broken = f"{count} promises were" if count > 1 else "a promise was"
+    again = shlex.join(["parley", "simulate", *simulated.again])
+    sys.stderr.write(f"✗ {broken} broken with seed {report['seed']}\n  again with: {again}\n")
+    return BROKEN

@@ -1,0 +1,81 @@
+"""A node's answers as the wire models that the API documents."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from node.model.errors import FieldFault, PeerAnswered
+from node.model.wire.validation import faults_of
+
+Model = TypeVar("Model", bound=BaseModel)
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Page(Generic[Record]):
+    """Part of a list, and the cursor of the next part; ``None`` at the end."""
+
+    items: tuple[Record, ...]
+    next: str | None
+
+
+class NodeApi(ABC):
+    """A part of the client of a node's API."""
+
+    @abstractmethod
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, Any] | None = None,
+        wait_s: int = 0,
+    ) -> Any:
+        """One request and what came of it."""
+
+
+def read(model: type[Model], document: object) -> Model:
+    """A document as a model; what does not fit is the node's fault and is named."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = faults_of(error, model)[0]
+        msg = (
+            f"the node's answer is not the {model.__name__} this program knows: "
+            f"{fault.pointer or '/'} {fault.detail}; do their versions differ?"
+        )
+        raise PeerAnswered(msg) from error
+
+
+def page(model: type[Model], document: object) -> Page[Model]:
+    """A list document; its cursor may be missing."""
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        msg = "the node's answer is not a list; do the versions of node and program differ?"
+        raise PeerAnswered(msg)
+    items = tuple(read(model, item) for item in document["items"])
+    return Page(items, document.get("next"))
+
+
+def not_finite(document: Any, pointer: str = "") -> list[FieldFault]:
+    """The numbers in a document to be sent that JSON cannot say: nan, and what is too large."""
+    if isinstance(document, float) and not math.isfinite(document):
+        return [FieldFault(pointer, f"is {document}; give a finite number")]
+    steps: Iterable[tuple[object, Any]] = ()
+    if isinstance(document, Mapping):
+        steps = document.items()
+    elif isinstance(document, list | tuple):
+        steps = enumerate(document)
+    return [
+        fault
+        for step, value in steps
+        for fault in not_finite(
+            value, f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
+        )
+    ]

@@ -1,0 +1,40 @@
+"""How full a number of seats will be, from when each part of them is in use. Pure.
+
+Stretches ``(start, end, used)`` follow each other without gaps; after the last one nothing is in
+use. Instants in µs, seats in whole seats, amounts in seat-µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Stretch = tuple[int, int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SpareCapacity:
+    """What a node or a pool can still take.
+
+    ``shortfall`` is what is missing (seat-µs) to keep all seats busy for as long as is looked
+    ahead, ``saturated`` how long from now on all are busy (µs), ``idle_now`` how many are not.
+    """
+
+    shortfall: float
+    saturated: int
+    idle_now: float
+
+
+def outlook(stretches: Sequence[Stretch], seats: int, now: int, until: int) -> SpareCapacity:
+    """The outlook from ``now`` over ``[now, until)``; the saturated time may be longer than that.
+
+    Only the first stretch of full seats counts as saturated: what starts later can be moved.
+    """
+    idle: float = seats * (until - now)
+    saturated, full = now, True
+    for start, end, used in stretches:
+        idle -= min(used, seats) * max(0, min(end, until) - max(start, now))
+        full = full and used >= seats
+        saturated = end if full else saturated
+    first = stretches[0][2] if stretches else 0
+    return SpareCapacity(idle, saturated - now, max(0, seats - first))

@@ -1,0 +1,112 @@
+"""What this node says of itself: its card, with the attributes by which pools choose nodes.
+
+Three sources, the later ones before the earlier: what the owner has in the settings, what was set
+with ``parley node set``, and what the host itself shows (``tool:iperf3`` and the like). Other nodes
+fetch the card now and then (``lookout.py``); nobody is told of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from node.capability.catalog import Capabilities, program_version
+from node.clock import Clock
+from node.model.contexts import ATTRIBUTE
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
+from node.settings import Settings
+from node.store import nodes
+from node.store.database import Connection, Database
+
+TOOL = "tool:"
+"""``tool:NAME`` says whether that tool is installed."""
+
+_SHOWN = (TOOL, ATTRIBUTE)
+
+
+class OwnCard:
+    """This node's card, in memory and in the database."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        settings: Settings,
+        capabilities: Capabilities,
+        identity: str,
+        contexts: Callable[[], Mapping[str, str]],
+    ) -> None:
+        """``identity`` is this node's.
+
+        ``contexts()``: from where else one can measure here, with their addresses.
+        """
+        self._contexts = contexts
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._capabilities = capabilities
+        self.current = NodeCard(
+            identity=identity,
+            name=settings.name,
+            url=None if settings.pull else settings.public_url,
+            address=settings.measurement_address,
+            version=program_version(),
+            lanes=settings.lanes,
+        )
+
+    async def write(self, connection: Connection) -> bool:
+        """Write it as it is now; whether it says something else than before."""
+        by_hand = await nodes.set_attributes(connection)
+        attributes = {**self._settings.attributes, **by_hand, **self._shown()}
+        card = self.current.model_copy(update={"attributes": attributes})
+        changed, self.current = card != self.current, card
+        await nodes.keep_self(connection, card, self._clock.now())
+        return changed
+
+    def _shown(self) -> dict[str, bool | str]:
+        """What the host shows by itself."""
+        tools = self._capabilities.tools
+        there = {name: self._capabilities.missing(tools[name]) is None for name in sorted(tools)}
+        return {
+            **{f"{TOOL}{name}": is_there for name, is_there in there.items()},
+            **{f"{ATTRIBUTE}{name}": address for name, address in self._contexts().items()},
+        }
+
+    async def look_again(self) -> None:
+        """A tool may have been installed since, or removed; a namespace or address likewise."""
+        attributes = self.current.attributes.items()
+        if {name: value for name, value in attributes if name.startswith(_SHOWN)} != self._shown():
+            async with self._database.transaction() as connection:
+                await self._rewrite(connection)
+
+    async def set(self, attributes: Mapping[str, Any]) -> None:
+        """Set these attributes by hand; None takes back what was set.
+
+        :raises InvalidDocument: one of them is not anybody's to set, or there would be too many.
+        """
+        faults = [
+            FieldFault(f"/attributes/{name}", f"is what the host is, not set by hand; {_WHERE}")
+            for name in attributes
+            if name in DERIVED or name.startswith(_SHOWN)
+        ]
+        if faults:
+            raise InvalidDocument(faults)
+        async with self._database.transaction() as connection:
+            there = await nodes.set_attributes(connection)
+            wanted = {**there, **attributes}
+            kept = {name: value for name, value in wanted.items() if value is not None}
+            if len(kept) > ATTRIBUTES_MAX - len(self._shown()) - len(self._settings.attributes):
+                raise InvalidDocument([FieldFault("/attributes", "are too many; take some back")])
+            await nodes.keep_set_attributes(connection, kept)
+            await self._rewrite(connection)
+
+    async def _rewrite(self, connection: Connection) -> None:
+        await self.write(connection)
+        await nodes.notify(connection, self.current.name, "changed")
+
+
+_WHERE = (
+    "name and lanes are settings of the node, tool:… follows what is installed, context:… what its "
+    "owner allows (PARLEY_CONTEXTS)"
+)

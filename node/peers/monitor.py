@@ -1,0 +1,135 @@
+"""Looks after the other nodes now and then: who answers, and with the key that is pinned.
+
+What it finds is shown to people (the page, ``/v1/nodes``, ``/metrics``), and letters to a node that
+answers do not wait out their pauses. What a node says of itself may be something else than before:
+then it belongs to other pools. Nothing else is decided here: whether a node can take part is found
+out by asking it. A node that fetches its work is not looked for: it comes, or it is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from node.client.mailboxes import Mailboxes
+from node.client.peers import Peers
+from node.clock import Clock
+from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
+from node.model.wire.nodes import NodeCard
+from node.peers.directory import Directory
+from node.store import nodes, outbox
+from node.store.bookings import notify
+from node.store.database import Connection, Database
+from node.store.nodes import KnownNode
+
+
+class PeerMonitor:
+    """Keeps up to date which of the known nodes answer."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        directory: Directory,
+        peers: Peers,
+        mailboxes: Mailboxes,
+        fetch_fault: Callable[[str], str | None],
+    ) -> None:
+        """Looks when it is told to; ``fetch_fault(identity)``: why no work comes from there."""
+        self._database = database
+        self._clock = clock
+        self._directory = directory
+        self._peers = peers
+        self._mailboxes = mailboxes
+        self._fetch_fault = fetch_fault
+
+    async def run_once(self) -> None:
+        """Ask all at once, and write down who answered and who did not."""
+        await self._directory.refresh()
+        others = [
+            known for known in self._directory.all if not known.is_self and not _unseen(known)
+        ]
+        looks = await asyncio.gather(*(self._look(known) for known in others))
+        faults = [fault for fault, _ in looks]
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            answered = [
+                known.identity for known, fault in zip(others, faults, strict=True) if fault is None
+            ]
+            await nodes.reached(connection, answered, now)
+            await outbox.hasten(connection, answered, now)
+            for known, fault in zip(others, faults, strict=True):
+                if fault is not None:
+                    await nodes.not_reached(connection, known.identity, now, fault)
+                if (fault is None) is (known.unreachable_since is not None):
+                    await notify(connection, "node", known.name, "lost" if fault else "reached")
+                figures = self._mailboxes.of(known.identity).figures
+                if known.url is None and figures is not None:
+                    await nodes.keep_figures(connection, known.identity, figures)
+            for known, (_, card) in zip(others, looks, strict=True):
+                await _learn(connection, known, card)
+
+    async def came(self, identity: str, card: NodeCard) -> None:
+        """A node asks for its work: write down that it is back, and at first what it is called.
+
+        :raises NotAllowed: it is not known as one that does, or speaks in the name of another.
+        :raises Conflict: its name is taken.
+        """
+        known = self._directory.by_identity(identity)
+        if card.identity != identity or known.url is not None:
+            msg = (
+                f"{known.name} is known here as a node to be reached at {known.url}; if it is to "
+                f"fetch its work, its key is added without a URL: parley node add {identity}"
+            )
+            raise NotAllowed(msg)
+        new = _said(card) != (known.attributes, known.lanes)
+        if self._mailboxes.of(identity).attended and not _unseen(known) and not new:
+            return
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if _unseen(known):
+                await self._keep(connection, card)
+            await _learn(connection, known, card)
+            await nodes.reached(connection, [identity], now)
+            await outbox.hasten(connection, [identity], now)
+            await notify(connection, "node", card.name, "reached")
+        await self._directory.refresh()
+
+    async def _keep(self, connection: Connection, card: NodeCard) -> None:
+        taken = self._directory.find(card.name)
+        if taken is not None and taken.name == card.name and taken.identity != card.identity:
+            msg = (
+                f"another node named {card.name} is known here already; give this one another name"
+            )
+            raise Conflict(msg)
+        await nodes.keep(connection, card.model_copy(update={"url": None}), self._clock.now())
+
+    async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
+        """What is wrong with it, and its card where it can be had."""
+        if known.url is None:
+            box = self._mailboxes.of(known.identity)
+            return None if box.attended else box.absence_reason(known.name), None
+        try:
+            card = await self._peers.card(known.url)
+        except (PeerError, RequestError) as error:
+            return error.detail, None
+        if card.identity != known.identity:
+            return f"another key answers at {known.url}: {card.identity}", None
+        return self._fetch_fault(known.identity), card
+
+
+async def _learn(connection: Connection, known: KnownNode, card: NodeCard | None) -> None:
+    """A node may say something else of itself than before."""
+    if card is not None and _said(card) != (known.attributes, known.lanes):
+        await nodes.learn(connection, known.identity, *_said(card))
+        await notify(connection, "node", known.name, "changed")
+
+
+def _said(card: NodeCard) -> tuple[dict[str, Any], int]:
+    return card.attributes, card.lanes
+
+
+def _unseen(known: KnownNode) -> bool:
+    """Whether it fetches its work and has not come yet: until then nothing but its key is known."""
+    return known.url is None and known.seen_at is None

@@ -1,0 +1,265 @@
+"""A node that no other reaches fetches what is asked of it: one long poll to each node it knows.
+
+::
+
+    this node                                             a lead
+        ── POST /v1/participant/work  (shortfall) ──────────▶  waits until there is a question
+        ◀── questions: proposals, holds, rulings, … ─────────
+        each is put to this node's own API, signed as it came
+        ── POST /v1/participant/work  (answers) ────────────▶  hands the answers to who asked
+
+Every question that came is answered with the next poll, and an answer is repeated until a poll that
+carried it was answered. What takes longer than a moment is named as being worked on. A node
+that does not answer, or answers with nothing at once, is asked again after a growing pause; it
+holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from node.client.peers import Peer, Peers
+from node.clock import Clock
+from node.model import times
+from node.model.backoff import drawn
+from node.model.classes import SchedulingClass
+from node.model.errors import ParleyError, PeerAnswered, TooLarge
+from node.model.shortfall import Shortfall, shortfall
+from node.model.timeline import Occupation
+from node.model.wire.nodes import NodeCard
+from node.model.wire.problems import problem_of
+from node.model.wire.work import (
+    QUESTIONS_MAX,
+    AnsweredQuestion,
+    AssignedQuestion,
+    Reply,
+    WorkRequest,
+)
+from node.peers.directory import Directory
+from node.store import bookings
+from node.store.database import Database, Notice
+
+WAIT = 15 * times.SECOND
+"""How long a poll may last: so long it takes to notice that its connection has died silently."""
+
+PAUSE_FIRST = 2 * times.SECOND
+_FIGURES_FOR = 10 * times.SECOND
+_MOMENT_S = 0.25
+"""So long all that came together is waited for; who takes longer answers later."""
+_ANSWER_BYTES_MAX = 6_000_000
+
+log = structlog.get_logger()
+
+
+@dataclass
+class PullSession:
+    """What is between this node and one other: questions worked on, answers not yet received."""
+
+    working: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
+    answers: dict[UUID, tuple[AnsweredQuestion, int]] = field(default_factory=dict)
+    """Each with its length in bytes."""
+
+    def next_answers(self) -> tuple[AnsweredQuestion, ...]:
+        """The oldest answers, as many as may go together."""
+        chosen: list[AnsweredQuestion] = []
+        room = _ANSWER_BYTES_MAX
+        for answered, length in self.answers.values():
+            room -= length
+            if chosen and (room < 0 or len(chosen) == QUESTIONS_MAX):
+                break
+            chosen.append(answered)
+        return tuple(chosen)
+
+    def answer(self, number: UUID, reply: Reply) -> None:
+        """Keep the answer to a question; one too long to be sent says so instead."""
+        answered = AnsweredQuestion(id=number, reply=reply)
+        length = len(answered.model_dump_json().encode())
+        if length > _ANSWER_BYTES_MAX:
+            error = TooLarge(f"the answer has more than the {_ANSWER_BYTES_MAX} bytes that fit")
+            self.answer(number, refusal(error))
+        else:
+            self.answers[number] = answered, length
+
+    def received(self, answers: tuple[AnsweredQuestion, ...]) -> None:
+        """These have arrived."""
+        for answered in answers:
+            self.answers.pop(answered.id, None)
+
+
+def refusal(error: ParleyError) -> Reply:
+    """The reply that raises this error over there."""
+    return Reply(status=error.status, body=problem_of(error).model_dump_json())
+
+
+class WorkPuller:
+    """Keeps a long poll at every node that has a URL."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        database: Database,
+        clock: Clock,
+        directory: Directory,
+        peers: Peers,
+        rng: random.Random,
+        card: Callable[[], NodeCard],
+        *,
+        own_url: str,
+        horizon: int,
+        pause_max: int,
+    ) -> None:
+        """``own_url`` is this node's API; ``horizon`` how far ahead it books (µs)."""
+        self._database = database
+        self._clock = clock
+        self._directory = directory
+        self._peers = peers
+        self._rng = rng
+        self._card = card
+        self._own_url = own_url
+        self._horizon = horizon
+        self._pause_max = pause_max
+        self._changed = asyncio.Event()
+        self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._faults: dict[str, str] = {}
+        self._looked_at = 0
+        self._shortfall = Shortfall(0, 0)
+
+    def heard(self, notice: Notice) -> None:
+        """Nodes come and go."""
+        if notice.kind in {"node", "wake"}:
+            self._changed.set()
+
+    def fault(self, identity: str) -> str | None:
+        """Why nothing can be fetched from a node; None if it can, as far as is known."""
+        return self._faults.get(identity)
+
+    async def run(self) -> None:
+        """Poll every known node until cancelled."""
+        try:
+            while True:
+                await self._follow()
+                await self._changed.wait()
+                self._changed.clear()
+        finally:
+            await self._end(list(self._polling))
+
+    async def _follow(self) -> None:
+        """Begin with nodes that are new, and leave those that are gone."""
+        try:
+            await self._directory.refresh()
+        except ParleyError as error:
+            log.warning("nodes not read", error=error.detail)
+        known = {
+            (node.identity, node.url): node
+            for node in self._directory.all
+            if not node.is_self and node.url is not None
+        }
+        await self._end([at for at in self._polling if at not in known])
+        for at, node in known.items():
+            if at not in self._polling:
+                peer = self._peers.to(node.identity, node.name, node.url)
+                self._polling[at] = asyncio.create_task(self._poll(peer), name=f"fetch {node.name}")
+
+    async def _end(self, left: list[tuple[str, str]]) -> None:
+        ending = [self._polling.pop(at) for at in left]
+        for polling in ending:
+            polling.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        for identity, _ in left:
+            self._faults.pop(identity, None)
+
+    async def _poll(self, peer: Peer) -> None:
+        """Fetch and answer until cancelled."""
+        failures, well, between = 0, True, PullSession()
+        try:
+            while True:
+                # After a fault the next poll does not wait: whether all is well shows at once.
+                fault = await self._tried(peer, between, WAIT if well else 0)
+                if fault is None:
+                    failures = 0 if well else failures
+                    well = True
+                    self._faults.pop(peer.identity, None)
+                    continue
+                well = False
+                if failures == 0:
+                    log.info("no work fetched", node=peer.name, error=fault)
+                failures += 1
+                self._faults[peer.identity] = fault
+                pause = drawn(failures, PAUSE_FIRST, self._pause_max, self._rng)
+                await self._clock.sleep(pause / times.SECOND)
+        finally:
+            for working in between.working.values():
+                working.cancel()
+
+    async def _tried(self, peer: Peer, between: PullSession, wait: int) -> str | None:
+        try:
+            await self._fetch(peer, between, wait)
+        except ParleyError as error:
+            return error.detail
+        except Exception as error:
+            log.exception("no work fetched", node=peer.name)
+            return f"cannot be asked for work: {error!r}"
+        return None
+
+    async def _fetch(self, peer: Peer, between: PullSession, wait: int) -> None:
+        """One poll: what is answered is told, what comes is worked on for a moment."""
+        answers = between.next_answers()
+        if between.working or len(answers) < len(between.answers):
+            wait = 0
+        asked = await self._request(answers, tuple(between.working), wait)
+        work = await self._peers.fetch(peer, asked)
+        between.received(answers)
+        if not work.questions and self._clock.now() - asked.now < wait // 2:
+            msg = f"{peer.name} had nothing to ask and did not wait for it"
+            raise PeerAnswered(msg)
+        for given in work.questions:
+            self._begin(given, between)
+        if between.working:
+            await asyncio.wait(between.working.values(), timeout=_MOMENT_S)
+
+    async def _request(
+        self, answers: tuple[AnsweredQuestion, ...], working: tuple[UUID, ...], wait: int
+    ) -> WorkRequest:
+        figures = await self.figures()
+        return WorkRequest(
+            card=self._card(),
+            now=self._clock.now(),
+            shortfall=figures.missing,
+            busy_until=figures.busy_until,
+            wait=wait,
+            answers=answers,
+            working=working,
+        )
+
+    async def figures(self) -> Shortfall:
+        """What this node could still take, as it was a few seconds ago at most."""
+        now = self._clock.now()
+        if now - self._looked_at >= _FIGURES_FOR:
+            until = now + self._horizon
+            async with self._database.connection() as connection:
+                occupied = await bookings.occupied(connection, [(now, until)], now)
+            busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
+            self._shortfall = shortfall(busy, now, until)
+            self._looked_at = now
+        return self._shortfall
+
+    def _begin(self, given: AssignedQuestion, between: PullSession) -> None:
+        """Work on a question, unless it came before."""
+        if given.id in between.working or given.id in between.answers:
+            return
+
+        async def work() -> None:
+            try:
+                reply = await self._peers.forward_question(self._own_url, given.question)
+            except ParleyError as error:
+                reply = refusal(error)
+            finally:
+                del between.working[given.id]
+            between.answer(given.id, reply)
+
+        between.working[given.id] = asyncio.create_task(work(), name=f"answer {given.id}")

@@ -1,0 +1,75 @@
+"""Other nodes become known here, with their keys pinned, and are forgotten."""
+
+from __future__ import annotations
+
+from node.client.peers import Peers
+from node.clock import Clock
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.wire.nodes import NodeAddition
+from node.peers.directory import Directory
+from node.store import nodes
+from node.store.database import Database
+from node.store.nodes import KnownNode
+from node.trust.keys import fingerprint
+
+
+class PeerRegistrar:
+    """Whom this node knows."""
+
+    def __init__(
+        self, database: Database, clock: Clock, directory: Directory, peers: Peers, own: str
+    ) -> None:
+        """``own`` is this node's identity."""
+        self._database = database
+        self._clock = clock
+        self._directory = directory
+        self._peers = peers
+        self._own = own
+
+    async def add(self, addition: NodeAddition) -> KnownNode:
+        """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.
+
+        :raises PeerError: nobody answers at the URL.
+        :raises Conflict: its key is not the one expected, or its name is taken.
+        """
+        if addition.url is None:
+            return await self._add_fetching(addition.identity or "")
+        card = await self._peers.card(addition.url)
+        if addition.identity not in (None, card.identity):
+            msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
+            raise Conflict(msg)
+        taken = self._directory.find(card.name)
+        if taken is not None and taken.name == card.name and taken.identity != card.identity:
+            msg = f"another node named {card.name} is known already; remove it first"
+            raise Conflict(msg)
+        if card.identity == self._own:
+            fault = FieldFault("/url", "is this node itself")
+            raise InvalidDocument([fault])
+        async with self._database.transaction() as connection:
+            await nodes.keep(connection, card, self._clock.now())
+            await nodes.notify(connection, card.name, "added")
+        await self._directory.refresh()
+        return self._directory.by_identity(card.identity)
+
+    async def _add_fetching(self, identity: str) -> KnownNode:
+        if identity == self._own:
+            fault = FieldFault("/identity", "is this node itself")
+            raise InvalidDocument([fault])
+        name = f"unseen-{fingerprint(identity)}"
+        async with self._database.transaction() as connection:
+            await nodes.pin(connection, identity, name, self._clock.now())
+            await nodes.notify(connection, name, "added")
+        await self._directory.refresh()
+        return self._directory.by_identity(identity)
+
+    async def remove(self, name: str) -> None:
+        """Forget a node.
+
+        :raises NotFound: there is none of that name.
+        """
+        async with self._database.transaction() as connection:
+            if not await nodes.remove(connection, name):
+                msg = f"no other node named {name} is known here"
+                raise NotFound(msg)
+            await nodes.notify(connection, name, "removed")
+        await self._directory.refresh()

@@ -1,0 +1,86 @@
+"""Tools that a program of ours attends: it starts and ends them, and adds what is missing. Pure.
+
+See ``tools/programs/attended.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from node.model.errors import ToolOutputError
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output
+from node.plugins.fields import CountField, Finite
+from node.plugins.figures import milliseconds
+from node.plugins.oneway import HostClock
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import failure, record_of, text_of
+
+_MICROSECOND_NS = 1000
+
+
+class ClockOutput(Document):
+    """What our own programs print of their host's clock."""
+
+    synchronised: bool | None
+    error_bound_ns: CountField | None
+    stepped_ns: Finite
+    identity: str = Field(max_length=64, pattern=r"^[0-9a-f]*$")
+
+    @property
+    def clock(self) -> HostClock:
+        """In the units of results."""
+        bound_ns = self.error_bound_ns
+        return HostClock(
+            synchronised=self.synchronised,
+            error_bound_ms=None if bound_ns is None else milliseconds(bound_ns),
+            stepped_ms=round(self.stepped_ns / 1e6, 3),
+            identity=self.identity,
+        )
+
+
+class AttendanceReport(Document):
+    """What our program adds."""
+
+    congestion: Annotated[str, Field(max_length=32)] | None
+    clock: ClockOutput
+    exit_code: Annotated[int, Field(ge=-256, le=256)]
+
+
+def attended_command(
+    argv: Sequence[str],
+    at: int,
+    until: int | None = None,
+    flow: tuple[int, bool] | None = None,
+) -> Command:
+    """The command that starts ``argv`` at one instant and ends it at another (microseconds).
+
+    ``flow`` is the port of the TCP connection whose congestion control is wanted, and whether it is
+    the port of this end.
+    """
+    asked: dict[str, object] = {
+        "argv": [*argv],
+        "at_ns": at * _MICROSECOND_NS,
+        "until_ns": None if until is None else until * _MICROSECOND_NS,
+        "flow": None if flow is None else {"port": flow[0], "own": flow[1]},
+    }
+    return own_program("attended.py", asked)
+
+
+def split_attendance(output: Output, program: str) -> tuple[Output, AttendanceReport]:
+    """What the tool itself printed, and what our program added.
+
+    :raises ToolOutputError: nothing was added: the tool was not started, or ended by force.
+    """
+    text = text_of(output, program)
+    printed, mark, added = text.rpartition("\x1e")
+    if not mark:
+        raise failure(output, program, "nothing is known of how it ended")
+    known = record_of(added.encode(), program, AttendanceReport)
+    if known.exit_code < 0 and output.ended_by != "itself":
+        raise ToolOutputError(f"{program} had not finished at the end of the run")
+    return replace(output, stdout=printed.encode(), exit_code=known.exit_code), known

@@ -1,0 +1,68 @@
+"""Which archivers there are.
+
+A new one of Parley's own is one module in ``plugins/archivers`` and one line here; those of other
+distributions are found by their entry points (:mod:`node.plugins.discovery`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from node.plugins.archivers import (
+    file,
+    http,
+    kafka,
+    otlp,
+    postgresql,
+    prometheus,
+    rabbitmq,
+    s3,
+    sockets,
+    syslog,
+)
+from node.plugins.contracts import Archiver, Extra
+from node.plugins.discovery import DiscoveredPlugin, by_name, check_plugins
+
+_ARCHIVERS: tuple[Archiver, ...] = (
+    file.ARCHIVER,
+    http.ARCHIVER,
+    kafka.ARCHIVER,
+    otlp.ARCHIVER,
+    postgresql.ARCHIVER,
+    prometheus.ARCHIVER,
+    rabbitmq.ARCHIVER,
+    s3.ARCHIVER,
+    sockets.TCP,
+    sockets.UDP,
+    syslog.ARCHIVER,
+)
+
+
+@functools.cache
+def archivers() -> Mapping[str, Archiver]:
+    """All archivers by name."""
+    return by_name("parley.archivers", _ARCHIVERS)
+
+
+def third_party_archivers() -> tuple[DiscoveredPlugin, ...]:
+    """What other distributions bring, also what cannot be used and why; by name."""
+    return tuple(check_plugins("parley.archivers", _ARCHIVERS))
+
+
+def missing_requirement(archiver: Archiver) -> str | None:
+    """What to install before it can be used; None if all is there."""
+    if not isinstance(archiver, Extra) or all(map(_is_there, archiver.modules)):
+        return None
+    return (
+        f"the archiver {archiver.name} needs a client that is not installed on this host; "
+        f"install it: pip install 'parley-scheduler[{archiver.extra}]'"
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package it is in
+        return False

@@ -1,0 +1,98 @@
+"""What is delivered of a document: all of it, or what a transform makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+import orjson
+from jmespath.exceptions import JMESPathError
+
+from node.execution import jq
+from node.execution.jq import TransformResult
+
+SIZE_MAX = 8_000_000
+"""Bytes of a transformed document: an expression can make it larger than what it was given."""
+_VALUES_MAX = 500_000
+_SAID_MAX = 300
+
+
+@lru_cache(maxsize=256)
+def compiled(expression: str) -> Any:
+    """A compiled JMESPath expression.
+
+    :raises ValueError: it is none; says why in one line.
+    """
+    try:
+        return jmespath.compile(expression)
+    except JMESPathError as error:
+        raise ValueError(" ".join(str(error).split())[:_SAID_MAX]) from None
+    except RecursionError:
+        msg = "it nests too deep"
+        raise ValueError(msg) from None
+
+
+async def fault_of(transform: Mapping[str, str | None]) -> str | None:
+    """Why a transform cannot be used; None if it can.
+
+    :raises HostError: it is one of jq, which is not installed here.
+    """
+    if (program := transform.get("jq")) is not None:
+        return await jq.fault_of(program)
+    try:
+        compiled(str(transform["jmespath"]))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+async def apply_transform(
+    transform: Mapping[str, str | None] | None, documents: Sequence[bytes]
+) -> list[bytes | TransformResult]:
+    """Return the documents to deliver; a :class:`TransformResult` says why there is none."""
+    if transform is None:
+        return list(documents)
+    if (program := transform.get("jq")) is not None:
+        made = await jq.transform(program, documents)
+        return [_written(one) for one in made]
+    expression = str(transform["jmespath"])
+    return await asyncio.to_thread(lambda: [_searched(expression, each) for each in documents])
+
+
+def _searched(expression: str, document: bytes) -> bytes | TransformResult:
+    try:
+        found = compiled(expression).search(orjson.loads(document))
+    except (JMESPathError, ValueError) as error:
+        return TransformResult(error=" ".join(str(error).split())[:_SAID_MAX])
+    except (RecursionError, TypeError, ArithmeticError) as error:
+        return TransformResult(error=repr(error)[:_SAID_MAX])
+    return TransformResult(found=False) if found is None else _written(TransformResult(found))
+
+
+def _written(one: TransformResult) -> bytes | TransformResult:
+    if one.error is not None or not one.found:
+        return one
+    if not _is_small(one.document):
+        return TransformResult(error=f"it made more than {SIZE_MAX} bytes or {_VALUES_MAX} values")
+    try:
+        return orjson.dumps(one.document)
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        return TransformResult(error=str(error)[:_SAID_MAX])
+
+
+def _is_small(document: Any) -> bool:
+    """Whether it is worth writing: nested lists of the same list grow without end when written."""
+    left, values, stack = SIZE_MAX, _VALUES_MAX, [document]
+    while stack and left > 0 and values > 0:
+        value = stack.pop()
+        values -= 1
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, Mapping):
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return left > 0 and values > 0

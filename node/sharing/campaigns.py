@@ -1,0 +1,384 @@
+"""The campaigns of the tasks led here: who may be named, how they are made, changed and removed.
+
+Their names are kept in memory, like the directory of nodes, and read again when they change. What
+can be held by the database is (``campaign`` in ``schema.sql``); it is looked at here first to say
+which field is wrong and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from node.clock import Clock
+from node.model import limits, policysets
+from node.model.changes import merged
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.wire.campaigns import (
+    DEFAULT,
+    DEPTH_MAX,
+    SUSPENDED,
+    URGENT,
+    CampaignDocument,
+    CampaignPatch,
+)
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.validation import faults_of
+from node.store import campaigns, pools
+from node.store.campaigns import CampaignSettings, CampaignUses, StoredCampaign
+from node.store.database import Connection, Database
+
+_SHOWN = 8
+_URGENT = campaigns.URGENT
+
+
+class Campaigns:
+    """The campaigns of this node."""
+
+    def __init__(self, database: Database, clock: Clock, resources: Collection[str]) -> None:
+        """Only the one that is always there is known until :meth:`refresh`.
+
+        ``resources`` are those that runs of some test may need.
+        """
+        self._resources = resources
+        self._database = database
+        self._clock = clock
+        self._states: Mapping[str, str] = {DEFAULT: "active"}
+
+    async def refresh(self) -> None:
+        """Read the names again."""
+        async with self._database.connection() as connection:
+            self._states = await campaigns.names(connection)
+
+    async def look_up(self, name: str | None) -> None:
+        """Before a task is refused because of its campaign: it may be a new one."""
+        if name is not None and self._states.get(name) != "active":
+            await self.refresh()
+
+    def check(self, name: str) -> None:
+        """Refuse a task of this campaign if there is none, or it takes no tasks.
+
+        :raises InvalidDocument: with what to do.
+        """
+        state = self._states.get(name)
+        if state == "active":
+            return
+        if state is not None:
+            said = f"{name} is closed and takes no new tasks; open it again: parley campaign edit"
+            raise InvalidDocument([FieldFault("/campaign", f"{said} {name} --state active")])
+        raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
+
+    async def find(self, name: str) -> None:
+        """Whether there is one of this name.
+
+        :raises NotFound: there is none; says what they are called.
+        """
+        async with self._database.connection() as connection:
+            if not await campaigns.exists(connection, name):
+                raise NotFound(no_such(name, await campaigns.names(connection)))
+
+    async def all(self) -> list[StoredCampaign]:
+        """Every campaign, by name."""
+        async with self._database.connection() as connection:
+            return await campaigns.listed(connection)
+
+    async def create(self, document: CampaignDocument) -> bool:
+        """Make a campaign; False if the very same one was made before.
+
+        :raises InvalidDocument: a field is wrong, by itself or beside the others.
+        :raises Conflict: the name is taken by another one.
+        """
+        new = settings_of(document)
+        async with self._database.transaction() as connection:
+            there = await campaigns.listed(connection)
+            taken = _named(there, new.name)
+            if taken is not None:
+                if taken.settings == new:
+                    return False
+                raise Conflict(_taken(new.name))
+            await self._check(connection, new, there)
+            if not await campaigns.keep(connection, new, self._clock.now()):
+                raise Conflict(_taken(new.name))
+            await campaigns.notify(connection, new.name, "added")
+        await self.refresh()
+        return True
+
+    async def edit(self, name: str, patch: CampaignPatch) -> None:
+        """Change a campaign; it is checked like a new one.
+
+        :raises NotFound: there is none of that name.
+        :raises InvalidDocument: a field is wrong, by itself or beside the other campaigns.
+        :raises Conflict: it has been changed since the revision that was read.
+        """
+        async with self._database.transaction() as connection:
+            there = await campaigns.listed(connection)
+            known = _named(there, name)
+            if known is None:
+                raise NotFound(no_such(name, [each.settings.name for each in there]))
+            if patch.revision not in (None, known.revision):
+                raise Conflict(_changed(name, patch.revision, known.revision))
+            new = settings_of(_edited(known.settings, patch))
+            if new == known.settings:
+                return
+            await self._check(connection, new, there, known.settings.quotas)
+            now = self._clock.now()
+            if not await campaigns.change(connection, new, now, known.revision):
+                raise Conflict(_changed(name, known.revision, None))
+            if known.settings.level == SUSPENDED and new.level != SUSPENDED:
+                await campaigns.plan_again(connection, name, now)
+            await campaigns.notify(connection, name, "changed")
+        await self.refresh()
+
+    async def _check(
+        self,
+        connection: Connection,
+        new: CampaignSettings,
+        there: Sequence[StoredCampaign],
+        quotas: Collection[str] = (),
+    ) -> None:
+        """Refuse what does not go with the other campaigns, the pools, or the tests.
+
+        Of the resources in ``quotas`` it has some already: these may stay.
+        """
+        others = [each.settings for each in there if each.settings.name != new.name]
+        sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
+        found = (
+            _parent_fault(new, others),
+            _weight_fault(new.weight, sets),
+            _target_fault(new, others),
+            _default_fault(new),
+            *(_quota_fault(it, self._resources) for it in new.quotas if it not in quotas),
+        )
+        faults = [fault for fault in found if fault is not None]
+        if faults:
+            raise InvalidDocument(faults)
+
+    async def remove(self, name: str) -> None:
+        """Remove a campaign that nothing hangs on.
+
+        :raises NotFound: there is none of that name.
+        :raises Conflict: something does, and what to do.
+        """
+        async with self._database.transaction() as connection:
+            found = await campaigns.uses(connection, name, self._clock.now())
+            if found is None:
+                raise NotFound(no_such(name, await campaigns.names(connection)))
+            if (reason := _why_kept(name, found)) is not None:
+                raise Conflict(reason)
+            await campaigns.remove(connection, name)
+            await campaigns.notify(connection, name, "removed")
+        await self.refresh()
+
+
+def settings_of(document: CampaignDocument) -> CampaignSettings:
+    """A campaign as it is kept."""
+    target, fairshare, queue = document.target, document.fairshare, document.queue
+    return CampaignSettings(
+        name=document.name,
+        parent=document.parent,
+        weight=document.weight,
+        level=_URGENT if document.level == URGENT else int(document.level),
+        priority=document.priority,
+        preemptor=document.preemptor,
+        preemptee=document.preemptee,
+        seats_max=document.seats_max,
+        target_seats=None if target is None else target.seats,
+        target_share=None if target is None else target.share,
+        fairshare=None if fairshare is None else fairshare.model_dump(mode="json"),
+        limits=limits.to_stored_limits(
+            {word: vars(limit) for word, limit in document.limits.items()}
+        ),
+        quotas=dict(document.quotas),
+        queue=None if queue is None else queue.model_dump(mode="json"),
+        owner=document.owner,
+        contact=document.contact,
+        description=document.description,
+        state=document.state,
+    )
+
+
+def document_of(settings: CampaignSettings) -> dict[str, Any]:
+    """A campaign as it would be posted; the inverse of :func:`settings_of`."""
+    values = dict(vars(settings))
+    seats, share = values.pop("target_seats"), values.pop("target_share")
+    target = {"seats": seats} if seats is not None else {"share": share} if share else None
+    level = URGENT if settings.level == _URGENT else settings.level
+    words = limits.to_worded_limits(settings.limits)
+    return {**values, "level": level, "target": target, "limits": words}
+
+
+def _edited(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
+    wanted = patch.changes()
+    if wanted.get("name", known.name) != known.name:
+        said = "cannot be changed; add another campaign and give it the tasks"
+        raise InvalidDocument([FieldFault("/name", said)])
+    before = CampaignDocument.model_validate(document_of(known)).model_dump(mode="json")
+    if wanted.get("target"):  # one kind of promise takes the place of the other
+        before["target"] = None
+    try:
+        return CampaignDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, CampaignDocument)) from None
+
+
+def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> FieldFault | None:
+    parents = {each.name: each.parent for each in others}
+    if new.parent is None:
+        return None
+    if new.parent != new.name and new.parent not in parents:
+        return FieldFault("/parent", no_such(new.parent, parents))
+    line = [new.name]
+    at: str | None = new.parent
+    while at is not None and at != new.name:
+        line.append(at)
+        at = parents[at]
+    if at is not None:
+        circle = " → ".join([*line, at])
+        return FieldFault("/parent", f"would put it below itself: {circle}; choose another parent")
+    depth = len(line) - 1 + _height(new.name, parents)
+    if depth > DEPTH_MAX:
+        said = f"would make {depth} generations, of at most {DEPTH_MAX}; choose one further up"
+        return FieldFault("/parent", said)
+    return None
+
+
+def _height(name: str, parents: Mapping[str, str | None]) -> int:
+    """Generations from a campaign down to the last below it."""
+    children = [child for child, parent in parents.items() if parent == name]
+    return 1 + max((_height(child, parents) for child in children), default=0)
+
+
+def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None:
+    """A weight of 0 is no share at all, but where it means: only what nobody else wants."""
+    if weight > 0:
+        return None
+    kinds = {
+        pool: policysets.SETS.get(name, policysets.PolicySetTraits()) for pool, name in sets.items()
+    }
+    dividing = [f"{pool} ({sets[pool]})" for pool, kind in kinds.items() if kind.divides]
+    remedy = "give it a weight above 0, or suspend it with level 0"
+    if dividing:
+        divide = "divides" if len(dividing) == 1 else "divide"
+        said = f"0 is no share: {', '.join(dividing)} {divide} by weight"
+        return FieldFault("/weight", f"{said}; {remedy}")
+    if not any(kind.zero_weight for kind in kinds.values()):
+        said = "0 has a meaning only in pools whose policies are of BOINC's kind, and there is none"
+        return FieldFault("/weight", f"{said}; {remedy}")
+    return None
+
+
+def weights_fault(pool: str, policy_set: str, there: Sequence[StoredCampaign]) -> str | None:
+    """Why a pool cannot share by these policies: a campaign has no weight; None if it can."""
+    kind = policysets.SETS.get(policy_set, policysets.PolicySetTraits())
+    without = [each.settings.name for each in there if not each.settings.weight]
+    if not kind.divides or not without:
+        return None
+    return (
+        f"{policy_set} divides by weight, and {', '.join(without[:_SHOWN])} has weight 0; "
+        f"give it one above 0 before {pool} shares so"
+    )
+
+
+def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> FieldFault | None:
+    if new.target_seats is not None:
+        mixed = [each.name for each in others if each.target_share is not None]
+        ours, theirs = "seats", "share"
+    elif new.target_share is not None:
+        mixed = [each.name for each in others if each.target_seats is not None]
+        ours, theirs = "share", "seats"
+    else:
+        return None
+    if not mixed:
+        return None
+    said = (
+        f"promises are all in seats or all in shares of a pool: {', '.join(mixed[:_SHOWN])} has "
+        f"{theirs}; give {theirs} here, or {ours} there"
+    )
+    return FieldFault(f"/target/{ours}", said)
+
+
+def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
+    """What no run needs would be without effect, and nobody would notice."""
+    if resource in resources:
+        return None
+    near = get_close_matches(resource, list(resources), n=3, cutoff=0.5) or sorted(resources)
+    said = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
+    return FieldFault(f"/quotas/{resource}", said)
+
+
+def _default_fault(new: CampaignSettings) -> FieldFault | None:
+    if new.name != DEFAULT or new.state == "active":
+        return None
+    said = "tasks that name no campaign belong to this one, so it stays open; suspend it by level 0"
+    return FieldFault("/state", said)
+
+
+def _still_below(name: str, children: Sequence[str]) -> str:
+    if len(children) == 1:
+        return f"{children[0]} is below {name}; give it another parent first"
+    *some, last = children[:_SHOWN]
+    more = len(children) - _SHOWN
+    below = f"{', '.join([*some, last])} and {more} more" if more > 0 else _and(some, last)
+    return f"{below} are below {name}; give them another parent first"
+
+
+def _and(some: Sequence[str], last: str) -> str:
+    return f"{', '.join(some)} and {last}"
+
+
+def _still_admitted(name: str, reservations: Sequence[UUID]) -> str:
+    first, *others = reservations
+    some = f"{first} and {len(others)} more" if others else str(first)
+    verb = "reservations" if others else "reservation"
+    return (
+        f"{name} is in /access/campaigns of {verb} {some}, which would admit whoever has the name "
+        f"next; take it out first: parley reservation edit {first} --clear campaigns, "
+        "or with --campaign for each that stays"
+    )
+
+
+def _why_kept(name: str, found: CampaignUses) -> str | None:
+    """What keeps a campaign from being removed, and what to do about it."""
+    close = f"close it instead: parley campaign edit {name} --state closed"
+    if name == DEFAULT:
+        return f"{name} is always there: tasks that name no campaign belong to it"
+    if found.children:
+        return _still_below(name, found.children)
+    if found.admitted_by:
+        return _still_admitted(name, found.admitted_by)
+    if found.tasks:
+        count = f"{found.tasks} task{'' if found.tasks == 1 else 's'}"
+        return f"{count} of {name} are known here, ended ones among them; {close}"
+    if found.charged:
+        return f"{name} was charged for runs, and the ledger is kept; {close}"
+    return None
+
+
+def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
+    return next((each for each in there if each.settings.name == name), None)
+
+
+def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+    """That there is no campaign of this name, those called alike, and what to do."""
+    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    told = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
+    return f"there is no campaign {name} on this node; {told}; make it: parley campaign add {name}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _taken(name: str) -> str:
+    return f"there is another campaign {name}; change it: parley campaign edit {name}"
+
+
+def _changed(name: str, read: int | None, now: int | None) -> str:
+    since = f"{name} has been changed since revision {read} was read"
+    return f"{since}; read it again" if now is None else f"{since}: it is at {now}; read it again"

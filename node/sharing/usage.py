@@ -1,0 +1,130 @@
+"""What the campaigns are promised, have had and will have, and what they wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from node.clock import Clock
+from node.model import times
+from node.model.shares import Member, promised_shares, with_descendants
+from node.model.wire.campaigns import SUSPENDED, Campaign, UsageHour, Used, Waiting
+from node.sharing.campaigns import document_of
+from node.store import campaigns
+from node.store.campaigns import HourFilter, StoredCampaign
+from node.store.database import Database
+
+_HOURS: Final = 24
+_SEAT_SECOND: Final = 1000 * times.SECOND
+_OPEN: Final = ("active", "paused")
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Of all campaigns, by id."""
+
+    tasks: Mapping[int, Mapping[str, int]]
+    waiting: Mapping[int, campaigns.WaitingCounts]
+    delivered: Mapping[int, int]
+    booked: Mapping[int, int]
+
+
+class UsageReader:
+    """Reads the ledger for people."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        """Nothing is kept: everything is read when it is asked for."""
+        self._database = database
+        self._clock = clock
+
+    async def all(self) -> list[Campaign]:
+        """Every campaign with its account, by name."""
+        now = self._clock.now()
+        border = _next_hour(now)
+        async with self._database.connection() as connection:
+            there = await campaigns.listed(connection)
+            since = border - _HOURS * times.HOUR
+            ahead = Counter(await campaigns.charged_ahead(connection, now, border))
+            begun = Counter(await campaigns.used_between(connection, since, border))
+            later = Counter(await campaigns.used_between(connection, border, times.LATEST - 1))
+            figures = _Figures(
+                await campaigns.tasks_of(connection),
+                await campaigns.waiting_of(connection, now),
+                begun - ahead,
+                later + ahead,
+            )
+        return _shown(there, figures)
+
+    async def hours(self, wanted: HourFilter) -> list[UsageHour]:
+        """What was charged, hour by hour and campaign by campaign."""
+        async with self._database.connection() as connection:
+            rows = await campaigns.hours(connection, wanted)
+        return [UsageHour.model_validate(row) for row in rows]
+
+    def day_around(self) -> tuple[int, int]:
+        """From the last 24 hours to the end of what can be booked by default."""
+        border = _next_hour(self._clock.now())
+        return border - _HOURS * times.HOUR, border + _HOURS * times.HOUR
+
+
+def _next_hour(now: int) -> int:
+    """The end of the hour in progress."""
+    return now - now % times.HOUR + times.HOUR
+
+
+def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]:
+    members = [_member(each, figures) for each in there]
+    promises = promised_shares(members)
+    by_weight = promised_shares([replace(member, wants=True) for member in members])
+    delivered = with_descendants(members, figures.delivered)
+    booked = with_descendants(members, figures.booked)
+    whole = sum(figures.delivered.values()), sum(figures.booked.values())
+    return [
+        Campaign(
+            **document_of(each.settings),
+            revision=each.revision,
+            created_at=each.created_at,
+            changed_at=each.changed_at,
+            tasks=dict(figures.tasks.get(each.id, {})),
+            waiting=_waiting(figures.waiting.get(each.id)),
+            used=Used(
+                promised=_share(promises[each.id]),
+                by_weight=_share(by_weight[each.id]),
+                delivered=_part(delivered[each.id], whole[0]),
+                booked=_part(booked[each.id], whole[1]),
+                delivered_seat_seconds=delivered[each.id] / _SEAT_SECOND,
+                booked_seat_seconds=booked[each.id] / _SEAT_SECOND,
+            ),
+        )
+        for each in there
+    ]
+
+
+def _member(each: StoredCampaign, figures: _Figures) -> Member:
+    open_tasks = any(figures.tasks.get(each.id, {}).get(state) for state in _OPEN)
+    charged = figures.delivered.get(each.id) or figures.booked.get(each.id)
+    return Member(
+        each.id,
+        each.parent_id,
+        Fraction(each.settings.weight),
+        urgent=each.settings.level == campaigns.URGENT,
+        suspended=each.settings.level == SUSPENDED,
+        wants=bool(open_tasks or charged),
+    )
+
+
+def _waiting(found: campaigns.WaitingCounts | None) -> Waiting:
+    if found is None:
+        return Waiting(runs=0, tasks=0, reason=None)
+    return Waiting(**vars(found))
+
+
+def _share(part: Fraction | None) -> float | None:
+    return None if part is None else float(part)
+
+
+def _part(amount: int, whole: int) -> float | None:
+    return amount / whole if whole > 0 else None

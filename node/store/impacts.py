@@ -1,0 +1,55 @@
+"""What runs that are not booked would mean for this node's run table; only read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from node.model.classes import SchedulingClass, blockers
+from node.model.wire.impacts import HOURS, Hour, ImpactRequest
+from node.model.wire.participants import Obstacle
+from node.store.database import Connection, Queries
+
+_SQL = Queries("node.store", "impacts")
+
+
+async def runs_giving_way(
+    connection: Connection, request: ImpactRequest, displacing: Sequence[int], earliest: int
+) -> list[Obstacle]:
+    """The runs that a hold would set aside for these, by start."""
+    rows = await connection.fetch(
+        _SQL["giving_way"],
+        list(displacing),
+        [request.runs[index][0] for index in displacing],
+        [request.runs[index][1] for index in displacing],
+        sorted(blockers(request.scheduling_class)),
+        request.priority,
+        earliest,
+    )
+    return [
+        Obstacle(
+            window=row[0],
+            run=row[1],
+            task=row[2],
+            test=row[3],
+            scheduling_class=SchedulingClass(row[4]),
+            priority=row[5],
+            starts_at=row[6],
+            ends_at=row[7],
+        )
+        for row in rows
+    ]
+
+
+async def hours(connection: Connection, request: ImpactRequest, gone: Sequence[UUID]) -> list[Hour]:
+    """How long in each hour any run has the time: as it is, and with these runs, those gone."""
+    rows = await connection.fetch(
+        _SQL["hours"],
+        request.since,
+        HOURS,
+        [run[0] for run in request.runs],
+        [run[1] for run in request.runs],
+        list(gone),
+        request.mesh,
+    )
+    return [Hour(before=row[0], after=row[1], others=row[2]) for row in rows]

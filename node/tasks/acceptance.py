@@ -1,0 +1,226 @@
+"""Whether this host takes part in a task, and the task as it is then known here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.capability.catalog import Capabilities
+from node.clock import Clock
+from node.model.classes import SchedulingClass
+from node.model.contexts import Context, parse
+from node.model.errors import Conflict, InvalidDocument
+from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
+from node.model.wire.tasks import Participant, Schedule
+from node.store import bookings, changes, tasks
+from node.store.database import Connection, Database
+from node.store.tasks import StoredTask
+
+
+class Acceptance:
+    """Accepts or refuses introductions."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        capabilities: Capabilities,
+        identity: str,
+        context_refusal: Callable[[Context], str | None],
+    ) -> None:
+        """``identity`` is this node's.
+
+        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
+        """
+        self._context_refusal = context_refusal
+        self._database = database
+        self._clock = clock
+        self._capabilities = capabilities
+        self._identity = identity
+
+    async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
+        """Check that this host can do its part; keep the task if it can.
+
+        A change of a known task is heard in any case: what its lead has freed is free here, too.
+
+        :raises Conflict: a newer revision of the task is known here.
+        """
+        reason, tools, lacks = self._considered(introduction)
+        known = None
+        if lead != self._identity:
+            known = await self._database.settle(
+                lambda connection: self._hear(connection, lead, introduction, kept=reason is None)
+            )
+        if known is not None and known.lead == lead and known.revision > introduction.revision:
+            msg = (
+                f"task {introduction.task} has been changed since revision "
+                f"{introduction.revision}: {known.revision} is known here"
+            )
+            raise Conflict(msg)
+        return _answer(reason or _not_open(lead, known), tools, lacks)
+
+    async def _hear(
+        self, connection: Connection, lead: str, introduction: Introduction, *, kept: bool
+    ) -> StoredTask | None:
+        """Keep what the lead says; the task as it was known before."""
+        task, now = introduction.task, self._clock.now()
+        known = await tasks.lock(connection, task)
+        if known is not None and known.lead != lead:
+            return known
+        if known is not None and introduction.freeing is not None:
+            await self._free(connection, known, introduction.freeing, now)
+        if known is not None and known.revision > introduction.revision:
+            return known
+        if kept:
+            await store_task(connection, stored_task(introduction, lead), known, now)
+        # Who refuses the new terms has the old ones: a hold under the new revision must not fit.
+        revision = introduction.revision if kept or known is None else known.revision
+        stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
+        if stands and known is not None:
+            await bookings.notify(connection, "task", task, _word(introduction))
+        return known
+
+    async def _free(
+        self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
+    ) -> None:
+        await changes.raise_epochs(connection, {known.id: freeing.before_epoch})
+        freed = await changes.free_part(connection, known.id, freeing, now)
+        lost = await bookings.restore(connection, list(freed), now)
+        await bookings.tell_leads(connection, lost, now)
+        for run, stopped in freed.items():
+            if stopped:
+                await bookings.notify(connection, "run", run, known.id, "cancelled")
+
+    async def judge(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
+        """What it would say to this introduction, of a new task or a change; nothing is kept."""
+        async with self._database.connection() as connection:
+            known = await tasks.fetch(connection, introduction.task)
+        reason, tools, lacks = self._considered(introduction)
+        return _answer(reason or _not_open(lead, known), tools, lacks)
+
+    def _considered(
+        self, introduction: Introduction
+    ) -> tuple[str | None, tuple[str, ...], dict[str, str]]:
+        """Why it does not take part, if it does not; else its tools, and what the others lack."""
+        misplaced = self._misplaced(introduction)
+        if misplaced is not None:
+            return misplaced, (), {}
+        try:
+            test = self._capabilities.test(introduction.test)
+            spec = self._capabilities.spec(test, introduction.spec)
+        except InvalidDocument as error:
+            return error.detail, (), {}
+        if test.scheduling_class(spec) is not introduction.scheduling_class:
+            return f"{introduction.test} is {test.scheduling_class(spec)} here", (), {}
+        context = _context(introduction)
+        offered, lacks = self._capabilities.offers(
+            introduction.test, spec, introduction.tools, context
+        )
+        if not offered:
+            told = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
+            return told or "no tool is known for it", (), {}
+        # What a tool cannot do anywhere, the lead knows as well.
+        lacks = {
+            n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
+        }
+        return None, offered, lacks
+
+    def _misplaced(self, introduction: Introduction) -> str | None:
+        """Why this host is not the participant meant, or not to measure from where it should."""
+        places = introduction.participants
+        if introduction.participant >= len(places):
+            return f"there is no participant {introduction.participant}"
+        if places[introduction.participant].node != self._identity:
+            return "this is another node than the one meant"
+        context = _context(introduction)
+        return None if context is None else self._context_refusal(context)
+
+
+def _answer(
+    reason: str | None, tools: tuple[str, ...], lacks: dict[str, str]
+) -> IntroductionAnswer:
+    if reason is not None:
+        return IntroductionAnswer(accepted=False, reason=reason)
+    return IntroductionAnswer(accepted=True, tools=tools, lacks=lacks)
+
+
+def _context(introduction: Introduction) -> Context | None:
+    """From where this participant is asked to measure."""
+    written = introduction.participants[introduction.participant].context
+    return None if written is None else parse(written)
+
+
+def _word(introduction: Introduction) -> str:
+    return "active" if introduction.paused_at is None else "paused"
+
+
+def _not_open(lead: str, known: StoredTask | None) -> str | None:
+    """Why nobody can bring a task up to date that was known here before."""
+    if known is None:
+        return None
+    if known.lead != lead:
+        return f"a task with the id {known.id} is led by another node"
+    if known.state not in {"active", "paused"}:
+        return f"the task is {known.state} here: {known.reason or 'its schedule is over'}"
+    return None
+
+
+async def store_task(
+    connection: Connection, task: StoredTask, known: StoredTask | None, now: int
+) -> None:
+    """Write a task as it is from now on; the runs that stay are what they were booked as."""
+    if known is not None and (task.spec, task.tool) != (known.spec, known.tool):
+        await changes.keep_measured(connection, task.id)
+    await tasks.keep(connection, task)
+    if known is not None and task.priority != known.priority:
+        await changes.reprioritise(connection, task.id, task.priority, now)
+
+
+def stored_task(introduction: Introduction, lead: str) -> StoredTask:
+    """The task as it is kept."""
+    return StoredTask(
+        id=introduction.task,
+        lead=lead,
+        state="active",
+        reason=None,
+        test=introduction.test,
+        spec=introduction.spec,
+        tool=introduction.tool,
+        tools=list(introduction.tools),
+        scheduling_class=introduction.scheduling_class,
+        duration=introduction.duration,
+        priority=introduction.priority,
+        participants=[p.model_dump(mode="json") for p in introduction.participants],
+        participant=introduction.participant,
+        addresses=introduction.addresses,
+        schedule=introduction.schedule.model_dump(mode="json"),
+        campaign=introduction.campaign,
+        reference=introduction.reference,
+        created_at=introduction.created_at,
+        revision=introduction.revision,
+        pool_task=introduction.pool_task,
+    )
+
+
+def introduction_of(task: StoredTask, place: int) -> Introduction:
+    """Return a kept task as its participant learns of it; the inverse of :func:`stored_task`."""
+    return Introduction(
+        task=task.id,
+        test=task.test,
+        spec=task.spec,
+        tools=tuple(task.tools),
+        tool=task.tool,
+        scheduling_class=SchedulingClass(task.scheduling_class),
+        duration=task.duration,
+        priority=task.priority,
+        participants=tuple(Participant.model_validate(p) for p in task.participants),
+        participant=place,
+        addresses=task.addresses,
+        schedule=Schedule.model_validate(task.schedule),
+        campaign=task.campaign,
+        reference=task.reference,
+        created_at=task.created_at,
+        revision=task.revision,
+        pool_task=task.parent,
+        paused_at=task.paused_at,
+        freeing=None if task.freeing is None else FreedRuns.model_validate(task.freeing),
+    )

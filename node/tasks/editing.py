@@ -1,0 +1,494 @@
+"""How tasks led here change: paused, resumed, edited; and how their participants learn of it.
+
+A change is one transaction at the lead. It counts the task's revision up, takes the task from
+whoever is planning it (a new lease epoch: an exchange under way is never committed), gives up the
+runs to come that do not fit any more, and leaves one letter for each participant: the task as it
+is now, with what was given up. Revision and epoch make it safe for letters, introductions and holds
+to come late, twice and in any order. Whoever has not heard of the newest revision refuses a hold
+under it, and is introduced to the task again by the planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from node.clock import Clock
+from node.model import changes as changed
+from node.model import times
+from node.model.changes import PlacementTerms, PlanningPosition
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
+from node.model.recurrence import Recurrence
+from node.model.scheduling import default_slip, recurrence_of
+from node.model.wire.archives import ArchiveChoice
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.participants import FreedRuns, Introduction
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
+from node.model.wire.validation import faults_of
+from node.results.archives import Archives
+from node.results.archives import ArchivesEdit as Archived
+from node.store import bookings, campaigns, changes, outbox, seats, tasks
+from node.store.changes import TaskChange
+from node.store.database import Connection, Database
+from node.store.outbox import MessageKind, OutgoingMessage
+from node.store.tasks import StoredTask
+from node.tasks.acceptance import introduction_of, store_task, stored_task
+from node.tasks.admission import Admission
+from node.tasks.pool_editing import PoolTaskEdit, PoolTaskEditor
+
+CHANGE_ACKNOWLEDGEMENT_TIMEOUT = 2 * times.SECOND
+"""A changed task is planned once its participants have heard of it, or after so long."""
+
+_AT_ONCE = 500
+"""Most seats' tasks that one statement changes: there may be thousands."""
+
+_SAID_MAX = 900
+_PASSED_MAX = 100_000
+
+
+class TaskEditor:
+    """Changes the tasks that this node leads."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a change touches
+        self,
+        database: Database,
+        clock: Clock,
+        admission: Admission,
+        archives: Archives,
+        reseating: PoolTaskEditor,
+        identity: str,
+        name: str,
+        margin: int,
+    ) -> None:
+        """``identity`` and ``name`` are this node's; no run starting within ``margin`` is freed."""
+        self._database = database
+        self._clock = clock
+        self._admission = admission
+        self._archives = archives
+        self._reseating = reseating
+        self._identity = identity
+        self._name = name
+        self._margin = margin
+
+    async def pause(self, task: UUID) -> None:
+        """Give up all runs to come, on every participant, and plan no others. Again is harmless.
+
+        :raises NotFound: there is no such task here.
+        :raises NotAllowed: another node leads it.
+        :raises Conflict: it is over.
+        """
+        await self._database.settle(lambda connection: self._pause_whole(connection, task))
+
+    async def _pause_whole(self, connection: Connection, task: UUID) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task))
+        if found.state == "paused":
+            return
+        now = self._clock.now()
+        await self._pause(connection, [found], now)
+        for parts in await self._parts(connection, task):
+            await self._pause(connection, [p for p in parts if p.state == "active"], now)
+
+    async def _parts(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
+        """The ordinary tasks of a pool task's seats that are not over, locked; in batches."""
+        every = await seats.lock_tasks_of(connection, whole)
+        return [
+            await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
+            for first in range(0, len(every), _AT_ONCE)
+        ]
+
+    async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
+        """Pause these, which are locked and active."""
+        ids = [found.id for found in founds]
+        said = f"paused on {self._name}"
+        freed = await self._free(connection, ids, changed.EVERY_SLOT, said, now)
+        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, now)
+        await tasks.stop_planning(connection, ids)
+        told = {
+            task: TaskChange("paused", f"{said}; {_runs(len(slots))} freed", slots)
+            for task, slots in freed.items()
+        }
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, ids, now)
+        await bookings.notify_all(connection, [("task", task, "paused") for task in ids])
+
+    async def resume(self, task: UUID) -> None:
+        """Plan again, from now on; what passed during the pause is not made up for.
+
+        :raises NotFound: there is no such task here.
+        :raises NotAllowed: another node leads it.
+        :raises Conflict: it is over.
+        """
+        await self._database.settle(lambda connection: self._resume_whole(connection, task))
+
+    async def _resume_whole(self, connection: Connection, task: UUID) -> None:
+        found = self._changeable(task, await tasks.lock(connection, task))
+        if found.paused_at is None:
+            return
+        now = self._clock.now()
+        await self._resume(connection, [found], now)
+        for parts in await self._parts(connection, task):
+            await self._resume(connection, [p for p in parts if p.paused_at is not None], now)
+
+    async def _resume(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
+        """Resume these, which are locked and paused."""
+        ids = [found.id for found in founds]
+        following = {
+            found.id: changed.first_open(_recurrence(found), found.duration, now + self._margin)
+            for found in founds
+        }
+        passed = await self._passed(connection, founds, following, now)
+        await changes.stand(connection, {found.id: found.revision + 1 for found in founds}, None)
+        seated = await seats.go_on(connection, following, now)
+        for task in seated:
+            await bookings.notify(connection, "seats", task, "wanted")
+        standings = {
+            task: PlanningPosition(slot - 1, slot)
+            for task, slot in following.items()
+            if slot is not None and task not in seated
+        }
+        await changes.plan_on(connection, standings, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+        told = {task: self._resumed(passed.get(task, [])) for task in ids}
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, ids, now)
+        await bookings.notify_all(connection, [("task", task, "active") for task in ids])
+
+    def _resumed(self, passed: Sequence[int]) -> TaskChange:
+        sentence = f"resumed on {self._name}"
+        if passed:
+            count = f"{len(passed)} slot{'' if len(passed) == 1 else 's'}"
+            sentence += f"; {count} whose time passed meanwhile will not be made up for"
+        return TaskChange("resumed", sentence, passed)
+
+    async def _passed(
+        self,
+        connection: Connection,
+        founds: Sequence[StoredTask],
+        following: Mapping[UUID, int | None],
+        now: int,
+    ) -> dict[UUID, list[int]]:
+        """By task, the slots that had no run because it was paused."""
+        passed: dict[UUID, list[int]] = {}
+        for found in founds:
+            recurrence = _recurrence(found)
+            since = (found.paused_at or now) + self._margin
+            first = changed.first_open(recurrence, found.duration, since)
+            slots = changed.passed_slots(recurrence, first, following[found.id], now, _PASSED_MAX)
+            if slots:
+                passed[found.id] = slots
+        spans = {task: (slots[0], slots[-1] + 1) for task, slots in passed.items()}
+        kept = await changes.kept_between(connection, spans)
+        return {task: slots[kept.get(task, 0) :] for task, slots in passed.items()}
+
+    async def edit(
+        self, task: UUID, patch: TaskPatch, *, dry_run: bool = False
+    ) -> StoredTask | None:
+        """Change what the task asks for; checked like a new task, refused as a whole or taken.
+
+        Returns the task as it would be for a ``dry_run``, which changes nothing.
+
+        :raises NotFound: there is no such task here.
+        :raises NotAllowed: another node leads it.
+        :raises Conflict: it is over, or was changed since the revision that was read.
+        :raises InvalidDocument: a field is wrong, or cannot be edited.
+        :raises RefusedByParticipant: somebody would not take part; the task stays as it was.
+        """
+        async with self._database.connection() as connection:
+            found = self._changeable(task, await tasks.fetch(connection, task))
+            request = await seats.request_of(connection, task)
+        _check_revision(found, patch.revision)
+        archived = None
+        if "archives" in patch.model_fields_set:
+            archived = await self._archives.edited(task, patch.archives or ())
+        if request is not None:
+            before = SeatRequest.model_validate(request)
+            document = _edited(found, patch, before)
+            edited = await self._reseating.prepare(found, before, document)
+            if not dry_run:
+                await self._database.settle(
+                    lambda connection: self._edit_whole(
+                        connection, found.revision, edited, archived
+                    )
+                )
+            return edited.task if dry_run else None
+        asked = await self._admission.ask(_edited(found, patch), found)
+        new = stored_task(asked, self._identity)
+        if dry_run:
+            return new
+        if archived or changed.differences(document_of(found), document_of(new)):
+            await self._database.settle(
+                lambda connection: self._edit(connection, found.revision, asked, archived)
+            )
+        return None
+
+    async def _edit_whole(
+        self, connection: Connection, revision: int, edited: PoolTaskEdit, archived: Archived | None
+    ) -> None:
+        task = edited.task.id
+        found = self._changeable(task, await tasks.lock(connection, task))
+        _check_revision(found, revision)
+        now = self._clock.now()
+        request = await seats.request_of(connection, task)
+        before = document_of(
+            found, None if request is None else SeatRequest.model_validate(request)
+        )
+        after = document_of(edited.task, edited.sought.request)
+        differences = _differences(before, after, archived)
+        if not differences:
+            return
+        await tasks.keep(connection, edited.task)
+        if archived is not None:
+            await self._archives.keep_of_task(connection, task, archived.choices)
+        if edited.task.campaign != found.campaign:
+            await campaigns.assign(connection, task, now)
+        await self._reseating.apply(connection, edited, now, self._edit_parts)
+        sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
+        trace = _trace(before, after, archived)
+        told = {task: TaskChange("edited", sentence, [], trace)}
+        await changes.keep_changes(connection, told, now)
+        await bookings.notify(connection, "task", task, "edited")
+        await bookings.notify(connection, "seats", task, "wanted")
+
+    async def _edit_parts(
+        self, connection: Connection, edits: Sequence[tuple[int, Introduction]]
+    ) -> None:
+        """Edit the ordinary tasks of seats, which are locked; where that changes anything."""
+        for first in range(0, len(edits), _AT_ONCE):
+            batch = edits[first : first + _AT_ONCE]
+            asked = {introduction.task: introduction for _, introduction in batch}
+            revisions = {introduction.task: revision for revision, introduction in batch}
+            differing: list[tuple[StoredTask, StoredTask]] = []
+            for found in await tasks.fetch_all(connection, list(asked)):
+                new = stored_task(asked[found.id], self._identity)
+                if changed.differences(document_of(found), document_of(new)):
+                    _check_revision(found, revisions[found.id])
+                    differing.append((found, new))
+            await self._edit_all(connection, differing)
+
+    async def _edit(
+        self,
+        connection: Connection,
+        revision: int,
+        asked: Introduction,
+        archived: Archived | None = None,
+    ) -> None:
+        found = self._changeable(asked.task, await tasks.lock(connection, asked.task))
+        _check_revision(found, revision)
+        if archived is not None:
+            await self._archives.keep_of_task(connection, found.id, archived.choices)
+        await self._edit_all(connection, [(found, stored_task(asked, self._identity))], archived)
+
+    async def _edit_all(
+        self,
+        connection: Connection,
+        edits: Sequence[tuple[StoredTask, StoredTask]],
+        archived: Archived | None = None,
+    ) -> None:
+        """Edit tasks, each from what it is (locked) to what it is to be."""
+        now = self._clock.now()
+        said: dict[UUID, str] = {}
+        alike: dict[tuple[int, str], list[UUID]] = {}
+        for found, new in edits:
+            differences = _differences(document_of(found), document_of(new), archived)
+            said[found.id] = "; ".join(differences)[:_SAID_MAX]
+            slots_from = await self._given_up_from(connection, found, new)
+            alike.setdefault((slots_from, said[found.id]), []).append(found.id)
+        freed: dict[UUID, list[int]] = {}
+        given_up: dict[UUID, int] = {}
+        for (slots_from, words), ids in alike.items():
+            freed |= await self._free(connection, ids, slots_from, f"edited: {words}", now)
+            given_up |= dict.fromkeys(ids, slots_from)
+        for found, new in edits:
+            await store_task(connection, new, found, now)
+            if new.campaign != found.campaign:
+                await campaigns.assign(connection, found.id, now)
+        await self._plan_on(connection, edits, given_up, freed, now)
+        told = {}
+        for found, new in edits:
+            sentence = f"edited on {self._name}: {said[found.id]}; {_runs(len(freed[found.id]))}"
+            trace = _trace(document_of(found), document_of(new), archived)
+            told[found.id] = TaskChange("edited", f"{sentence} freed", freed[found.id], trace)
+        await changes.keep_changes(connection, told, now)
+        await self._tell(connection, list(told), now)
+        await bookings.notify_all(connection, [("task", task, "edited") for task in told])
+
+    async def _plan_on(
+        self,
+        connection: Connection,
+        edits: Sequence[tuple[StoredTask, StoredTask]],
+        given_up: Mapping[UUID, int],
+        freed: Mapping[UUID, list[int]],
+        now: int,
+    ) -> None:
+        """Where planning goes on for those of the edited tasks that are not paused."""
+        active = {found.id: new for found, new in edits if found.state == "active"}
+        standings = await changes.standings(connection, list(active))
+        on: dict[UUID, PlanningPosition] = {}
+        for task, new in active.items():
+            standing = standings.get(task, PlanningPosition(None, None))
+            anew = given_up[task] == changed.EVERY_SLOT
+            then = changed.position_after_edit(
+                _recurrence(new), standing, freed[task], now, anew=anew
+            )
+            next_slot = now if then.next_slot is None else then.next_slot
+            on[task] = PlanningPosition(then.planned_to, next_slot)
+        await changes.plan_on(connection, on, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+
+    async def _given_up_from(self, connection: Connection, old: StoredTask, new: StoredTask) -> int:
+        max_runs = new.schedule.get("max_runs")
+        surplus = None
+        if max_runs is not None:
+            surplus = await changes.surplus(connection, old.id, int(max_runs))
+        return changed.given_up_from(_terms(old), _terms(new), surplus)
+
+    async def _free(
+        self, connection: Connection, ids: Sequence[UUID], slots_from: int, why: str, now: int
+    ) -> dict[UUID, list[int]]:
+        """Give up the runs to come of these slots, and all planning under way; slots by task."""
+        epochs = await changes.fence(connection, ids, now)
+        freeing = FreedRuns(
+            before_epoch=0,
+            starting=now + self._margin,
+            slots_from=slots_from,
+            reason=f"the task was {why}",
+        )
+        freed = await changes.free_led(connection, freeing, epochs, now)
+        lost = await bookings.restore(connection, [each.run for each in freed], now)
+        await bookings.tell_leads(connection, lost, now)
+        slots: dict[UUID, list[int]] = {task: [] for task in ids}
+        for each in freed:
+            slots[each.task].append(each.slot)
+        return {task: sorted(each) for task, each in slots.items()}
+
+    async def _tell(self, connection: Connection, ids: Sequence[UUID], now: int) -> None:
+        """One letter to each other participant of these: the task as it is from now on."""
+        posts = [
+            OutgoingMessage(
+                node, MessageKind.TASK_CHANGE, introduction_of(found, place).model_dump(mode="json")
+            )
+            for found in await tasks.fetch_all(connection, ids)
+            for place, participant in enumerate(found.participants)
+            if (node := str(participant["node"])) != self._identity
+        ]
+        await outbox.post_all(connection, posts, now)
+
+    async def acknowledged(self, letter: int, task: UUID) -> None:
+        """A participant has heard of a change; once all have, the task is planned."""
+        async with self._database.transaction() as connection:
+            if not await changes.others_to_hear(connection, task, letter):
+                standing = (await changes.standings(connection, [task])).get(task)
+                if standing is not None and standing.next_slot is not None:
+                    now = self._clock.now()
+                    await tasks.wake_planning(connection, task, now, standing.next_slot)
+                    await bookings.notify(connection, "task", task, "plan")
+
+    def _changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
+        if found is None:
+            msg = f"there is no task {task} on this node"
+            raise NotFound(msg)
+        if found.lead != self._identity:
+            msg = (
+                f"task {task} is led by another node and is paused, resumed and edited there; here "
+                "it can only be cancelled, which withdraws this host from it"
+            )
+            raise NotAllowed(msg)
+        if found.parent is not None:
+            msg = (
+                f"task {task} has seats of pool task {found.parent}; change that one. Cancelled, "
+                "its seats are given to others"
+            )
+            raise Conflict(msg)
+        if found.state not in {"active", "paused"}:
+            msg = f"task {task} is {found.state} and cannot be changed any more; create another one"
+            raise Conflict(msg)
+        return found
+
+
+def _check_revision(found: StoredTask, read: int | None) -> None:
+    if read is not None and read != found.revision:
+        msg = (
+            f"task {found.id} has been changed since revision {read} was read: it is at revision "
+            f"{found.revision}; read it again"
+        )
+        raise Conflict(msg)
+
+
+def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:
+    """A task as it would be posted; a slip that it has by default only is left to the default."""
+    schedule = Schedule.model_validate(task.schedule)
+    without = schedule.model_copy(update={"slip": None})
+    if schedule.slip == default_slip(without):
+        schedule = without
+    return {
+        "test": {"type": task.test, "spec": task.spec},
+        "tools": list(task.tools),
+        "schedule": schedule.model_dump(mode="json"),
+        "priority": task.priority,
+        "contexts": {p["name"]: p["context"] for p in task.participants if p.get("context")},
+        "campaign": task.campaign,
+        "reference": task.reference,
+        **({} if request is None else {"participants": request.model_dump(mode="json")}),
+    }
+
+
+def _differences(
+    before: dict[str, Any], after: dict[str, Any], archived: Archived | None
+) -> list[str]:
+    said = changed.differences(before, after)
+    return said if archived is None else [*said, "archives changed"]
+
+
+def _trace(
+    before: dict[str, Any], after: dict[str, Any], archived: Archived | None
+) -> dict[str, Any]:
+    if archived is None:
+        return {"before": before, "after": after}
+    return {
+        "before": {**before, "archives": _written(archived.before)},
+        "after": {**after, "archives": _written(archived.after)},
+    }
+
+
+def _written(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
+    return [archive.model_dump(mode="json") for archive in archives]
+
+
+def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:
+    """The task's document with a patch applied.
+
+    :raises InvalidDocument: it is none any more, or would measure something else.
+    """
+    wanted = patch.changes()
+    _check_type(task, wanted)
+    try:
+        return TaskDocument.model_validate(
+            changed.merged(document_of(task, request), wanted), context=FROM_OUTSIDE
+        )
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, TaskDocument)) from None
+
+
+def _check_type(task: StoredTask, wanted: Mapping[str, Any]) -> None:
+    test = wanted.get("test", {})
+    if test is None or test.get("type", task.test) != task.test:
+        sentence = f"cannot be edited ({task.test}); cancel this task and create another one"
+        raise InvalidDocument([FieldFault("/test/type", sentence)])
+
+
+def _terms(task: StoredTask) -> PlacementTerms:
+    return PlacementTerms(
+        measured=(task.spec, task.tool, task.scheduling_class, task.duration),
+        recurrence=_recurrence(task),
+        slip_random=bool(task.schedule.get("slip_random")),
+    )
+
+
+def _recurrence(task: StoredTask) -> Recurrence:
+    return recurrence_of(Schedule.model_validate(task.schedule), task.created_at)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"

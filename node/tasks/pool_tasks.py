@@ -1,0 +1,239 @@
+"""Pool tasks as their lead takes them in: whether there is such a pool, with so many nodes.
+
+A pool task names no nodes; for each chosen one there is an ordinary task with the same test, into
+whose spec the node is filled in. Here is how, and what of a request can be refused at once. Who is
+chosen, and when, is the lead's to say (``lead/pool/episodes.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+from uuid import UUID
+
+from node.capability.catalog import Capabilities
+from node.model import predicates
+from node.model.errors import Conflict, FieldFault, InvalidDocument
+from node.model.predicates import Attributes
+from node.model.terms import NodeRequirements, seats_possible
+from node.model.wire.seats import SeatRequest
+from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
+from node.peers.directory import Directory
+from node.plugins import registry
+from node.plugins.contracts import Test
+from node.store import pools, seats, tasks
+from node.store.database import Connection, Database
+from node.store.pools import StoredPool
+from node.store.seats import TermProgress
+from node.store.tasks import StoredTask
+
+_FIELDS = ("source", "participants")
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class PoolTaskRequest:
+    """A checked request: the pool, and the names of the nodes that could have a seat now."""
+
+    pool: StoredPool
+    request: SeatRequest
+    able: tuple[str, ...]
+
+
+class PoolTaskChecker:
+    """Checks what tasks ask of pools."""
+
+    def __init__(
+        self, database: Database, directory: Directory, capabilities: Capabilities
+    ) -> None:
+        """Who is known, and what they say of themselves, ``directory`` says."""
+        self._database = database
+        self._directory = directory
+        self._capabilities = capabilities
+
+    async def find_nodes(self, document: TaskDocument, request: SeatRequest) -> PoolTaskRequest:
+        """The nodes that could have a seat of this task.
+
+        :raises InvalidDocument: no such pool, nobody in it meets the match, or not enough do.
+        """
+        async with self._database.connection() as connection:
+            there = await pools.listed(connection)
+        pool = next((each for each in there if each.name == request.pool), None)
+        if pool is None:
+            raise InvalidDocument([FieldFault("/participants/pool", no_pool(request.pool, there))])
+        test = document.test
+        wanted = self.wanted(test.type, test.spec, document.tools, request, pool.match)
+        known = {node.name: node.facts for node in self._directory.all}
+        members = {n: each for n, each in known.items() if wanted.pool_match.met_by(each)}
+        able = {n: each for n, each in members.items() if wanted.why_not(n, each) is None}
+        fault = _too_few(request, wanted, members, able) or _unknown_words(request, members)
+        if fault is not None:
+            raise InvalidDocument([fault])
+        return PoolTaskRequest(pool, request, tuple(able))
+
+    def wanted(
+        self,
+        test: str,
+        spec: dict[str, Any],
+        tools: Collection[str],
+        request: SeatRequest,
+        pool_match: Mapping[str, Any],
+    ) -> NodeRequirements:
+        """What a node must be to have a seat of a task with this test.
+
+        :raises InvalidDocument: the match is no predicate, or a field of the test is wrong.
+        """
+        known = self._capabilities.test(test)
+        parsed = self._capabilities.spec(known, spec)
+        hosts = known.hosts(parsed)
+        named = [self._directory.find(host) for host in hosts]
+        able = [tool.name for tool in registry.tools_for(test) if tool.can(parsed) is None]
+        return NodeRequirements(
+            request.pool,
+            predicates.parse(pool_match),
+            predicates.parse(request.match, "/participants/match"),
+            frozenset(node.name for node in named if node is not None),
+            tuple(tool for tool in able if not tools or tool in tools),
+        )
+
+    def needs(self, test: str, spec: dict[str, Any]) -> Mapping[str, int | None]:
+        """What runs of this test take of counted resources; None is all that a node has.
+
+        :raises InvalidDocument: there is no such test (any more), or a field of it is wrong.
+        """
+        known = self._capabilities.test(test)
+        return known.needs(self._capabilities.spec(known, spec))
+
+    async def keep(
+        self, connection: Connection, task: StoredTask, sought: PoolTaskRequest, slot: int, now: int
+    ) -> None:
+        """Make a task that was just kept a pool task; its terms begin with this slot.
+
+        :raises Conflict: the pool was removed meanwhile.
+        """
+        await tasks.stop_planning(connection, [task.id])
+        on = TermProgress(slot, now, task.schedule.get("max_runs"))
+        await self.change(connection, task.id, sought.request, on)
+
+    async def change(
+        self, connection: Connection, task: UUID, request: SeatRequest, on: TermProgress | None
+    ) -> None:
+        """What a pool task asks for from now on, and with which slot its terms go on.
+
+        :raises Conflict: the pool was removed meanwhile.
+        """
+        body = request.model_dump(mode="json")
+        if not await seats.keep(connection, task, request.pool, body, on):
+            raise Conflict(f"the pool {request.pool} was removed a moment ago; name another one")
+
+    def filled(
+        self, document: TaskDocument, request: SeatRequest, names: Sequence[str]
+    ) -> TaskDocument:
+        """The document of the ordinary task in which these nodes have seats.
+
+        :raises InvalidDocument: the test has no field for them, or it is filled already.
+        """
+        test = self._capabilities.test(document.test.type)
+        word = _field_of(test, request)
+        given = document.test.spec.get(word)
+        if isinstance(test.spec_model.model_fields[word].get_default(), tuple):
+            value: Any = [*(given or ()), *names]
+        elif given is not None:
+            said = f"says {given}, and the task asks for nodes of pool {request.pool}: leave it out"
+            raise InvalidDocument([FieldFault(f"/test/spec/{word}", said)])
+        elif request.together and request.k > 1:
+            said = f"is not possible: {word} of {test.name} names one node; leave it out"
+            raise InvalidDocument([FieldFault("/participants/together", said)])
+        else:
+            value = names[0]
+        spec = {**document.test.spec, word: value}
+        choice = TestChoice(type=document.test.type, spec=spec)
+        return document.model_copy(update={"test": choice, "participants": ()})
+
+    def document_for(
+        self, whole: StoredTask, request: SeatRequest, names: Sequence[str], schedule: Schedule
+    ) -> TaskDocument:
+        """The document of the ordinary task in which these nodes have seats of a pool task.
+
+        :raises InvalidDocument: the test has no field for them.
+        """
+        document = TaskDocument(
+            test=TestChoice(type=whole.test, spec=whole.spec),
+            tools=tuple(whole.tools),
+            schedule=schedule,
+            priority=whole.priority,
+            campaign=whole.campaign,
+            reference=whole.reference,
+        )
+        return self.filled(document, request, names)
+
+
+def _field_of(test: Test, request: SeatRequest) -> str:
+    fields = test.spec_model.model_fields
+    if request.field is not None and request.field not in fields:
+        said = f"{test.name} has no field {request.field}; it has {', '.join(fields)}"
+        raise InvalidDocument([FieldFault("/participants/field", said)])
+    word = request.field or next((name for name in _FIELDS if name in fields), None)
+    if word is None:
+        said = f"say which field of {test.name} names the node; it has {', '.join(fields)}"
+        raise InvalidDocument([FieldFault("/participants/field", said)])
+    return word
+
+
+def no_pool(name: str, there: Sequence[StoredPool]) -> str:
+    """There is none of this name: what to write instead."""
+    names = [pool.name for pool in there]
+    if not names:
+        return f"there is no pool {name}, and no other one; make it: parley pool add {name}"
+    near = get_close_matches(name, names, n=3, cutoff=0.5) or names
+    return f"there is no pool {name}; there {'is' if len(near) == 1 else 'are'}: {_some(near)}"
+
+
+def _too_few(
+    request: SeatRequest,
+    wanted: NodeRequirements,
+    members: Mapping[str, Attributes],
+    able: Mapping[str, Attributes],
+) -> FieldFault | None:
+    pool, k, least = request.pool, request.k, request.min_k or request.k
+    if k > len(members):
+        said = f"is more than pool {pool} has: {_nodes(members)}"
+        fewer = f"ask for {len(members)} at most, or " if members else ""
+        return FieldFault("/participants/k", f"{said}; {fewer}widen the pool")
+    meeting = [name for name, each in members.items() if wanted.match.met_by(each)]
+    if members and not meeting:
+        return predicates.explain_no_match(wanted.match, members, "/participants/match")
+    word = "min_k" if request.min_k else "k"
+    if len(able) < least:
+        others = {n: wanted.why_not(n, each) for n, each in members.items() if n not in able}
+        why = ", ".join(f"{name}: {reason}" for name, reason in list(others.items())[:_SHOWN])
+        said = f"is more than pool {pool} can give: {len(able)} of {_nodes(members)} ({why})"
+        fewer = f"ask for {len(able)} at most" if able else "ask for others, or widen the pool"
+        return FieldFault(f"/participants/{word}", f"{said}; {fewer}")
+    possible = seats_possible(able.values(), request.spread)
+    if possible < least:
+        said = f"is more than can be spread like that: {possible} of {_nodes(able)} at most"
+        return FieldFault(f"/participants/{word}", f"{said}; ask for fewer, or spread less")
+    return None
+
+
+def _unknown_words(request: SeatRequest, members: Mapping[str, Attributes]) -> FieldFault | None:
+    """A misspelt attribute would be without effect."""
+    there = {word for each in members.values() for word in each}
+    for place, words in (("spread", request.spread), ("prefer", request.prefer)):
+        for word in words:
+            if word not in there:
+                said = f"no node of pool {request.pool} has it; they have {_some(sorted(there))}"
+                return FieldFault(f"/participants/{place}/{word}", said)
+    return None
+
+
+def _nodes(found: Collection[str]) -> str:
+    return f"{len(found)} node{'' if len(found) == 1 else 's'}"
+
+
+def _some(words: Sequence[str]) -> str:
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,342 @@
+"""How runs and tasks end before their time: cancelled by a person, displaced, withdrawn by a host.
+
+Whoever learns of an end tells the others through the outbox, in the same transaction: a participant
+tells the lead, the lead tells all participants. A run displaced anywhere is freed everywhere, its
+slot is placed again by the lead while its window lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from node.clock import Clock
+from node.model import times
+from node.model.errors import HostError, NotAllowed, NotFound
+from node.model.ids import TaskId, run_id
+from node.model.runstate import OVER, RunState
+from node.model.wire.participants import RunEnd, TaskEnd
+from node.store import bookings, outbox, runs, seats, tasks
+from node.store.database import Connection, Database
+from node.store.outbox import OutgoingMessage
+from node.store.runs import LockedRun, NextAttempt
+from node.store.tasks import StoredTask
+
+_ON_ITS_WAY = 30 * times.SECOND
+"""No message of a worker arrives later than so long after the end of its lease."""
+
+_AT_ONCE = 200
+"""Most runs lost, or tasks ended, in one statement: others wait for its locks."""
+
+TOO_LATE = "its time had begun, so it is not placed again"
+
+
+class TaskTerminator:
+    """Ends runs and tasks, here and at the other participants."""
+
+    def __init__(self, database: Database, clock: Clock, identity: str, name: str) -> None:
+        """``identity`` and ``name`` are this node's."""
+        self._database = database
+        self._clock = clock
+        self._identity = identity
+        self._name = name
+
+    async def cancel_run(self, run: UUID) -> None:
+        """Take a run back on every participant; one that is over stays as it is.
+
+        :raises NotFound: there is no such run here.
+        """
+        await self._database.settle(lambda connection: self._cancel_run(connection, run))
+
+    async def _cancel_run(self, connection: Connection, run: UUID) -> None:
+        locked = await runs.lock(connection, run)
+        if locked is None:
+            msg = f"there is no run {run} on this node"
+            raise NotFound(msg)
+        if locked.state not in OVER:
+            reason = f"cancelled on {self._name}"
+            await self._end(connection, locked, RunEnd(run=run, state="cancelled", reason=reason))
+
+    async def heard(self, sender: str, end: RunEnd) -> None:
+        """Another node says that a run is over: its lead, or to its lead a participant.
+
+        :raises NotAllowed: it is neither.
+        :raises HostError: this lead is about to decide on the run; it must be told again.
+        """
+        await self._database.settle(lambda connection: self._heard(connection, sender, end))
+
+    async def _heard(self, connection: Connection, sender: str, end: RunEnd) -> None:
+        locked = await runs.lock(connection, end.run)
+        if locked is None:
+            if await bookings.is_being_decided(connection, end.run):
+                msg = f"run {end.run} is just being decided on; tell again that it is over"
+                raise HostError(msg)
+            return
+        if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
+            return
+        if sender != locked.lead and sender not in _identities(locked.participants):
+            msg = f"{sender} takes no part in run {end.run}"
+            raise NotAllowed(msg)
+        await self._end(connection, locked, end, sender)
+
+    def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
+        """Displaced on this very node, which leads it: the others must learn of it all the same."""
+        return run.lead == self._identity and run.state is RunState.DISPLACED is RunState(end.state)
+
+    def _cut(self, run: LockedRun, end: RunEnd) -> bool:
+        """Failed here before its end, because it had been cancelled at the other end first."""
+        led_elsewhere = run.lead != self._identity
+        cancelled = RunState(end.state) is RunState.CANCELLED
+        still = run.ends_at > self._clock.now()
+        return led_elsewhere and cancelled and still and run.state is RunState.FAILED
+
+    async def _end(
+        self, connection: Connection, run: LockedRun, end: RunEnd, sender: str | None = None
+    ) -> None:
+        now = self._clock.now()
+        state = RunState(end.state)
+        moved = await runs.move(connection, [run.id], state, end.reason, now)
+        if not moved and not self._lost_here(run, end):
+            if state is not RunState.DISPLACED:
+                return
+            # Displaced elsewhere after it had begun here: what is left is to stop it.
+            await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
+        elif end.displaced_by is not None:
+            await runs.keep_winner(connection, run.id, end.displaced_by)
+        lost = await bookings.restore(connection, [run.id], now)
+        await bookings.tell_leads(connection, lost, now)
+        await bookings.notify(connection, "run", run.id, run.task, end.state)
+        others = _identities(run.participants) - {self._identity, sender}
+        told = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
+        body = end.model_dump(mode="json")
+        await outbox.post(connection, sorted(told), outbox.MessageKind.RUN_END, body, now)
+        if run.lead != self._identity:
+            return
+        if state is RunState.DISPLACED and now < run.starts_at:
+            await self._place_again(connection, [(run, end.reason)], now)
+        else:
+            if state is RunState.DISPLACED:
+                # Somebody may have begun to measure it: rather a slot missed than one run twice.
+                await runs.add_reason(connection, run.id, TOO_LATE)
+            # A cancelled run does not count toward max_runs: another slot may take its place.
+            await tasks.wake_planning(connection, run.task, now, run.slot)
+            await bookings.notify(connection, "task", run.task, "plan")
+
+    async def _place_again(
+        self, connection: Connection, lost: Sequence[tuple[LockedRun, str]], now: int
+    ) -> None:
+        """Place these again, which were lost for these reasons."""
+        again = [
+            NextAttempt(
+                run.id,
+                run_id(TaskId(run.task), run.slot, run.attempt + 1),
+                run.attempt + 1,
+                f"{reason}; is being placed again",
+            )
+            for run, reason in lost
+        ]
+        first: dict[UUID, int] = {}
+        for task, slot in await runs.wait_again(connection, again, now):
+            first[task] = min(slot, first.get(task, slot))
+        for task, slot in sorted(first.items()):
+            await tasks.wake_planning(connection, task, now, slot)
+            await bookings.notify(connection, "task", task, "plan")
+
+    async def cancel_task(self, task: UUID) -> None:
+        """End a task and all its runs to come; running ones are stopped. Again is harmless.
+
+        On a participant this withdraws the host's consent: the lead learns of it and ends the task.
+
+        :raises NotFound: there is no such task here.
+        """
+        await self._database.settle(lambda connection: self._cancel_task(connection, task))
+
+    async def _cancel_task(self, connection: Connection, task: UUID) -> None:
+        found = await tasks.fetch(connection, task)
+        if found is None:
+            msg = f"there is no task {task} on this node"
+            raise NotFound(msg)
+        if found.lead == self._identity:
+            await self._end_task(connection, found, "cancelled", f"cancelled on {self._name}")
+        else:
+            await self._end_task(connection, found, "refused", f"{self._name} withdrew from it")
+
+    async def heard_task(self, sender: str, end: TaskEnd) -> None:
+        """Another node says that a task is over."""
+        await self._database.settle(lambda connection: self._heard_task(connection, sender, end))
+
+    async def _heard_task(self, connection: Connection, sender: str, end: TaskEnd) -> None:
+        found = await tasks.fetch(connection, end.task)
+        if found is None:
+            return
+        if sender != found.lead and sender not in _identities(found.participants):
+            msg = f"{sender} takes no part in task {end.task}"
+            raise NotAllowed(msg)
+        await self._end_task(connection, found, end.state, end.reason, sender)
+
+    async def refuse_task(self, task: UUID, reason: str) -> None:
+        """A task led here cannot be planned: a participant will not take part."""
+        await self._database.settle(lambda connection: self._refuse_task(connection, task, reason))
+
+    async def _refuse_task(self, connection: Connection, task: UUID, reason: str) -> None:
+        found = await tasks.fetch(connection, task)
+        if found is not None:
+            await self._end_task(connection, found, "refused", reason)
+
+    async def take_back(self, task: UUID, reason: str) -> None:
+        """A task led here is not to go on: the node whose seat it is has lost it, say."""
+        await self._database.settle(lambda connection: self.take_back_in(connection, task, reason))
+
+    async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> None:
+        """The same, as part of a transaction."""
+        found = await tasks.fetch(connection, task)
+        if found is not None:
+            await self._end_task(connection, found, "cancelled", reason)
+
+    async def lose_run(self, run: UUID, reason: str) -> None:
+        """A run led here has lost its time somewhere: free it everywhere, place it again."""
+        await self.lose_runs({run: reason})
+
+    async def lose_runs(self, reasons: Mapping[UUID, str]) -> None:
+        """The same of many, each for its reason; again is harmless: those that are over stay so."""
+        every = sorted(reasons.items())
+        for first in range(0, len(every), _AT_ONCE):
+            await self._database.settle(partial(self._lose_runs, every[first : first + _AT_ONCE]))
+
+    async def _lose_runs(self, reasons: Sequence[tuple[UUID, str]], connection: Connection) -> None:
+        why = dict(reasons)
+        now = self._clock.now()
+        locked = [
+            run for run in await runs.lock_all(connection, list(why)) if run.state not in OVER
+        ]
+        ahead = {run.id: run for run in locked if now < run.starts_at}
+        by_reason: dict[str, list[UUID]] = {}
+        for coming in ahead:
+            by_reason.setdefault(why[coming], []).append(coming)
+        moved: list[LockedRun] = []
+        for reason, ids in by_reason.items():
+            done = await runs.move(connection, ids, RunState.DISPLACED, reason, now)
+            moved += [ahead[each.id] for each in done]
+        gone = {run.id for run in moved}
+        for run in locked:
+            if run.id not in gone:
+                # It has begun, or begins at this moment: that is a case of its own.
+                end = RunEnd(run=run.id, state="displaced", reason=why[run.id])
+                await self._end(connection, run, end)
+        lost = await bookings.restore(connection, [run.id for run in moved], now)
+        await bookings.tell_leads(connection, lost, now)
+        notices = [("run", run.id, run.task, "displaced") for run in moved]
+        await bookings.notify_all(connection, notices)
+        await outbox.post_all(connection, self._displaced(moved, why), now)
+        led = [(run, why[run.id]) for run in moved if run.lead == self._identity]
+        await self._place_again(connection, led, now)
+
+    def _displaced(
+        self, moved: Sequence[LockedRun], why: Mapping[UUID, str]
+    ) -> list[OutgoingMessage]:
+        """The letters that tell of runs displaced here: to the lead, or from it to all others."""
+        posts = []
+        for run in moved:
+            end = RunEnd(run=run.id, state="displaced", reason=why[run.id]).model_dump(mode="json")
+            led = run.lead == self._identity
+            told = (_identities(run.participants) if led else {run.lead}) - {self._identity}
+            posts += [
+                OutgoingMessage(node, outbox.MessageKind.RUN_END, end) for node in sorted(told)
+            ]
+        return posts
+
+    async def drop_run(self, node: str, run: UUID, reason: str) -> None:
+        """Have one participant end a run that this lead does not know."""
+        body = RunEnd(run=run, state="cancelled", reason=reason).model_dump(mode="json")
+        async with self._database.connection() as connection:
+            await outbox.post(
+                connection, [node], outbox.MessageKind.RUN_END, body, self._clock.now()
+            )
+
+    async def finish_tasks(self) -> None:
+        """Tasks led here whose schedule and runs are over are finished, here and elsewhere."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for whole, state in await seats.finish(connection, now):
+                await bookings.notify(connection, "task", whole, state)
+            for task, participants in await tasks.finish(connection, now):
+                await bookings.notify(connection, "task", task, "finished")
+                others = _identities(participants) - {self._identity}
+                end = TaskEnd(task=task, state="finished", reason="its schedule is over")
+                body = end.model_dump(mode="json")
+                await outbox.post(
+                    connection, sorted(others), outbox.MessageKind.TASK_END, body, now
+                )
+
+    async def _end_task(
+        self,
+        connection: Connection,
+        task: StoredTask,
+        state: str,
+        reason: str,
+        sender: str | None = None,
+    ) -> None:
+        """End a task, and with a pool task the ordinary ones of its seats, which may be many."""
+        if not await self._end_tasks(connection, [task], state, reason, sender):
+            return
+        why = f"its pool task was {state}: {reason}"
+        every = await seats.lock_tasks_of(connection, task.id)
+        for first in range(0, len(every), _AT_ONCE):
+            parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
+            await self._end_tasks(connection, parts, "cancelled", why, None)
+
+    async def _end_tasks(
+        self,
+        connection: Connection,
+        founds: Sequence[StoredTask],
+        state: str,
+        reason: str,
+        sender: str | None,
+    ) -> bool:
+        """End these, and tell all others but the ``sender``; whether any had not ended already.
+
+        Of several this node is the lead.
+        """
+        now = self._clock.now()
+        ended = await tasks.end(connection, [task.id for task in founds], state, reason, now)
+        over = [task for task in founds if task.id in ended]
+        if not over:
+            return False
+        ids = [task.id for task in over]
+        if state != "finished":
+            open_runs = await runs.open_runs_of_tasks(connection, ids)
+            if over[0].lead != self._identity:
+                open_runs += await runs.cut_runs_of_task(connection, ids[0], now)
+            why = f"the task was {state}: {reason}"
+            await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
+            lost = await bookings.restore(connection, open_runs, now)
+            await bookings.tell_leads(connection, lost, now)
+        leases = await tasks.stop_planning(connection, ids)
+        wholes = dict.fromkeys(task.parent for task in over if task.parent is not None)
+        notices: list[tuple[object, ...]] = [("task", task, state) for task in ids]
+        await bookings.notify_all(connection, [*notices, *(("seats", it, "lost") for it in wholes)])
+        posts = {task.id: self._ended(task, state, reason, sender) for task in over}
+        await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
+        leased = {task: until for task, until in leases.items() if until is not None}
+        if leased:
+            # A worker may be making it known at this moment, to nodes that have it not ended yet.
+            again = max(0, max(leased.values()) - now) + _ON_ITS_WAY
+            told = [post for task in leased for post in posts[task]]
+            await outbox.post_all(connection, told, now, again)
+        return True
+
+    def _ended(
+        self, task: StoredTask, state: str, reason: str, sender: str | None
+    ) -> list[OutgoingMessage]:
+        """The letters that tell of its end: from its lead to all others, or to the lead."""
+        led = task.lead == self._identity
+        told = (_identities(task.participants) if led else {task.lead}) - {self._identity, sender}
+        body = TaskEnd(task=task.id, state=state, reason=reason[:1000]).model_dump(mode="json")
+        return [OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(told)]
+
+
+def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:
+    return {str(participant["node"]) for participant in participants}

@@ -1,0 +1,125 @@
+"""Tells leads when time that was refused to them has become free: by a notification, not a poll.
+
+The database tells of every run that gives its time back (``schema.sql``, ``run_freed``). If that
+leaves room in a window that was refused, the lead who asked gets one small message and plans the
+task at once. A message that is lost costs the pause until the lead would have asked again anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from node.clock import Clock
+from node.model.errors import ParleyError
+from node.model.refusals import RefusalMemory
+from node.model.spans import Span
+from node.model.wire.participants import FREED_MAX, FreedTime, Proposal, ProposalRequest
+from node.store import seats, tasks
+from node.store.bookings import notify
+from node.store.database import Database, Notice
+from node.timetable.booking import TimeLine
+
+FREED_TIME_DEBOUNCE_S = 0.1
+"""A cancelled task gives back many runs at once: they are looked at together."""
+
+log = structlog.get_logger()
+
+
+class FreedTimeListener(Protocol):
+    """A lead that can be told."""
+
+    async def freed(self, message: FreedTime) -> None:
+        """Time for these tasks has become free."""
+        ...
+
+
+class FreedTimeNotifier:
+    """Remembers what this node's time line refused, and tells when it has time after all."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        time_line: TimeLine,
+        identity: str,
+        lead_of: Callable[[str], FreedTimeListener],
+    ) -> None:
+        """``identity`` is this node's; ``lead_of(identity)`` finds another node to tell."""
+        self._database = database
+        self._clock = clock
+        self._time_line = time_line
+        self._identity = identity
+        self._lead_of = lead_of
+        self._refusals = RefusalMemory()
+        self._answering = 0
+        self._freed: list[Span] = []
+        self._woken = asyncio.Event()
+
+    async def propose(self, lead: str, request: ProposalRequest) -> Proposal:
+        """The time line's answer; where other runs leave nothing free, it is remembered."""
+        self._answering += 1
+        try:
+            answered = await self._time_line.propose(lead, request)
+            indices = sorted({obstacle.window for obstacle in answered.obstacles})
+            refused = [request.windows[index] for index in indices]
+            self._refusals.remember(lead, request, refused)
+        finally:
+            self._answering -= 1
+        return answered
+
+    def heard(self, notice: Notice) -> None:
+        """A run has given back its time; nobody waits for it if nothing is or was just refused."""
+        if notice.kind == "freed" and (self._answering or self._refusals):
+            self._freed.append((int(notice.id), int(notice.words[0])))
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await self._woken.wait()
+            await self._clock.sleep(FREED_TIME_DEBOUNCE_S)
+            self._woken.clear()
+            try:
+                await self.run_once()
+            except ParleyError as error:
+                log.warning("nobody told of freed time", error=error.detail)
+            except Exception:
+                log.exception("nobody told of freed time")
+
+    async def run_once(self) -> None:
+        """Tell those whose refused windows have room by now."""
+        now = self._clock.now()
+        freed, self._freed = [(max(start, now), end) for start, end in self._freed if end > now], []
+        by_lead: dict[str, list[UUID]] = defaultdict(list)
+        for refused in self._refusals.touched(freed):
+            answered = await self._time_line.propose(refused.lead, refused.question)
+            if answered.free or answered.free_displacing:
+                self._refusals.forget(refused.lead, refused.question.task)
+                by_lead[refused.lead].append(refused.question.task)
+        await asyncio.gather(*(self._tell(lead, told) for lead, told in by_lead.items()))
+
+    async def _tell(self, lead: str, told: Sequence[UUID]) -> None:
+        for first in range(0, len(told), FREED_MAX):
+            message = FreedTime(tasks=tuple(told[first : first + FREED_MAX]))
+            if lead == self._identity:
+                await self.freed(lead, message)
+                continue
+            try:
+                await self._lead_of(lead).freed(message)
+            except ParleyError as error:
+                log.info("not told of freed time", lead=lead, error=error.detail)
+
+    async def freed(self, sender: str, message: FreedTime) -> None:
+        """As lead: a participant has time for these tasks; what waits of them is planned now."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            for task in await tasks.wake_refused(connection, message.tasks, sender, now):
+                await notify(connection, "task", task, "plan")
+            for task in await seats.wake(connection, message.tasks, now):
+                await notify(connection, "seats", task, "wanted")

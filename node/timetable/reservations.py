@@ -1,0 +1,440 @@
+"""Reservations of this node: time that its owner sets apart for maintenance, a demo, or quiet.
+
+A reservation is kept with the spans it sets apart, written well beyond the horizon and extended
+once a day, so that the database itself can refuse what is booked in them (``schema.sql``,
+``refuse_reserved``). What was booked there before is kept and told, or displaced on demand by the
+same way as by a run of higher priority.
+
+One of a pool is made at the pool's lead and holds for what that lead gives: the seats of the pool
+get no runs in its time (``lead/planning/reserved.py``). It closes no node: whose time a node's is,
+its own owner says there, and no lead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from node.capability.catalog import Capabilities
+from node.clock import Clock
+from node.model import times
+from node.model.changes import merged
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.recurrence import Recurrence, next_nominal, validate
+from node.model.reservations import ReservationSpan, in_words, joined, occurrences, split_task
+from node.model.timeline import Booking
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.reservations import (
+    AccessDocument,
+    Occasions,
+    Purpose,
+    Reservation,
+    ReservationDocument,
+    ReservationPatch,
+    RunInside,
+)
+from node.model.wire.validation import faults_of
+from node.peers.directory import Directory
+from node.settings import Settings
+from node.sharing.campaigns import no_such
+from node.store import bookings, campaigns, pools, reservations, seats, tasks
+from node.store.database import Connection, Database, Record
+from node.store.reservations import ReservationFilter, ReservationTerms
+from node.tasks.pool_tasks import no_pool
+from node.tasks.termination import TaskTerminator
+
+SPANS_AHEAD = 7 * times.DAY
+"""Spans are written so far beyond the horizon, and extended when a day of that is used up."""
+
+RUNS_INSIDE_MAX = 1000
+"""Most runs inside that are named; more may be displaced."""
+
+SPANS_RETENTION = 30 * times.DAY
+"""So long reserved time that is over is remembered."""
+
+_SPANS_MAX = 20_000
+
+
+class Reservations:
+    """Makes, changes and shows the reservations of this node."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a reservation touches
+        self,
+        database: Database,
+        clock: Clock,
+        settings: Settings,
+        directory: Directory,
+        ending: TaskTerminator,
+        capabilities: Capabilities,
+        new_id: Callable[[], UUID],
+    ) -> None:
+        """``new_id`` makes the ids of new ones."""
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._directory = directory
+        self._ending = ending
+        self._capabilities = capabilities
+        self._new_id = new_id
+
+    async def create(self, document: ReservationDocument, key: str | None) -> Reservation:
+        """Set time apart; a repeated key gives the reservation it made.
+
+        :raises InvalidDocument: a field is wrong.
+        :raises Conflict: the key was used for another document.
+        """
+        digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+        made = self._new_id()
+        now = self._clock.now()
+        terms = self._terms(document, now)
+        await self._check(document)
+
+        async def make(connection: Connection) -> UUID:
+            known = None if key is None else await tasks.find_idempotency(connection, key)
+            if known is not None and known[0] != digest:
+                msg = "this Idempotency-Key was used for another document; use a new one"
+                raise Conflict(msg)
+            if known is not None:
+                return known[1]
+            if key is not None:
+                await tasks.keep_idempotency(connection, key, digest, made, now)
+            await self._stop_seating(connection, document.pool)
+            await reservations.keep(connection, made, document.pool, terms, now)
+            await self._set_apart(connection, made, terms, now)
+            await self._tell(connection, made, "made", document.pool, now)
+            return made
+
+        reservation = await self._database.settle(make)
+        return await self._with_inside(reservation, displace=document.displace)
+
+    async def edit(self, reservation: UUID, patch: ReservationPatch) -> Reservation:
+        """Change one; what it does not cover any more is free at once.
+
+        :raises NotFound: there is none.
+        :raises InvalidDocument: it would not be a reservation any more.
+        :raises Conflict: it has been changed since it was read.
+        """
+        known = await self._row(reservation)
+        revision = known["revision"] if patch.revision is None else patch.revision
+        now = self._clock.now()
+        edited = self._edited(known, patch)
+        terms = self._terms(edited, now)
+        await self._check(edited, self._access(known["access"]))
+
+        async def change(connection: Connection) -> None:
+            await self._stop_seating(connection, known["pool"])
+            if not await reservations.change(connection, reservation, revision, terms, now):
+                msg = f"reservation {reservation} has been changed since; read it again"
+                raise Conflict(msg)
+            await reservations.drop_spans(connection, reservation, now)
+            await self._set_apart(connection, reservation, terms, now)
+            await self._tell(connection, reservation, "changed", known["pool"], now)
+
+        await self._database.settle(change)
+        return await self._with_inside(reservation, displace=patch.displace)
+
+    def _edited(self, known: Record, patch: ReservationPatch) -> ReservationDocument:
+        shown = self._shown(known).model_dump(mode="json")
+        fields = ("kind", "name", "pool", "owner", "description", "schedule", "duration", "access")
+        try:
+            return ReservationDocument.model_validate(
+                merged({field: shown[field] for field in fields}, patch.changes()),
+                context=FROM_OUTSIDE,
+            )
+        except ValidationError as error:
+            raise InvalidDocument(faults_of(error, ReservationDocument)) from None
+
+    async def _check(
+        self, document: ReservationDocument, before: AccessDocument | None = None
+    ) -> None:
+        """``before``: whom it admits already, whether there still are any such."""
+        known = before or AccessDocument()
+        self._check_tests(document.access.tests, known.tests)
+        await self._check_campaigns(document.access.campaigns, known.campaigns)
+        if document.pool is None:
+            return
+        if document.access.leads:
+            detail = "all seats of a pool are given by this node; leave it out"
+            raise InvalidDocument([FieldFault("/access/leads", detail)])
+        faults = [
+            FieldFault(
+                f"/access/tasks/{index}", "this node gives the pool's seats; write the id alone"
+            )
+            for index, written in enumerate(document.access.tasks)
+            if split_task(written)[1] is not None
+        ]
+        if faults:
+            raise InvalidDocument(faults)
+        async with self._database.connection() as connection:
+            there = await pools.listed(connection)
+        if document.pool not in [pool.name for pool in there]:
+            raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+
+    def _check_tests(self, named: Sequence[str], admitted: Collection[str]) -> None:
+        """A name that is mistyped would admit nothing, and be noticed in that time only."""
+        faults = []
+        for index, name in enumerate(named):
+            if name not in admitted:
+                try:
+                    self._capabilities.test(name, f"/access/tests/{index}")
+                except InvalidDocument as error:
+                    faults += error.faults
+        if faults:
+            raise InvalidDocument(faults)
+
+    async def _check_campaigns(self, named: Sequence[str], admitted: Collection[str]) -> None:
+        """A name that is mistyped would admit nobody, and be noticed in that time only."""
+        async with self._database.connection() as connection:
+            there = await campaigns.names(connection)
+        faults = [
+            FieldFault(f"/access/campaigns/{index}", no_such(name, there))
+            for index, name in enumerate(named)
+            if name not in there and name not in admitted
+        ]
+        if faults:
+            raise InvalidDocument(faults)
+
+    async def _stop_seating(self, connection: Connection, pool: str | None) -> None:
+        if pool is not None:
+            await seats.stop_seating(connection, pool)
+
+    async def _tell(
+        self, connection: Connection, reservation: UUID, what: str, pool: str | None, now: int
+    ) -> None:
+        if pool is not None:
+            for task in await seats.plan_anew(connection, pool, now):
+                await bookings.notify(connection, "task", task, "plan")
+        await bookings.notify(connection, "reservation", reservation, what)
+
+    async def remove(self, reservation: UUID) -> None:
+        """Give its time back.
+
+        :raises NotFound: there is none.
+        """
+        known = await self._row(reservation)
+        now = self._clock.now()
+
+        async def give_back(connection: Connection) -> None:
+            await self._stop_seating(connection, known["pool"])
+            if not await reservations.remove(connection, reservation):
+                raise NotFound(_none(reservation))
+            await self._tell(connection, reservation, "removed", known["pool"], now)
+
+        await self._database.settle(give_back)
+
+    async def one(self, reservation: UUID) -> Reservation:
+        """One of them, with the runs inside.
+
+        :raises NotFound: there is none.
+        """
+        return await self._with_inside(reservation, displace=False)
+
+    async def listed(self, wanted: ReservationFilter) -> list[Reservation]:
+        """A page of them, newest first."""
+        async with self._database.connection() as connection:
+            rows = await reservations.listed(connection, wanted, self._clock.now())
+        return [self._shown(row) for row in rows]
+
+    async def extend_spans(self) -> None:
+        """Write spans on before the horizon comes near their end, and forget what is long over."""
+        now = self._clock.now()
+        until = now + self._settings.horizon + SPANS_AHEAD - times.DAY
+
+        async def write_on(connection: Connection) -> None:
+            for each in await reservations.to_extend(connection, until):
+                recurrence = _recurrence(each.schedule)
+                since = max(now, each.reserved_to)
+                await self._put(connection, each.id, recurrence, each.duration, since)
+            await reservations.purge(connection, now - SPANS_RETENTION, times.LATEST)
+
+        await self._database.settle(write_on)
+
+    async def _set_apart(
+        self, connection: Connection, reservation: UUID, terms: ReservationTerms, now: int
+    ) -> None:
+        await self._put(connection, reservation, _recurrence(terms.schedule), terms.duration, now)
+
+    async def _put(
+        self,
+        connection: Connection,
+        reservation: UUID,
+        recurrence: Recurrence,
+        duration: int,
+        since: int,
+    ) -> None:
+        """Write the spans that end after ``since``; a single one however far away it is."""
+        repeats = recurrence.repeat is not None or recurrence.cron is not None
+        until = (
+            self._clock.now() + self._settings.horizon + SPANS_AHEAD if repeats else times.LATEST
+        )
+        spans = occurrences(recurrence, duration, since, until, _SPANS_MAX)
+        reached = spans[-1][0] + 1 if len(spans) == _SPANS_MAX else until
+        if next_nominal(recurrence, reached - 1) is None:
+            reached = times.LATEST
+        await reservations.put_spans(connection, reservation, spans, reached)
+
+    async def _row(self, reservation: UUID) -> Record:
+        async with self._database.connection() as connection:
+            rows = await reservations.listed(
+                connection, ReservationFilter(reservation), self._clock.now()
+            )
+        if not rows:
+            raise NotFound(_none(reservation))
+        return rows[0]
+
+    async def _with_inside(self, reservation: UUID, *, displace: bool) -> Reservation:
+        """As it is now; the runs inside that can still give way do so if they are to."""
+        row = await self._row(reservation)
+        now = self._clock.now()
+        async with self._database.connection() as connection:
+            earliest = now + self._settings.start_margin
+            runs = await reservations.inside(connection, reservation, now, earliest)
+            until = max((run.ends_at for run in runs), default=now + 1)
+            spans = await self._reserved(connection, row["pool"], now, until)
+        own = [span for span in spans if span.reservation == reservation]
+        giving_way = [run for run in runs if displace and not run.fixed]
+        reasons = [(run.run, _why(run, own, row["pool"])) for run in giving_way]
+        displaced = {run: reason for run, reason in reasons if reason is not None}
+        await self._ending.lose_runs(displaced)
+        inside = (_inside(run, run.run in displaced) for run in runs[:RUNS_INSIDE_MAX])
+        found = {
+            "inside": tuple(inside),
+            "inside_count": len(runs),
+            "displaced_count": len(displaced),
+        }
+        return self._shown(row).model_copy(update=found)
+
+    async def _reserved(
+        self, connection: Connection, pool: str | None, since: int, until: int
+    ) -> list[ReservationSpan]:
+        if pool is None:
+            return await reservations.between(connection, since, until)
+        return (await reservations.for_pools(connection, [pool], since, until))[pool]
+
+    def _terms(self, document: ReservationDocument, now: int) -> ReservationTerms:
+        """What is kept of a document.
+
+        :raises InvalidDocument: a field is wrong.
+        """
+        occasions = document.schedule.at(now)
+        schedule = occasions.model_dump(mode="json")
+        faults = _faults(occasions, document.duration, now)
+        asked = document.access
+        leads = [self._lead(f"leads/{index}", word) for index, word in enumerate(asked.leads)]
+        named = [self._task(f"tasks/{index}", word) for index, word in enumerate(asked.tasks)]
+        faults += [each for each in (*leads, *named) if isinstance(each, FieldFault)]
+        if faults:
+            raise InvalidDocument(faults)
+        access = asked.model_dump(mode="json") | {"leads": leads, "tasks": named}
+        return ReservationTerms(
+            kind=document.kind,
+            name=document.name,
+            owner=document.owner or f"the owner of {self._settings.name}",
+            description=document.description,
+            schedule=schedule,
+            duration=document.duration,
+            access=access,
+        )
+
+    def _task(self, place: str, word: str) -> str | FieldFault:
+        """A task with the identity of its lead, if that is named."""
+        task, lead = split_task(word)
+        found = None if lead is None else self._lead(place, lead)
+        return found if isinstance(found, FieldFault) else joined(task, found)
+
+    def _lead(self, place: str, word: str) -> str | FieldFault:
+        """The identity of a node that is named, or is one already."""
+        found = self._directory.find(word)
+        if found is not None:
+            return found.identity
+        if self._directory.knows(word):
+            return word
+        names = sorted(node.name for node in self._directory.all)
+        near = get_close_matches(word, names)
+        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+        return FieldFault(f"/access/{place}", f"{word} is not a node known here; {known}")
+
+    def _shown(self, row: Record) -> Reservation:
+        now = self._clock.now()
+        starts_at = row["next_starts_at"]
+        return Reservation(
+            id=row["id"],
+            kind=Purpose(row["kind"]),
+            name=row["name"],
+            pool=row["pool"],
+            owner=row["owner"],
+            description=row["description"],
+            state="over" if starts_at is None else "now" if starts_at <= now else "upcoming",
+            next_starts_at=starts_at,
+            next_ends_at=row["next_ends_at"],
+            schedule=Occasions.model_validate(row["schedule"]),
+            duration=row["duration"],
+            access=self._access(row["access"]),
+            revision=row["revision"],
+            created_at=row["created_at"],
+            changed_at=row["changed_at"],
+        )
+
+    def _access(self, kept: dict[str, Any]) -> AccessDocument:
+        """An access list with the names of its leads, where these are still known."""
+        names = {node.identity: node.name for node in self._directory.all}
+        leads = [names.get(lead, lead) for lead in kept["leads"]]
+        split = (split_task(written) for written in kept["tasks"])
+        named = [joined(task, lead and names.get(lead, lead)) for task, lead in split]
+        return AccessDocument.model_validate(kept | {"leads": leads, "tasks": named})
+
+
+def _none(reservation: UUID) -> str:
+    return f"there is no reservation {reservation} on this node"
+
+
+def _recurrence(schedule: dict[str, Any]) -> Recurrence:
+    occasions = Occasions.model_validate(schedule)
+    return Recurrence(
+        anchor=occasions.start,
+        repeat=occasions.repeat,
+        cron=occasions.cron,
+        timezone=occasions.timezone,
+        until=occasions.until,
+    )
+
+
+def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
+    """What is wrong with when it takes place."""
+    once = occasions.repeat is None and occasions.cron is None
+    if once and occasions.until is not None:
+        detail = "needs repeat or cron; what takes place once ends after its duration"
+        return [FieldFault("/schedule/until", detail)]
+    recurrence = _recurrence(occasions.model_dump())
+    faults = validate(recurrence, duration, "reservation")
+    if not faults and not occurrences(recurrence, duration, now, times.LATEST, 1):
+        return [FieldFault("/schedule", "all of it is over")]
+    return faults
+
+
+def _why(run: Booking, spans: Sequence[ReservationSpan], pool: str | None) -> str | None:
+    """Why a run has to give way to a reservation; it has not if this was changed meanwhile."""
+    meeting = (it for it in spans if it.starts_at < run.ends_at and run.starts_at < it.ends_at)
+    if (span := next(meeting, None)) is None:
+        return None
+    said = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
+    whose = "" if pool is None else f" of pool {pool}"
+    return f"displaced by a reservation{whose}: {said}"
+
+
+def _inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column
+    return RunInside(
+        run=run.run,
+        task=run.task,
+        test=run.test,
+        scheduling_class=run.scheduling_class,
+        priority=run.priority,
+        starts_at=run.starts_at,
+        ends_at=run.ends_at,
+        displaced=displaced,
+    )

@@ -1,0 +1,185 @@
+"""Participants that do not answer, or slowly: they cost little, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from lead.exchange.workers import POLL_S
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import Introduction
+from node.model.wire.tasks import Schedule
+from node.store.database import Notice
+from tests.support.clocks import START
+from tests.support.worlds import ON_ONE_LOOP, Call, Site, World, introduction
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+SHARE = 12
+
+
+async def _led(lead: Site, participants: tuple[Site, ...], at: int = HOUR) -> Introduction:
+    """A task of one short run on its lead's agenda, accepted; it is in nobody's way."""
+    schedule = Schedule(start=at, slip=2 * times.HOUR)
+    task = introduction(
+        participants,
+        schedule=schedule,
+        duration=times.MINUTE,
+        scheduling_class=SchedulingClass.BACKGROUND,
+    )
+    for site in {lead, *participants}:
+        await site.keep(task, lead)
+    return task
+
+
+async def _tasks(lead: Site, participants: tuple[Site, ...], count: int) -> list[Introduction]:
+    return [await _led(lead, participants, HOUR + n * times.MINUTE) for n in range(count)]
+
+
+async def _planned_at(site: Site) -> set[int]:
+    return {row[0] for row in await site.rows("SELECT plan_at FROM planning")}
+
+
+def _questions(world: World, name: str) -> int:
+    return sum(call == ("a", name, "propose") for call in world.calls)
+
+
+async def _states(site: Site, tasks: list[Introduction]) -> list[str | None]:
+    return [await site.state(run_id(TaskId(t.task), t.schedule.start or 0, 1)) for t in tasks]
+
+
+async def test_a_dead_node_with_many_tasks_costs_one_question_now_and_then(world: World) -> None:
+    """Once a node is found silent one task asks it, after growing pauses; all wait and say why."""
+    a, b, c = await world.three()
+    waiting = await _tasks(a, (a, b), 20)
+    world.cut = {frozenset("ab")}
+    await a.plan()
+    await a.plan()
+    assert _questions(world, "b") <= SHARE
+    assert set(await _states(a, waiting)) == {"waiting"}
+    others = await _tasks(a, (a, c), 3)
+    before = _questions(world, "b")
+    await a.plan()
+    assert set(await _states(a, others)) == {"scheduled"}
+    await world.pass_time(10 * times.MINUTE, 5 * times.SECOND)
+    assert 5 <= _questions(world, "b") - before <= 11
+    [asked_again] = await _planned_at(a) - {None}
+    assert 0 < asked_again - world.clock.now() <= 5 * times.MINUTE
+    shown = await a.rows("SELECT reason FROM run_known WHERE state = 'waiting'")
+    since = "b cannot be reached since 2026-12-01T00:00:00Z: the wire is cut"
+    told = f"{since}; asked again at {times.to_the_second(asked_again)}"
+    assert {row[0] for row in shown} == {told}
+    decisions = await a.rows("SELECT count(*) FROM decision WHERE outcome = 'unreachable'")
+    assert decisions[0][0] == 20
+
+
+async def test_all_are_planned_when_the_node_answers_again(world: World) -> None:
+    """The one question that is answered lets every task that waits be planned at once."""
+    a, b = await world.two()
+    waiting = await _tasks(a, (a, b), 20)
+    world.cut = {frozenset("ab")}
+    await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
+    world.cut = set()
+    [asked_again] = await _planned_at(a)
+    before = _questions(world, "b")
+    world.clock.move_to(asked_again - 1)
+    await a.plan()
+    assert _questions(world, "b") == before
+    world.clock.advance(1)
+    await a.plan()
+    assert _questions(world, "b") == before + 1
+    for _ in range(2):
+        await a.plan()
+    assert set(await _states(a, waiting)) == {"scheduled"}
+
+
+async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
+    """When the lookout sees the node the pause is over."""
+    a, b = await world.two()
+    waiting = await _tasks(a, (a, b), 3)
+    world.cut = {frozenset("ab")}
+    await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
+    world.cut = set()
+    a.workers.heard(Notice("node", "b", ("reached",)))
+    for _ in range(3):
+        await a.plan()
+    assert set(await _states(a, waiting)) == {"scheduled"}
+
+
+async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World) -> None:
+    """Waiting for a silent node does not outlast the slot's window."""
+    a, b = await world.two()
+    task = introduction((a, b), schedule=Schedule(start=HOUR, slip=0), duration=times.MINUTE)
+    await a.keep(task, a)
+    world.cut = {frozenset("ab")}
+    await world.pass_time(times.HOUR + 5 * times.SECOND, times.MINUTE)
+    assert await _states(a, [task]) == ["unplaced"]
+    reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
+    assert reason == "b cannot be reached since 2026-12-01T00:01:00Z: the wire is cut"
+    world.clock.advance(times.HOUR)
+    assert await a.workers.run_once() == POLL_S
+
+
+async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) -> None:
+    """While one of five nodes takes long to answer, the tasks of the others are all planned."""
+    a = await world.site("a", workers=8)
+    peers = [await world.site(name) for name in "bcdef"]
+    slow = await _tasks(a, (a, peers[0]), 10)
+    quick = [task for peer in peers[1:] for task in await _tasks(a, (a, peer), 4)]
+    answer = asyncio.Event()
+    hanging: list[Call] = []
+
+    async def hang(call: Call, phase: str) -> None:
+        if call[:2] == ("a", "b") and phase == "asked" and not answer.is_set():
+            hanging.append(call)
+            await answer.wait()
+
+    world.watch = hang
+    while set(await _states(a, quick)) != {"scheduled"}:
+        await a.workers.run_once()
+        quick_ones = [w for w, claim in a.workers._busy.items() if not _needs(claim, peers[0])]
+        await asyncio.gather(*quick_ones)
+    assert len(hanging) == 2
+    assert "scheduled" not in await _states(a, slow)
+    answer.set()
+    for _ in range(10):
+        await a.plan()
+    assert set(await _states(a, slow)) == {"scheduled"}
+
+
+async def test_workers_that_a_node_holds_up_are_made_up_for(world: World) -> None:
+    """Where all wait for a node that used to answer promptly, other tasks wait a second for it."""
+    a = await world.site("a", workers=4)
+    b, c = [await world.site(name) for name in "bc"]
+    await _tasks(a, (a, b), 1)
+    await a.plan()
+    answer = asyncio.Event()
+
+    async def hang(call: Call, phase: str) -> None:
+        if call[:2] == ("a", "b") and phase == "asked":
+            await answer.wait()
+
+    world.watch = hang
+    slow = await _tasks(a, (a, b), 8)
+    await a.workers.run_once()
+    quick = await _tasks(a, (a, c), 4)
+    await a.workers.run_once()
+    assert len(a.workers._busy) == 4
+    assert set(await _states(a, quick)) == {None}
+    world.clock.advance(times.SECOND)
+    for _ in quick:
+        await a.workers.run_once()
+        quick_ones = [w for w, claim in a.workers._busy.items() if not _needs(claim, b)]
+        await asyncio.gather(*quick_ones)
+    assert set(await _states(a, quick)) == {"scheduled"}
+    answer.set()
+    for _ in range(4):
+        await a.plan()
+    assert set(await _states(a, slow)) == {"scheduled"}
+
+
+def _needs(claim: Any, site: Site) -> bool:
+    return site.identity in {p["node"] for p in claim.participants}

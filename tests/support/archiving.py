@@ -1,0 +1,201 @@
+"""Results to be archived, and those who take them: real servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from aiohttp import web
+
+from node.capability.catalog import Capabilities
+from node.clock import Clock
+from node.model.wire.archives import ArchiveDocument
+from node.plugins.contracts import ArchivingHost
+from node.results import transforms
+from node.results.archives import Archives
+from node.results.delivery import ResultDeliverer
+from node.store.database import Database
+
+IDENTITY = "ed25519:a"
+_NODE = """
+INSERT INTO node (identity, name, address, is_self, added_at)
+VALUES ($1, 'a', '127.0.0.1', true, $2) ON CONFLICT DO NOTHING
+"""
+_TASK = """
+INSERT INTO task (id, lead, test, spec, scheduling_class, duration, participants, participant,
+    created_at, parent)
+VALUES ($1, $2, 'idle', '{"duration": "PT1S"}', 'background', interval '1 second',
+    '[{"node": "ed25519:a", "name": "a", "url": null, "address": "127.0.0.1"}]', 0, $3, $4)
+"""
+_RUNS = """
+INSERT INTO run (id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at,
+    ends_at, state, created_at, changed_at)
+SELECT gen_random_uuid(), $1, at, 1, 0, 'background', 0, at, at + interval '1 second', 'merging',
+    $2, $2
+FROM (
+    SELECT $2::timestamptz + (
+        (SELECT count(*) FROM run WHERE task_id = $1) + number
+    ) * interval '1 minute' AS at
+    FROM generate_series(1, $3) AS number
+) AS slot
+RETURNING id
+"""
+_END = """
+UPDATE run SET state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6,
+    finished_at = $6
+WHERE id = ANY($1)
+"""
+
+
+@dataclass
+class Office:
+    """A node's database with results in it, and what delivers them."""
+
+    database: Database
+    clock: Clock
+    archives: Archives
+    result_delivery: ResultDeliverer
+    task: UUID
+
+    async def archive(self, name: str, archiver: str, spec: Any, **more: Any) -> None:
+        """Add one of the node's own."""
+        document = {"name": name, "archiver": archiver, "spec": spec, **more}
+        await self.archives.add(ArchiveDocument.model_validate(document))
+
+    async def add_task(self, parent: UUID | None = None) -> UUID:
+        """Another task led here."""
+        task = uuid4()
+        await self.execute(_TASK, task, IDENTITY, self.clock.now(), parent)
+        return task
+
+    async def begun(self, count: int = 1, task: UUID | None = None) -> list[UUID]:
+        """Runs whose parts are awaited."""
+        async with self.database.connection() as connection:
+            rows = await connection.fetch(_RUNS, task or self.task, self.clock.now(), count)
+        return [row[0] for row in rows]
+
+    async def end(self, runs: list[UUID], state: str = "finished") -> None:
+        """They are over."""
+        result = {"participants": 1, "slept_ms": 1000.0} if state == "finished" else None
+        reason, summary = (None, "idle") if result else ("nobody was there", None)
+        now = self.clock.now()
+        await self.execute(_END, runs, state, reason, result, summary, now)
+
+    async def ended(
+        self, count: int = 1, state: str = "finished", task: UUID | None = None
+    ) -> list[UUID]:
+        """So many runs that are over."""
+        runs = await self.begun(count, task)
+        await self.end(runs, state)
+        return runs
+
+    async def execute(self, statement: str, *values: Any) -> None:
+        """One statement."""
+        async with self.database.connection() as connection:
+            await connection.execute(statement, *values)
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """What is in the tables."""
+        async with self.database.connection() as connection:
+            return list(await connection.fetch(query, *values))
+
+    async def states(self) -> dict[str, int]:
+        """Deliveries by state."""
+        rows = await self.rows("SELECT state::text, count(*) FROM archiving GROUP BY state")
+        return {row[0]: row[1] for row in rows}
+
+    @contextlib.asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Its loop runs, and hears what is notified."""
+        listening = asyncio.create_task(
+            self.database.listen(self.result_delivery.heard, self.clock)
+        )
+        working = asyncio.create_task(self.result_delivery.run())
+        try:
+            yield
+        finally:
+            for loop in (working, listening):
+                loop.cancel()
+            await asyncio.gather(working, listening, return_exceptions=True)
+
+
+async def office(database: Database, clock: Clock, *directories: Any) -> Office:
+    """A node with one task that it leads."""
+    host = ArchivingHost("a", tuple(directories), clock.now)
+    archives = Archives(database, clock, host, transforms.fault_of, uuid4)
+    archiving = ResultDeliverer(database, clock, host, Capabilities().metrics)
+    made = Office(database, clock, archives, archiving, UUID(int=0))
+    await made.execute(_NODE, IDENTITY, clock.now())
+    made.task = await made.add_task()
+    return made
+
+
+@dataclass
+class Posted:
+    """One request that a receiver got."""
+
+    headers: dict[str, str]
+    body: bytes
+    documents: list[Any]
+
+
+@dataclass
+class Receiver:
+    """A server that takes what is posted, or says what it is told to say."""
+
+    url: str = ""
+    posted: list[Posted] = field(default_factory=list)
+    answer: Callable[[Posted], web.Response] = lambda _: web.Response(status=204)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    held: asyncio.Event | None = None
+
+    @property
+    def documents(self) -> list[Any]:
+        """All that was posted, in order."""
+        return [document for each in self.posted for document in each.documents]
+
+    async def take(self, request: web.Request) -> web.Response:
+        """One request."""
+        body = await request.read()
+        plain = body
+        if body.startswith(b"\x1f\x8b"):
+            plain = gzip.decompress(body)
+        text = plain.decode()
+        documents = (
+            json.loads(text)
+            if text.startswith("[")
+            else [json.loads(line) for line in text.splitlines()]
+        )
+        posted = Posted(dict(request.headers), body, documents)
+        self.posted.append(posted)
+        self.arrived.set()
+        if self.held is not None:
+            await self.held.wait()
+        return self.answer(posted)
+
+
+@contextlib.asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver on a port of its own."""
+    made = Receiver()
+    app = web.Application(client_max_size=2**26)
+    app.router.add_post("/in", made.take)
+    # A client that is gone must not leave the server waiting.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, auto_decompress=False)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    made.url = f"http://{host}:{port}/in"
+    try:
+        yield made
+    finally:
+        if made.held is not None:
+            made.held.set()
+        await runner.cleanup()

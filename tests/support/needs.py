@@ -1,0 +1,149 @@
+"""Leaves out the tests whose needs this host lacks, and counts them in the last line of the run.
+
+A test, a module or a parameter says what it needs with ``pytest.mark.needs("prometheus")``; a
+fixture says it with :func:`fixture_needs`, for all tests that use it. Names are those of
+``deploy/packages.py``, which also knows the package to install, and those of ``RIGHTS``. This is
+the only way to leave a test out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from deploy.packages import NEEDS, present
+from node.capability.privileges import (
+    Grant,
+    missing_congestion_control,
+    missing_privilege,
+    process_privileges,
+)
+from node.plugins.contracts import Privilege
+
+_SYS_ADMIN = 1 << 21  # linux/capability.h
+_NET_ADMIN = 1 << 12
+
+
+@cache
+def _root() -> bool:
+    """Return whether accounts can be changed and network namespaces made.
+
+    Root may do neither in many containers.
+    """
+    mine = process_privileges()
+    return mine.root and not (_SYS_ADMIN | _NET_ADMIN) & ~mine.effective
+
+
+@cache
+def _echo() -> bool:
+    """Return whether a program without capabilities in its file may send echo requests."""
+    return missing_privilege("ping", Privilege.ECHO, process_privileges(), Grant()) is None
+
+
+@cache
+def _cubic() -> bool:
+    return missing_congestion_control("cubic", process_privileges()) is None
+
+
+RIGHTS = {
+    "root": ("root's rights missing", _root),
+    "echo": ("echo sockets not allowed", _echo),
+    "cubic": ("TCP's cubic not allowed", _cubic),
+}
+"""Needs that no package brings: the reason to leave a test out, and a check for the right."""
+
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def fixture_needs(*names: str) -> Callable[[_Function], _Function]:
+    """Declare what a fixture needs; stands below ``@pytest.fixture``."""
+
+    def declare(function: _Function) -> _Function:
+        function.__dict__["needs"] = names
+        return function
+
+    return declare
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker."""
+    line = "needs(*names): what the host must have; without it the test is left out and counted"
+    config.addinivalue_line("markers", line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot run here."""
+    reasons = {item: reason for item in items if (reason := _reason(_needs(item)))}
+    config.stash[_LEFT_OUT] = dict(Counter(reasons.values()))
+    if reasons:
+        items[:] = [item for item in items if item not in reasons]
+        config.hook.pytest_deselected(items=list(reasons))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts over to the process that prints, if this is another one's worker."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = session.config.stash.get(_LEFT_OUT, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take a worker's counts, which are the same in all workers."""
+    counts: dict[str, int] = getattr(node, "workeroutput", {}).get("left_out", {})
+    if counts and _LEFT_OUT not in node.config.stash:
+        node.config.stash[_LEFT_OUT] = counts
+        reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.stats["deselected"] = [SimpleNamespace() for _ in range(sum(counts.values()))]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print the last line, below pytest's own, if anything was left out."""
+    counts = config.stash.get(_LEFT_OUT, {})
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if counts and reporter is not None and not hasattr(config, "workeroutput"):
+        passed, failed, faulty = (len(reporter.stats.get(what, ())) for what in _OUTCOMES)
+        reporter.write_line(closing(passed, failed + faulty, counts))
+
+
+_OUTCOMES = ("passed", "failed", "error")
+
+
+def closing(passed: int, failed: int, left_out: Mapping[str, int]) -> str:
+    """The last line of a run.
+
+    >>> closing(5298, 0, {"prometheus missing": 12, "jq missing": 70})
+    '5,298 passed, 82 not run: jq missing (70), prometheus missing (12)'
+    """
+    parts = [f"{passed:,} passed", *([f"{failed:,} failed"] if failed else [])]
+    reasons = ", ".join(
+        f"{reason} ({number:,})" for reason, number in Counter(left_out).most_common()
+    )
+    return f"{', '.join(parts)}, {sum(left_out.values()):,} not run: {reasons}"
+
+
+def _needs(item: pytest.Item) -> Iterator[str]:
+    for mark in item.iter_markers("needs"):
+        yield from mark.args
+    definitions = getattr(item, "_fixtureinfo", None)
+    for fixtures in definitions.name2fixturedefs.values() if definitions else ():
+        yield from getattr(fixtures[-1].func, "needs", ())
+
+
+def _reason(names: Iterable[str]) -> str | None:
+    """Why a test is left out: the first that is missing, rights before what can be installed."""
+    wanted = set(names)
+    if unknown := wanted - NEEDS.keys() - RIGHTS.keys():
+        raise pytest.UsageError(f"deploy/packages.py has no need called {', '.join(unknown)}")
+    for name, (reason, held) in RIGHTS.items():
+        if name in wanted and not held():
+            return reason
+    return next((f"{name} missing" for name in NEEDS if name in wanted and not present(name)), None)

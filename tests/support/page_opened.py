@@ -1,0 +1,28 @@
+"""The page of a stand-in, opened in a browser, and how it is told that it is drawn."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp.test_utils import TestServer
+
+from tests.support.browser import Page, new_page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.page_stand_in import StandIn
+
+DRAWN = "document.querySelector('#last table') && document.querySelector('#tasks table')"
+LIVE = "document.getElementById('live').dataset.state === 'live'"
+
+
+@asynccontextmanager
+async def opened(browser: str, stand_in: StandIn, place: str = "") -> AsyncIterator[Page]:
+    """The page of a stand-in, on the way to being drawn; it must ask nobody else for anything."""
+    async with TestServer(stand_in.application()) as server, new_page(browser) as page:
+        await page.open(str(server.make_url("/")) + place)
+        await page.until("document.documentElement.dataset.started")
+        yield page
+        assert {url.split("/", 3)[2] for url in page.requests()} == {f"127.0.0.1:{server.port}"}

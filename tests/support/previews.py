@@ -1,0 +1,79 @@
+"""What would happen, asked in a world: the lead's foresight over wires that can be cut."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from lead.assembly import task_preview
+from lead.preview.tasks import TaskPreviewer
+from node.model.wire.impacts import Impact, ImpactRequest
+from node.model.wire.participants import (
+    Introduction,
+    IntroductionAnswer,
+    Proposal,
+    ProposalRequest,
+)
+from node.model.wire.plans import Plan, PlanRequest
+from tests.support.worlds import Site, World
+
+
+class Advice:
+    """One node as another one asks it, without HTTP."""
+
+    def __init__(self, world: World, sender: Site, receiver: Site) -> None:
+        """Every question is put in the name of ``sender``."""
+        self.identity = receiver.identity
+        self.name = receiver.name
+        self._world = world
+        self._sender = sender
+        self._receiver = receiver
+
+    async def _meet(self, what: str) -> None:
+        await self._world.meet((self._sender.name, self.name, what), "asked")
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+        await self._meet("consider")
+        return await self._receiver.node.acceptance.judge(self._sender.identity, introduction)
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """As over HTTP."""
+        await self._meet("propose")
+        interest = self._receiver.node.freed_time
+        return await interest.propose(self._sender.identity, request)
+
+    async def outlook(self, request: ImpactRequest) -> Impact:
+        """As over HTTP."""
+        await self._meet("outlook")
+        return await self._receiver.node.local_participant.outlook(request)
+
+
+def foresight(world: World, site: Site, task: UUID | None = None) -> TaskPreviewer:
+    """The foresight of one node; every task it drafts has the id given, if any."""
+    by_identity = {other.identity: other for other in world.sites}
+
+    def draft(document: Any) -> Introduction:
+        made = site.node.admission.draft(document).introduction
+        return made if task is None else made.model_copy(update={"task": task})
+
+    return task_preview(
+        site.node, lambda identity: Advice(world, site, by_identity[identity]), draft
+    )
+
+
+async def plan(world: World, site: Site, document: dict[str, Any], **options: Any) -> Plan:
+    """What would happen to this task at this node."""
+    task = options.pop("task", None)
+    request = PlanRequest.model_validate({**document, **options})
+    return await foresight(world, site, task).plan(request)
+
+
+def idle(*participants: Site, seconds: int = 300, **options: Any) -> dict[str, Any]:
+    """A task document of an exclusive idle test; ``options`` are other fields of the document."""
+    spec = {
+        "duration": f"PT{seconds}S",
+        "class": "exclusive",
+        "participants": [site.name for site in participants],
+    }
+    return {"test": {"type": "idle", "spec": spec}, **options}

@@ -1,0 +1,257 @@
+"""What real nodes ask of their databases, recorded, and played again on any other database."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from lead.simulation.memory import MemoryDatabase, rows
+from lead.simulation.memory.journal import Table
+from lead.simulation.memory.rows import TableRow, unpack
+from lead.simulation.memory.tables import Tables
+from lead.simulation.memory.twins import TWIN_OF
+from node.store.database import (
+    BrokenCheck,
+    BrokenKey,
+    BrokenOverlap,
+    BrokenReference,
+    Connection,
+    PostgresConnection,
+    Record,
+)
+
+Statement = tuple[str, tuple[Any, ...]]
+BROKEN = (BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference)
+INTERNAL = {"number", "nodes", "limited", "ports"}
+"""What the twins' rows keep beside the columns."""
+
+
+@dataclass
+class Transaction:
+    """Statements that belong together, and whether they were committed."""
+
+    statements: list[Statement] = field(default_factory=list)
+    committed: bool = True
+
+
+class Recorder(MemoryDatabase):
+    """A database in memory that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        super().__init__()
+        self.asked: list[Transaction] = []
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Each statement a transaction of its own."""
+        async with super().connection() as connection:
+            yield _Recorded(connection, self._alone_asked)
+
+    def _alone_asked(self, statement: Statement) -> None:
+        self.asked.append(Transaction([statement]))
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Statements in one transaction."""
+        return self._transaction(super().transaction())
+
+    @asynccontextmanager
+    async def _transaction(
+        self, real: AbstractAsyncContextManager[Connection]
+    ) -> AsyncIterator[Connection]:
+        asked = Transaction(committed=False)
+        self.asked.append(asked)
+        async with real as connection:
+            yield _Recorded(connection, asked.statements.append)
+            asked.committed = True
+
+
+class _Recorded:
+    def __init__(self, connection: Connection, asked: Callable[[Statement], None]) -> None:
+        self._connection = connection
+        self._asked = asked
+
+    async def fetch(self, query: str, *args: Any) -> list[Record]:
+        self._asked((query, args))
+        return await self._connection.fetch(query, *args)
+
+    async def fetchrow(self, query: str, *args: Any) -> Record | None:
+        self._asked((query, args))
+        return await self._connection.fetchrow(query, *args)
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        self._asked((query, args))
+        return await self._connection.fetchval(query, *args)
+
+    async def execute(self, query: str, *args: Any) -> None:
+        self._asked((query, args))
+        await self._connection.execute(query, *args)
+
+
+class _TakenBack(Exception):
+    pass
+
+
+async def play_to_both(
+    real: PostgresConnection, memory: MemoryDatabase, transaction: Transaction
+) -> None:
+    """Both answer the same."""
+    statements = transaction.statements
+    expected = await _play(_opened(real, transaction), transaction)
+    answered = await _play(memory.transaction(), transaction)
+    for one, other, (query, args) in zip(expected, answered, statements, strict=False):
+        if one != other:
+            msg = f"{TWIN_OF[query].name}{args!r:.500}: {one!r:.500} but in memory {other!r:.500}"
+            raise AssertionError(msg)
+    assert len(expected) == len(answered), [TWIN_OF[query].name for query, _ in statements]
+
+
+@asynccontextmanager
+async def _opened(
+    real: PostgresConnection, transaction: Transaction
+) -> AsyncIterator[PostgresConnection]:
+    if len(transaction.statements) == 1 and transaction.committed:
+        yield real
+    else:
+        async with real.transaction():
+            yield real
+
+
+async def _play(
+    opened: AbstractAsyncContextManager[Connection], transaction: Transaction
+) -> list[Any]:
+    """What a database answers to these statements; the last answer may be a broken constraint."""
+    answers: list[Any] = []
+    with contextlib.suppress(_TakenBack):
+        try:
+            async with opened as connection:
+                for query, args in transaction.statements:
+                    answers.append(answer(await connection.fetch(query, *args)))
+                if not transaction.committed:
+                    raise _TakenBack
+        except BROKEN:
+            answers.append("broken")  # a statement may break two constraints: which one, differs
+    return answers
+
+
+def answer(rows: Sequence[Record]) -> list[str]:
+    """Rows without an order, in one that can be compared."""
+    return sorted(as_text(dict(row)) for row in rows)
+
+
+def as_text(row: dict[str, Any]) -> str:
+    """A row with its columns in one order."""
+    return json.dumps(row, default=_as_json, sort_keys=True)
+
+
+def _as_json(value: Any) -> Any:
+    """Bytes are spans of sixteen each, in any order; everything else has a name."""
+    if isinstance(value, bytes):
+        return sorted(value[at : at + 16].hex() for at in range(0, len(value), 16))
+    return str(value)
+
+
+def contents(tables: Tables) -> dict[str, list[str]]:
+    """Everything in the tables of a database in memory, by the names of the schema."""
+    named: dict[str, Table[Any, Any]] = {
+        "access_token": tables.access_tokens,
+        "campaign": tables.campaigns,
+        "charge": tables.charges,
+        "charge_hour": tables.charge_hours,
+        "decision": tables.decisions,
+        "exchange": tables.exchanges,
+        "idempotency": tables.idempotencies,
+        "negotiation": tables.negotiations,
+        "node": tables.nodes,
+        "outbox": tables.letters,
+        "part": tables.parts,
+        "planning": tables.plannings,
+        "reservation": tables.reservations,
+        "reserved": tables.reserved,
+        "policy_state": tables.policy_states,
+        "pool": tables.pools,
+        "pool_task": tables.pool_tasks,
+        "run": tables.runs,
+        "seat": tables.seats,
+        "task": tables.tasks,
+        "term": tables.terms,
+    }
+    return {
+        name: _compared(name, [_columns(row) for row in table.rows.values()])
+        for name, table in named.items()
+    }
+
+
+def _compared(table: str, contents: list[dict[str, Any]]) -> list[str]:
+    """Rows in one order. Decisions are counted: a statement that failed uses up numbers, or not.
+
+    Charges of one statement have no order among them.
+    """
+    if table == "decision":
+        for number, row in enumerate(sorted(contents, key=lambda row: int(row["id"]))):
+            row["id"] = number
+    if table == "charge":
+        for row in contents:
+            del row["id"]
+    return sorted(as_text(row) for row in contents)
+
+
+def column_names(kind: type[TableRow]) -> list[str]:
+    """The columns of the rows of a table."""
+    return [column.name for column in fields(kind) if column.name not in INTERNAL]
+
+
+def _columns(row: TableRow) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in column_names(type(row))}
+    return {
+        name: unpack(value) if isinstance(value, bytes) else value for name, value in values.items()
+    }
+
+
+async def stored(real: PostgresConnection) -> dict[str, list[str]]:
+    """The same of a real database."""
+    found = {}
+    for name in TABLES:
+        there = await real.fetch(f"SELECT * FROM {name}")
+        found[name] = _compared(name, [_as_in_memory(dict(row)) for row in there])
+    return found
+
+
+def _as_in_memory(row: dict[str, Any]) -> dict[str, Any]:
+    for generated in ("during", "depth", "target_kind"):
+        row.pop(generated, None)
+    if row.get("lane") is not None:
+        row["lane"] = "exclusive" if row["lane"].lower is None else "normal"
+    return row
+
+
+ROWS: dict[str, type[TableRow]] = {
+    "access_token": rows.AccessTokenRow,
+    "campaign": rows.CampaignRow,
+    "charge": rows.ChargeRow,
+    "charge_hour": rows.ChargeHourRow,
+    "decision": rows.DecisionRow,
+    "exchange": rows.ExchangeRow,
+    "idempotency": rows.IdempotencyRow,
+    "negotiation": rows.NegotiationRow,
+    "node": rows.NodeRow,
+    "outbox": rows.OutboxRow,
+    "part": rows.PartRow,
+    "planning": rows.PlanningRow,
+    "reservation": rows.ReservationRow,
+    "reserved": rows.ReservedSpanRow,
+    "policy_state": rows.PolicyStateRow,
+    "pool": rows.PoolRow,
+    "pool_task": rows.PoolTaskRow,
+    "run": rows.RunRow,
+    "seat": rows.SeatRow,
+    "task": rows.TaskRow,
+    "term": rows.TermRow,
+}
+NOT_SIMULATED = {"run_interval", "archive", "archiving", "destination", "parked_count"}
+"""Tables of which there is nothing in a simulation: its runs are over at once, and kept nowhere."""
+TABLES = tuple(ROWS)

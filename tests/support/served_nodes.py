@@ -1,0 +1,118 @@
+"""Real nodes whose API is served on loopback, with signatures on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from lead.assembly import lead_part
+from node.api.app import application
+from node.client.mailboxes import Mailboxes
+from node.client.peers import Peers
+from node.clock import Clock
+from node.service import NodeDependencies, NodeService, signer
+from node.settings import Settings
+from node.store import nodes
+from node.store.database import PostgresDatabase
+from node.trust.keys import NodeKey
+from node.trust.tokens import digest
+from tests.support.clocks import ManualClock
+
+Command = Callable[..., Awaitable[Any]]
+"""The command line with a node of its own: ``await ask("task", "list")``."""
+
+
+class Served(NodeService):
+    """A node with its key at hand."""
+
+    key: NodeKey
+
+
+@contextlib.asynccontextmanager
+async def served(
+    name: str, dsn: str, clock: Clock, directory: Path, *, pull: bool = False
+) -> AsyncIterator[Served]:
+    """A node whose API listens on a port of its own; its loops are not started."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        settings = Settings(name=name, listen=address, state_dir=directory, pull=pull)
+        database, key = PostgresDatabase(dsn), NodeKey.generate()
+        async with contextlib.AsyncExitStack() as stack:
+            await database.open()
+            stack.push_async_callback(database.close)
+            session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+            peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
+            peers.carry = mailboxes.carry
+            means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes)
+            node = Served(settings, clock, database, key, means)
+            node.key = key
+            node.capabilities.assume_all()
+            await know(node)
+            runner = web.AppRunner(application(node, []), access_log=None, handle_signals=False)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.SockSite(runner, listening).start()
+            yield node
+            node.mailboxes.close()
+
+
+@contextlib.asynccontextmanager
+async def fetching(node: NodeService) -> AsyncIterator[None]:
+    """The node fetches its work meanwhile."""
+    polling = asyncio.create_task(node.work_puller.run())
+    try:
+        yield
+    finally:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+
+
+async def know(node: NodeService, *others: NodeService) -> None:
+    """Let a node know itself and others."""
+    async with node.database.transaction() as connection:
+        await nodes.keep_self(connection, node.card, node.clock.now())
+        for other in others:
+            await nodes.keep(connection, other.card, node.clock.now())
+    await node.directory.refresh()
+
+
+@dataclass
+class Asker:
+    """Somebody with a token, who asks a node."""
+
+    node: Served
+    session: aiohttp.ClientSession
+
+    async def ask(self, method: str, path: str, document: object = None) -> tuple[int, Any]:
+        """Status and document of the answer; None where it is empty."""
+        url = f"{self.node.card.url}{path}"
+        async with self.session.request(method, url, json=document) as response:
+            body = await response.read()
+            return response.status, await response.json(content_type=None) if body else None
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """What is in the node's tables; or put something there."""
+        async with self.node.database.connection() as connection:
+            return list(await connection.fetch(query, *values))
+
+
+@contextlib.asynccontextmanager
+async def asker(name: str, dsn: str, clock: ManualClock, directory: Path) -> AsyncIterator[Asker]:
+    """A node that is served, and somebody who may ask everything of it."""
+    headers = {"Authorization": "Bearer secret"}
+    async with (
+        served(name, dsn, clock, directory) as node,
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        async with node.database.transaction() as connection:
+            await nodes.keep_token(connection, digest("secret"), "owner", clock.now())
+        yield Asker(node, session)

@@ -1,0 +1,474 @@
+"""Nodes in one process: real ones, each with its own database, that speak by direct calls.
+
+What would travel over HTTP is called directly, in the name of the caller. A wire between two nodes
+can be cut, and every call on it can be watched or made to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+from uuid import UUID, uuid4
+
+import aiohttp
+import pytest
+
+from lead.assembly import lead_of, lead_part
+from lead.exchange.workers import Workers
+from lead.participants import ParticipantClient
+from node.client.peers import Peer, Peers
+from node.local_participant import LocalParticipant
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.errors import PeerUnreachable
+from node.model.ids import TaskId, run_id
+from node.model.wire.participants import (
+    CommitAnswer,
+    CommitRequest,
+    DecisionAnswer,
+    Differences,
+    DigestRequest,
+    FreedTime,
+    HoldAnswer,
+    HoldRequest,
+    IntervalsMessage,
+    Introduction,
+    IntroductionAnswer,
+    PartMessage,
+    Proposal,
+    ProposalRequest,
+    RunEnd,
+    RunRequest,
+    TaskEnd,
+)
+from node.model.wire.tasks import Participant as Listed
+from node.model.wire.tasks import Schedule
+from node.service import NodeDependencies, NodeService, signer
+from node.settings import Settings
+from node.store import nodes, outbox, tasks
+from node.store.database import Database
+from node.store.outbox import MessageKind
+from node.tasks.acceptance import stored_task
+from node.timetable.booking import TimeLine
+from node.trust.keys import NodeKey
+from tests.support.clocks import START, ManualClock
+
+ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+"""For the modules of tests that ask for a world: its connections outlive the test."""
+
+T = TypeVar("T")
+Call = tuple[str, str, str]
+"""Who called, whom, and what: ``("a", "b", "hold")``."""
+
+HOLD_LIFE = 30 * times.SECOND
+DURATION = 5 * times.MINUTE
+
+
+class Wire:
+    """One node as another one reaches it, without HTTP: what :class:`Peer` offers."""
+
+    def __init__(self, world: World, sender: Site, receiver: Site) -> None:
+        """Every call is made in the name of ``sender``."""
+        self.identity = receiver.identity
+        self.name = receiver.name
+        self._world = world
+        self._sender = sender
+        self._lead = sender.identity
+        self._receiver = receiver
+
+    async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
+        await self._world.meet(call := (self._sender.name, self.name, what), "asked")
+        done = await action()
+        await self._world.meet(call, "answered")
+        return done
+
+    async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+        consent = self._receiver.node.acceptance
+        return await self._call("introduce", lambda: consent.consider(self._lead, introduction))
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """As over HTTP."""
+        judge = self._receiver.node.acceptance.judge
+        return await self._call("consider", lambda: judge(self._lead, introduction))
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """As over HTTP."""
+        interest, lead = self._receiver.node.freed_time, self._sender.identity
+        return await self._call("propose", lambda: interest.propose(lead, request))
+
+    async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
+        """As over HTTP."""
+        return await self._call("hold", lambda: self._time_line.hold(exchange, self._lead, request))
+
+    async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
+        """As over HTTP."""
+        lead = self._sender.identity
+        return await self._call("commit", lambda: self._time_line.commit(exchange, request, lead))
+
+    async def release(self, exchange: UUID, task: UUID) -> None:
+        """As over HTTP."""
+        await self._call("release", lambda: self._time_line.release(exchange, task, self._lead))
+
+    async def decision(self, exchange: UUID) -> DecisionAnswer:
+        """As over HTTP."""
+        return await self._call("decision", lambda: self._time_line.decision(exchange))
+
+    async def end_run(self, end: RunEnd) -> None:
+        """As over HTTP."""
+        ending = self._receiver.node.termination
+        await self._call("end_run", lambda: ending.heard(self._sender.identity, end))
+
+    async def end_task(self, end: TaskEnd) -> None:
+        """As over HTTP."""
+        ending = self._receiver.node.termination
+        await self._call("end_task", lambda: ending.heard_task(self._sender.identity, end))
+
+    async def freed(self, message: FreedTime) -> None:
+        """As over HTTP."""
+        interest, sender = self._receiver.node.freed_time, self._sender.identity
+        await self._call("freed", lambda: interest.freed(sender, message))
+
+    async def send_part(self, part: PartMessage) -> None:
+        """As over HTTP."""
+        collector = self._receiver.node.collector
+        await self._call("send_part", lambda: collector.receive(self._sender.identity, part))
+
+    async def send_intervals(self, told: IntervalsMessage) -> None:
+        """As over HTTP."""
+        collector = self._receiver.node.collector
+        await self._call("tell", lambda: collector.receive_intervals(self._sender.identity, told))
+
+    async def compare(self, request: DigestRequest) -> Differences:
+        """As over HTTP."""
+        return await self._call("compare", lambda: self._time_line.compare(self._lead, request))
+
+    @property
+    def _time_line(self) -> TimeLine:
+        return self._receiver.node.time_line
+
+
+class _InProcess(NodeService):
+    """A node whose peers are reached by wires."""
+
+    wires: dict[str, Wire]
+
+    def peer(self, identity: str) -> Peer:
+        """A wire in the place of a peer."""
+        self.directory.by_identity(identity)
+        return cast("Peer", self.wires[identity])
+
+
+class Site:
+    """One node and its lead, not started: a test calls what it wants to see happen."""
+
+    def __init__(self, node: NodeService, clock: ManualClock) -> None:
+        """Made by :meth:`World.site`."""
+        self.node, self.clock = node, clock
+        self.name, self.identity = node.settings.name, node.card.identity
+        self.database = node.database
+        self.lead = lead_of(
+            node, owner="worker", rng=random.Random(1), participant_of=self._participant
+        )
+        self.delivery, self.planner = self.lead.delivery, self.lead.planner
+        self.reachability, self.workers = self.lead.reachability, self.lead.workers
+
+    def _participant(self, identity: str) -> ParticipantClient:
+        """Any node on a wire, this one included: its calls can be watched, too."""
+        self.node.directory.by_identity(identity)
+        return cast("_InProcess", self.node).wires[identity]
+
+    def new_workers(self, owner: str) -> Workers:
+        """Another process's worker pool."""
+        settings = self.node.settings
+        return Workers(
+            self.database,
+            self.clock,
+            self.planner,
+            self.reachability,
+            owner,
+            size=settings.workers,
+            lease=settings.lease,
+            horizon=settings.horizon,
+        )
+
+    async def plan(self) -> None:
+        """Claim what is due and plan it to the end."""
+        await self.workers.run_once()
+        await asyncio.gather(*self.workers._busy)
+
+    async def deliver(self) -> None:
+        """Deliver what is due in both outboxes, once."""
+        await self.node.outbox.run_once()
+        await self.lead.outbox.run_once()
+
+    async def tend(self) -> None:
+        """What house-keeping does each second or two."""
+        await self.node.holds.run_once()
+        await self.node._overdue()
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """Rows of a query."""
+        async with self.database.connection() as connection:
+            return list(await connection.fetch(query, *values))
+
+    async def execute(self, query: str, *values: Any) -> None:
+        """A statement of the test's own."""
+        async with self.database.connection() as connection:
+            await connection.execute(query, *values)
+
+    async def states(self) -> dict[UUID, str]:
+        """Every run here and its state, as shown to people."""
+        rows = await self.rows("SELECT run_id, state FROM run_known ORDER BY starts_at")
+        return {row["run_id"]: row["state"] for row in rows}
+
+    async def state(self, run: UUID) -> str | None:
+        """The state of one run, as shown to people; None if it is unknown here."""
+        return (await self.states()).get(run)
+
+    async def reason(self, run: UUID) -> str | None:
+        """The reason of one run."""
+        rows = await self.rows("SELECT reason FROM run WHERE id = $1", run)
+        return str(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    async def letters(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """What waits in the outbox: node, kind, body."""
+        rows = await self.rows("SELECT node, kind, message FROM outbox ORDER BY id")
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    async def keep(self, introduction: Introduction, lead: Site) -> None:
+        """Make a task known here, as its lead or as its participant."""
+        places = [p.node for p in introduction.participants]
+        place = places.index(self.identity) if self.identity in places else None
+        made = stored_task(introduction.model_copy(update={"participant": place}), lead.identity)
+        async with self.database.transaction() as connection:
+            assert await tasks.keep(connection, made)
+            if lead is self:
+                nominal = introduction.schedule.start or introduction.created_at
+                await tasks.open_planning(connection, made.id, nominal, self.clock.now())
+
+
+class World:
+    """Some nodes that know each other."""
+
+    def __init__(
+        self, lend: Callable[[int], Awaitable[Database]], clock: ManualClock, directory: Path
+    ) -> None:
+        """All nodes share one clock unless a site is given its own."""
+        self.clock = clock
+        self.sites: list[Site] = []
+        self.calls: list[Call] = []
+        self.cut: set[frozenset[str]] = set()
+        self.watch: Callable[[Call, str], Awaitable[None]] | None = None
+        self._lend = lend
+        self._directory = directory
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Nothing yet."""
+        self._session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give everything back."""
+        await self._stack.aclose()
+
+    async def site(
+        self, name: str, clock: ManualClock | None = None, *, connections: int = 10, **options: Any
+    ) -> Site:
+        """One more node; it and the others know each other. ``options`` are settings."""
+        clock = clock or self.clock
+        settings = Settings(name=name, state_dir=self._directory / name, **options)
+        database, key = await self._lend(connections), NodeKey.generate()
+        peers = Peers(self._session, signer(key, clock), timeout_s=5)
+        node = _InProcess(settings, clock, database, key, NodeDependencies(peers, lead_part()))
+        node.capabilities.assume_all()
+        node.wires = {}
+        made = Site(node, clock)
+        self.sites.append(made)
+        await self._make_known()
+        return made
+
+    async def two(self) -> tuple[Site, Site]:
+        """Nodes a and b."""
+        return await self.site("a"), await self.site("b")
+
+    async def three(self) -> tuple[Site, Site, Site]:
+        """Nodes a, b and c."""
+        return await self.site("a"), await self.site("b"), await self.site("c")
+
+    async def _make_known(self) -> None:
+        for site in self.sites:
+            async with site.database.transaction() as connection:
+                await nodes.keep_self(connection, site.node.card, site.clock.now())
+                for other in self.sites:
+                    if other is not site:
+                        await nodes.keep(connection, other.node.card, site.clock.now())
+            await site.node.directory.refresh()
+            wires = {other.identity: Wire(self, site, other) for other in self.sites}
+            cast("_InProcess", site.node).wires = wires
+
+    async def meet(self, call: Call, phase: str) -> None:
+        """A call passes a wire, or its answer does."""
+        if phase == "asked":
+            self.calls.append(call)
+        if self.watch is not None:
+            await self.watch(call, phase)
+        if frozenset(call[:2]) in self.cut:
+            msg = f"{call[1]} cannot be reached: the wire is cut"
+            raise PeerUnreachable(msg)
+
+    def count(self, what: str) -> int:
+        """How many calls of this name were made over wires."""
+        return sum(call[2] == what for call in self.calls)
+
+    async def settle(self) -> None:
+        """Deliver until nobody has anything to deliver that is due."""
+        while await self._due():
+            for site in self.sites:
+                await site.deliver()
+
+    async def _due(self) -> bool:
+        for site in self.sites:
+            async with site.database.connection() as connection:
+                due_at = await outbox.next_due(connection, list(MessageKind), ())
+            if due_at is not None and due_at <= site.clock.now():
+                return True
+        return False
+
+    async def pass_time(self, duration: int, step: int = times.SECOND) -> None:
+        """Let time pass in steps; everybody plans, delivers and tends house meanwhile."""
+        end = self.clock.now() + duration
+        while self.clock.now() < end:
+            self.clock.advance(min(step, end - self.clock.now()))
+            for site in self.sites:
+                await site.plan()
+                await site.deliver()
+                await site.tend()
+
+
+def own(site: Site) -> LocalParticipant:
+    """The node as a participant of the tasks it leads."""
+    return site.node.local_participant
+
+
+def introduction(
+    participants: Sequence[Site], *, accepted: bool | None = True, **options: Any
+) -> Introduction:
+    """An idle task of these participants, which have accepted it unless said."""
+    listed = [
+        Listed(
+            node=p.identity,
+            name=p.name,
+            url=p.node.card.url,
+            address=p.node.card.address,
+            accepted=accepted,
+            tools=("sleep",) if accepted else (),
+        )
+        for p in participants
+    ]
+    return introduce(listed, **options)
+
+
+def introduce(
+    participants: Sequence[Listed],
+    *,
+    scheduling_class: SchedulingClass = SchedulingClass.EXCLUSIVE,
+    duration: int = DURATION,
+    priority: int = 0,
+    schedule: Schedule | None = None,
+) -> Introduction:
+    """An idle task of these participants, addressed to the first."""
+    return Introduction(
+        task=uuid4(),
+        test="idle",
+        spec={
+            "duration": times.format_duration(duration),
+            "class": scheduling_class.value,
+            "participants": [p.name for p in participants],
+        },
+        tools=(),
+        tool="sleep",
+        scheduling_class=scheduling_class,
+        duration=duration,
+        priority=priority,
+        participants=tuple(participants),
+        participant=0,
+        addresses={},
+        schedule=schedule or Schedule(),
+        campaign=None,
+        reference=None,
+        created_at=START,
+    )
+
+
+def run_request(task: UUID, starts_at: int, ends_at: int, attempt: int = 1) -> RunRequest:
+    """One run that starts at its nominal start."""
+    return RunRequest(
+        run=run_id(TaskId(task), starts_at, attempt),
+        slot=starts_at,
+        attempt=attempt,
+        starts_at=starts_at,
+        ends_at=ends_at,
+    )
+
+
+def hold_request(
+    task: Introduction,
+    starts: Sequence[int],
+    *,
+    epoch: int = 1,
+    displacing: bool = False,
+    life: int = HOLD_LIFE,
+) -> HoldRequest:
+    """A hold of runs of a task at these instants."""
+    return HoldRequest(
+        task=task.task,
+        lease_epoch=epoch,
+        tool="sleep",
+        priority=task.priority,
+        life=life,
+        runs=tuple(
+            run_request(task.task, at, at + task.duration).model_copy(
+                update={"displacing": displacing}
+            )
+            for at in starts
+        ),
+    )
+
+
+async def hold_everywhere(lead: Site, participants: Sequence[Site], request: HoldRequest) -> UUID:
+    """Hold these runs at all participants, as their lead does; the exchange."""
+    exchange = uuid4()
+    for site in participants:
+        answered = await site.node.time_line.hold(exchange, lead.identity, request)
+        assert len(answered.held) == len(request.runs)
+    return exchange
+
+
+async def book_everywhere(
+    task: Introduction, lead: Site, participants: Sequence[Site], starts: Sequence[int]
+) -> list[UUID]:
+    """Runs of a task, committed at its lead and all participants; their ids in start order."""
+    for site in {*participants, lead}:
+        await site.keep(task, lead)
+    request = hold_request(task, starts)
+    exchange = await hold_everywhere(lead, participants, request)
+    for site in participants:
+        await site.node.time_line.commit(exchange, commit_request(request))
+    return [run.run for run in request.runs]
+
+
+def commit_request(request: HoldRequest, *, keep: int | None = None) -> CommitRequest:
+    """A commit of the first runs of a hold, all of them unless said."""
+    return CommitRequest(runs=tuple(run.run for run in request.runs[:keep]), data={})

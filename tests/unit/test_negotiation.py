@@ -1,0 +1,46 @@
+"""Asking participants for their time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from uuid import UUID
+
+from lead.exchange.negotiation import ask
+from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.wire.participants import Proposal, ProposalRequest
+from tests.support.clocks import START, ManualClock
+
+
+class _Somebody:
+    """A participant that nobody gets to ask."""
+
+    identity = "ed25519:a"
+    name = "a"
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Never awaited."""
+        raise AssertionError(request)
+
+
+async def test_who_is_ended_before_asking_leaves_no_question_behind() -> None:
+    """Cancelled between gathering the questions and putting them, none has been begun."""
+    request = ProposalRequest(
+        task=UUID(int=1),
+        lease_epoch=1,
+        scheduling_class=SchedulingClass.NORMAL,
+        duration=times.SECOND,
+        priority=0,
+        windows=((START, START + times.MINUTE),),
+    )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asking = asyncio.create_task(ask([_Somebody()], request, ManualClock(), times.SECOND))
+        asyncio.get_running_loop().call_soon(asking.cancel)
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        del asking
+        gc.collect()
+    assert [str(it.message) for it in warned] == []

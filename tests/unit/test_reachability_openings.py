@@ -1,0 +1,126 @@
+"""How many may ask a participant, and when the workers look again for tasks that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import cast
+
+from lead.exchange.reachability import (
+    PROMPT_ANSWER_TIME,
+    WORKER_SHARE_DIVISOR,
+    ReachabilityGuard,
+    ReachabilityTracker,
+)
+from lead.participants import ParticipantClient
+from node.model import times
+from tests.support.clocks import ManualClock
+
+
+class _Silent:
+    """A participant as far as it is asked for here."""
+
+    identity = "key of b"
+    name = "b"
+
+
+class _Other(_Silent):
+    """Another one."""
+
+    identity = "key of c"
+    name = "c"
+
+
+def test_an_opening_that_has_come_is_no_reason_to_look_again_at_once() -> None:
+    """Else the workers of a lead go round in circles until a task that needs it is due."""
+    clock = ManualClock()
+    reach = ReachabilityTracker(clock, random.Random(1), workers=8)
+    reach.record_no_answer(cast("ParticipantClient", _Silent()), "no answer", clock.now())
+    assert reach.closed() == [_Silent.identity]
+    opening = reach.next_probe_at()
+    assert opening is not None
+    assert opening > clock.now()
+    clock.advance(times.MINUTE)
+    assert reach.next_probe_at() is None
+    assert reach.closed() == []
+    assert reach.openings() == [(_Silent.identity, 1)]
+
+
+def test_who_needs_two_silent_ones_waits_for_the_one_that_is_being_asked() -> None:
+    """Else its task is claimed again and again as long as the other question is under way."""
+    clock = ManualClock()
+    reach = ReachabilityTracker(clock, random.Random(1), workers=8)
+    for silent in (_Silent(), _Other()):
+        reach.record_no_answer(cast("ParticipantClient", silent), "no answer", clock.now())
+        clock.advance(10 * times.SECOND)
+    clock.advance(times.MINUTE)
+    with reach.visit([_Silent.identity]):
+        blocking = reach.unreachable_among([_Silent.identity, _Other.identity])
+        assert blocking is not None
+        assert blocking[0] == _Silent.identity
+
+
+WORKERS = 8
+
+
+async def _ask(reach: ReachabilityTracker, clock: ManualClock, took: int) -> None:
+    """One question that is answered after so long."""
+
+    async def question() -> None:
+        clock.advance(took)
+
+    with reach.visit([_Silent.identity]) as visit:
+        await visit.ask(cast("ParticipantClient", _Silent()), question())
+
+
+def _places(reach: ReachabilityTracker) -> int:
+    """How many may ask at the same time; none of them gets its answer meanwhile."""
+    visits: list[ReachabilityGuard] = []
+    visit = reach.visit([_Silent.identity])
+    while visit.full is None and visit.silence is None:
+        visits.append(visit)
+        visit = reach.visit([_Silent.identity])
+    for visit in visits:
+        with visit:
+            pass
+    return len(visits)
+
+
+async def test_who_answers_promptly_may_be_asked_by_all_workers() -> None:
+    """A share of them is enough for who has not answered yet, and for who answers slowly."""
+    clock = ManualClock()
+    reach = ReachabilityTracker(clock, random.Random(1), WORKERS)
+    assert _places(reach) == WORKERS // WORKER_SHARE_DIVISOR
+    await _ask(reach, clock, PROMPT_ANSWER_TIME - 1)
+    assert _places(reach) == WORKERS
+    await _ask(reach, clock, PROMPT_ANSWER_TIME)
+    assert _places(reach) == WORKERS // WORKER_SHARE_DIVISOR
+    await _ask(reach, clock, 0)
+    reach.record_no_answer(cast("ParticipantClient", _Silent()), "no answer", clock.now())
+    clock.advance(times.MINUTE)
+    assert _places(reach) == 1
+
+
+async def test_a_question_without_a_prompt_answer_makes_its_visit_held_up() -> None:
+    """From then on only a share may ask that participant, until it answers promptly again."""
+    clock = ManualClock()
+    reach = ReachabilityTracker(clock, random.Random(1), WORKERS)
+    await _ask(reach, clock, 0)
+    answer = asyncio.Event()
+
+    async def hang() -> None:
+        with reach.visit([_Silent.identity]) as visit:
+            await visit.ask(cast("ParticipantClient", _Silent()), answer.wait())
+
+    hanging = asyncio.create_task(hang())
+    await asyncio.wait([hanging], timeout=0)
+    late_at = reach.next_slow_visit_at()
+    assert late_at == clock.now() + PROMPT_ANSWER_TIME
+    clock.advance(PROMPT_ANSWER_TIME - 1)
+    assert (reach.slow_visit_count(), _places(reach)) == (0, WORKERS - 1)
+    clock.advance(1)
+    assert (reach.slow_visit_count(), _places(reach)) == (1, WORKERS // WORKER_SHARE_DIVISOR - 1)
+    assert reach.next_slow_visit_at() is None
+    answer.set()
+    await hanging
+    assert (reach.slow_visit_count(), _places(reach)) == (0, WORKERS // WORKER_SHARE_DIVISOR)

@@ -1,0 +1,36 @@
+"""Turns: each its own, and no earlier than is needed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.execution.staggering import STAGGER_INTERVAL, StartStaggerer
+
+START = 1_000_000_000_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 30 * STAGGER_INTERVAL), st.booleans()), max_size=60))
+def test_nobody_has_anothers_turn(wanted: list[tuple[int, bool]]) -> None:
+    """Each gets the last that is free; what is given back is free."""
+    turns, held = StartStaggerer[int](), set[int]()
+    for who, (after, gives_back) in enumerate(wanted):
+        latest = START + after
+        turn = turns.take(who, latest)
+        assert turn not in held
+        assert turn <= latest
+        assert all(
+            between in held
+            for between in range(turn + STAGGER_INTERVAL, latest + 1, STAGGER_INTERVAL)
+        )
+        held.add(turn)
+        if gives_back:
+            turns.give_back(who)
+            held.remove(turn)
+
+
+def test_many_that_are_due_together_are_spread() -> None:
+    """Five hundred begin within as many turns, one after the other."""
+    turns = StartStaggerer[int]()
+    given_out = [turns.take(who, START) for who in range(500)]
+    assert given_out == [START - who * STAGGER_INTERVAL for who in range(500)]

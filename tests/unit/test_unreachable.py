@@ -1,0 +1,95 @@
+"""When a participant that does not answer is asked again."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.planning.unreachable import (
+    PAUSE_FIRST,
+    PAUSE_MAX,
+    UnreachablePeriod,
+    after_unanswered_question,
+    align_retries,
+    jittered_pause,
+)
+from node.model import times
+from tests.support.clocks import START
+
+AWAY = "b cannot be reached: connection refused"
+
+
+def _lasting(questions: int, rng: random.Random) -> list[UnreachablePeriod]:
+    """A silence of so many questions, each asked as soon as it may be."""
+    found: list[UnreachablePeriod] = []
+    now = START
+    for _ in range(questions):
+        found.append(
+            after_unanswered_question(found[-1] if found else None, "b", AWAY, now, now + 1, rng)
+        )
+        now = found[-1].ask_at
+    return found
+
+
+@given(st.integers())
+def test_pauses_grow_and_are_jittered(seed: int) -> None:
+    """Each pause lies between half of the doubled one and all of it, at most five minutes."""
+    for number, silence in enumerate(_lasting(16, random.Random(seed))):
+        pause = min(PAUSE_MAX, PAUSE_FIRST * 2**number)
+        assert pause // 2 <= silence.ask_at - silence.failed_at <= pause
+        assert silence.since == START
+
+
+@given(st.integers(0, 10**6), st.integers(), st.integers(1, times.MINUTE))
+def test_questions_on_their_way_together_count_once(failures: int, seed: int, late: int) -> None:
+    """What was asked before the silence was noticed changes nothing when it fails, too."""
+    before = UnreachablePeriod("b", START, AWAY, failures, START + late, START + late + 1)
+    rng = random.Random(seed)
+    after = START + 2 * times.MINUTE
+    assert after_unanswered_question(before, "b", "another", START + late, after, rng) is before
+    assert (
+        after_unanswered_question(before, "b", AWAY, START + late + 1, after, rng).failures
+        == failures + 1
+    )
+
+
+@given(st.integers(0, 10**9), st.integers())
+def test_a_pause_is_never_longer_than_the_longest(failures: int, seed: int) -> None:
+    """However often it failed, the pause stays within its bounds."""
+    assert 5 <= jittered_pause(10, 1000, failures, random.Random(seed)) <= 1000
+
+
+def test_a_silence_in_words_stays_the_same() -> None:
+    """The reason names since when and the first cause, not those of later questions."""
+    first, second = _lasting(2, random.Random(1))
+    words = "b cannot be reached since 2026-12-01T00:00:00Z: connection refused"
+    assert (first.in_words(), second.in_words()) == (words, words)
+
+
+def test_a_senseless_answer_is_told_as_such() -> None:
+    """Who answers nonsense is not said to be away."""
+    rng = random.Random(1)
+    silence = after_unanswered_question(
+        None, "b", "b answered 500 without saying why", START, START, rng
+    )
+    assert silence.in_words() == (
+        "b gives no sensible answer since 2026-12-01T00:00:00Z: b answered 500 without saying why"
+    )
+
+
+@given(
+    st.integers(0, 10**9),
+    st.lists(st.integers(PAUSE_MAX // 2, PAUSE_MAX), min_size=8, max_size=8),
+    st.integers(1, PAUSE_MAX // 2 - 1),
+    st.integers(0, times.MINUTE),
+)
+def test_after_long_pauses_many_are_tried_at_one_instant(
+    since: int, pauses: list[int], short: int, phase: int
+) -> None:
+    """No sooner than the pause says, and at most a step of it later; long ones at the same."""
+    now = START + since
+    for pause in (*pauses, short):
+        assert now + pause <= align_retries(now, pause, phase) < now + 2 * pause
+    assert {align_retries(now, pause, phase) % (PAUSE_MAX // 2) for pause in pauses} == {phase}
