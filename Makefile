@@ -1,4 +1,4 @@
-# What a newcomer types. Needs python3 (3.11 or later) with venv, and make; nothing else.
+# What a newcomer types. Needs python3 (3.11 or later) with venv, and make; the rest it brings.
 #
 # The environment lives in .venv. Two stamps in it remember what was installed: they are older
 # than a lock file or pyproject.toml exactly when something has to be installed again, so a warm
@@ -11,9 +11,14 @@ RUNTIME := $(ENVIRONMENT)/.installed-runtime
 DEVELOPMENT := $(ENVIRONMENT)/.installed-development
 LOCKER := build/lock
 
-# pip builds parley with the locked hatchling from the environment, not with one it fetches.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-INSTALL_PARLEY := $(INSTALL) --no-deps --no-build-isolation --editable .
+CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
+
+# Tests of one file share servers and worlds, so one process has them all.
+PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# Programs of the system that an ordinary user's shell does not look for.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 # Hashes must be those of the registry's own files, whatever mirror or wheel folder this host uses.
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
@@ -28,13 +33,14 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1 stops after one round
-	$(BIN)/parley lab demo $(if $(CHECK),--check)
+	@$(BIN)/parley lab demo $(if $(CHECK),--check)
 
 test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS="-k word" chooses
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m deploy.packages
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 check: lint ## what must hold before a commit: lint, format, types, layers, fast tests
-	$(BIN)/python -m pytest --quiet tests/architecture tests/unit
+	$(BIN)/python -m pytest --quiet $(PARALLEL) tests/architecture tests/unit
 
 lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 	$(BIN)/ruff check
@@ -67,20 +73,13 @@ clean: ## remove the environment and everything else that was made here
 		.import_linter_cache .coverage
 	find node lead tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-		{ echo "$(PYTHON) cannot make virtual environments; install what is missing: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(ENVIRONMENT)
-
-$(RUNTIME): deploy/requirements.txt pyproject.toml | $(BIN)/python
-	$(INSTALL) --require-hashes --requirement deploy/requirements.txt
-	$(INSTALL_PARLEY)
+# The development lock holds all of the runtime lock.
+$(RUNTIME): deploy/requirements.txt pyproject.toml
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) deploy/requirements.txt
 	@touch $@
 
-# The development lock holds all of the runtime lock, so both stamps are fresh afterwards.
-$(DEVELOPMENT): deploy/requirements-dev.txt deploy/requirements.txt pyproject.toml | $(BIN)/python
-	$(INSTALL) --require-hashes --requirement deploy/requirements-dev.txt
-	$(INSTALL_PARLEY)
+$(DEVELOPMENT): deploy/requirements-dev.txt deploy/requirements.txt pyproject.toml
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) deploy/requirements-dev.txt
 	@touch $(RUNTIME) $@

@@ -1,0 +1,81 @@
+"""Makes the Python environment and installs what a lock file lists, and Parley, into it.
+
+``python3 -m deploy.environment .venv deploy/requirements.txt``: ``make`` runs it when the
+environment is missing or older than its lock. It says what it does and how far it is, because the
+first time takes a minute or two.
+
+Standard library only, of any Python that Parley runs on.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy import packages
+from deploy.progress import run, say
+
+_PIN = re.compile(r"^[\w.-]+(?=(\[[\w,-]+\])?==)", re.MULTILINE)
+_STEP = re.compile(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
+
+_FORMER_NAME = "parley"
+"""The distribution's name until 0.1; an environment that has it would have our modules twice."""
+_FETCHED = "Installing collected packages"
+
+
+def main(environment: Path, lock: Path) -> str | None:
+    """Bring the environment up to date; returns what is wrong, if something is."""
+    began = time.monotonic()
+    python = environment / "bin" / "python"
+    warm = python.exists()
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
+    total = len(_PIN.findall(lock.read_text()))
+    if not warm:
+        say(f"Making a Python environment in {environment} (Python {sys.version.split()[0]})")
+        if fault := _make(environment):
+            return fault
+    say(f"Installing {total} Python packages into {environment}")
+    locked = [*pip, "--require-hashes", "--requirement", str(lock)]
+    if not run(locked, _counting(total), landmark=_FETCHED):
+        return "the packages could not be installed; the reason is above"
+    if warm and not run([*pip[:-1], "uninstall", "--yes", _FORMER_NAME], lambda _: None):
+        return f"{_FORMER_NAME} could not be removed; the reason is above"
+    # With the locked hatchling from the environment, not with one that pip fetches.
+    parley = [*pip, "--no-deps", "--no-build-isolation", "--editable", "."]
+    if not run(parley, lambda _: None):
+        return "Parley could not be installed; the reason is above"
+    say(f"Installed after {time.monotonic() - began:.0f} s")
+    return None
+
+
+def _make(environment: Path) -> str | None:
+    if not packages.VENV.present() and packages.can_install():
+        packages.install([packages.VENV.package])
+    made = [sys.executable, "-m", "venv", str(environment)]
+    if subprocess.run(made, check=False, stdout=subprocess.DEVNULL).returncode:
+        return (
+            f"{sys.executable} cannot make virtual environments; install what is missing: "
+            f"apt-get install {packages.VENV.package}"
+        )
+    return None
+
+
+def _counting(total: int) -> Callable[[str], str | None]:
+    """Tells from pip's output how many of the packages it has come to."""
+    seen: set[str] = set()
+
+    def stage(line: str) -> str | None:
+        if step := _STEP.match(line):
+            seen.add(step[1])
+            return f"{len(seen)} of {total}: {step[1]}"
+        return "all fetched; unpacking them" if line.startswith(_FETCHED) else None
+
+    return stage
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,159 @@
+"""The programs that tests need, and the Debian packages that bring them.
+
+``python3 -m deploy.packages`` installs the missing ones if root runs it on a Debian, and otherwise
+says in one line what to install. ``make test`` runs it first. Tests whose programs are missing
+after that are left out (``tests/support/needs.py``). A package that cannot be had is a line of the
+output and no error.
+
+Standard library only: it runs before the environment is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from deploy.progress import run, say
+
+ATTEMPTS = 3
+POLICY = Path("/usr/sbin/policy-rc.d")
+"""Debian asks this program before a package's own service is started."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A program, or something like one; how to look for it, and the package it comes with."""
+
+    package: str
+    present: Callable[[], bool]
+
+
+def _program(package: str, *names: str) -> Need:
+    return Need(package, lambda: any(shutil.which(name) for name in names))
+
+
+def _file(package: str, path: str) -> Need:
+    return Need(package, lambda: os.access(path, os.X_OK))
+
+
+def _postgres() -> bool:
+    return any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or bool(shutil.which("initdb"))
+
+
+def _venv() -> bool:
+    return all(importlib.util.find_spec(name) for name in ("ensurepip", "venv"))
+
+
+NEEDS = {
+    "postgres": Need("postgresql", _postgres),  # the host's own server, beside the wheel's
+    "iperf3": _program("iperf3", "iperf3"),
+    "curl": _program("curl", "curl"),
+    "ping": _program("iputils-ping", "ping"),
+    "irtt": _program("irtt", "irtt"),
+    "nuttcp": _program("nuttcp", "nuttcp"),
+    "fping": _program("fping", "fping"),
+    "traceroute": _program("traceroute", "traceroute"),
+    "mtr": _program("mtr-tiny", "mtr"),
+    "scamper": _program("scamper", "scamper"),
+    "tracepath": _program("iputils-tracepath", "tracepath"),
+    "dnsmasq": _program("dnsmasq-base", "dnsmasq"),  # the truth of names in tests/accuracy
+    "ip": _program("iproute2", "ip"),  # network namespaces
+    "sysctl": _program("procps", "sysctl"),  # routers made of namespaces
+    "setpriv": _program("util-linux", "setpriv"),  # programs that end with their owner
+    "jq": _program("jq", "jq"),  # transforms of archives
+    "rsyslogd": _program("rsyslog", "rsyslogd"),  # the archiver syslog
+    "rabbitmq": _file("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server"),
+    "prometheus": _program("prometheus", "prometheus"),
+    "systemd-analyze": _program("systemd", "systemd-analyze"),  # the units in deploy/
+    "chromium": _program("chromium", "chromium", "chromium-browser"),  # the page
+}
+"""By the name that tests declare; packages are installed and named in this order."""
+
+VENV = Need("python3-venv", _venv)
+
+
+@cache
+def present(name: str) -> bool:
+    """Return whether one of ``NEEDS`` is on this host; looked up once."""
+    return NEEDS[name].present()
+
+
+def main() -> None:
+    """Install what the tests need and is missing, or say what to install."""
+    missing = [need.package for need in NEEDS.values() if not need.present()]
+    if missing and can_install():
+        install(missing)
+    elif missing:
+        say(
+            "Some tests need programs that are not installed, and are left out. To run them, too: "
+            f"sudo apt-get install --no-install-recommends {' '.join(missing)}"
+        )
+
+
+def can_install() -> bool:
+    """Return whether root runs this on a host with apt-get."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(names: list[str]) -> None:
+    """Install packages, and say which of them cannot be had."""
+    say(f"Installing {len(names)} Debian packages: {', '.join(names)}")
+    with _no_services():
+        failed = _installed(names)
+    if failed:
+        say(f"These packages cannot be had here: {', '.join(failed)}")
+
+
+def _installed(packages: list[str]) -> list[str]:
+    """Install packages with one command, or, if that fails, one by one. Returns those that failed.
+
+    The lists of packages of a host that was set up a while ago name versions that are gone, and
+    mirrors have bad moments: the first command is tried again, with fresh lists.
+    """
+    fresh = False
+    for attempt in range(1, ATTEMPTS + 1):
+        fresh = _apt_get("update")
+        if fresh and _apt_get("install", *packages):
+            return []
+        say(f"apt-get failed (attempt {attempt} of {ATTEMPTS})")
+        if attempt < ATTEMPTS:
+            time.sleep(5 * attempt)
+    return [package for package in packages if not (fresh and _apt_get("install", package))]
+
+
+def _apt_get(command: str, *packages: str) -> bool:
+    argv = ["apt-get", "--quiet", "--yes", "--no-install-recommends", command, *packages]
+    return run(argv, _stage, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+
+
+def _stage(line: str) -> str | None:
+    known = line.startswith(("Get:", "Unpacking ", "Setting up "))
+    return " ".join(line.split()[:5]).removesuffix(" ...") if known else None
+
+
+@contextlib.contextmanager
+def _no_services() -> Iterator[None]:
+    """Keep packages from starting services, unless the host's owner has a policy already.
+
+    Tests start what they need themselves, with ports and folders of their own.
+    """
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Runs a long command and says in a few lines how far it is; shows its last lines if it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+PAUSE_S = 5.0
+"""At most one line is printed in this time."""
+LINES = 40
+"""Number of lines shown of what a failed command printed last."""
+
+
+def say(line: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(line, flush=True)
+
+
+def run(
+    argv: Sequence[str],
+    stage: Callable[[str], str | None],
+    environment: Mapping[str, str] | None = None,
+    *,
+    landmark: str = "",
+) -> bool:
+    """Run a command and return whether it succeeded.
+
+    ``stage`` turns a line of its output into what is to be said, or into ``None``. What begins with
+    ``landmark`` is said without a pause.
+    """
+    printed: list[str] = []
+    due = time.monotonic() + PAUSE_S
+    with subprocess.Popen(
+        argv,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked for above
+        for line in process.stdout:
+            printed.append(line)
+            progress = stage(line)
+            at_once = bool(landmark) and line.startswith(landmark)
+            if progress is not None and (at_once or time.monotonic() >= due):
+                say(f"  {progress}")
+                due = time.monotonic() + PAUSE_S
+    if process.returncode:
+        sys.stderr.writelines(printed[-LINES:])
+    return process.returncode == 0
