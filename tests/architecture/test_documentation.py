@@ -1,0 +1,44 @@
+"""Links of the documentation lead somewhere, and modules that it names exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import REPOSITORY, where
+
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+MODULE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`")
+EXAMPLES = {"m300.toml", "task.json"}
+"""Files that a page tells its reader to write."""
+
+
+def pages() -> list[Path]:
+    """Return every Markdown page that git knows."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return [REPOSITORY / name for name in listed.stdout.split()]
+
+
+@pytest.mark.parametrize("page", pages(), ids=where)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file or folder of the repository."""
+    targets = set(LINK.findall(page.read_text(encoding="utf-8")))
+    assert {target for target in targets if not (page.parent / target).exists()} == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=where)
+def test_named_modules_exist(page: Path) -> None:
+    """Every file that a page names exists, relative to the page or to the repository."""
+    names = set(MODULE.findall(page.read_text(encoding="utf-8"))) - EXAMPLES
+    bases = [page.parent, REPOSITORY, REPOSITORY / "node", REPOSITORY / "lead"]
+    missing = {
+        name
+        for name in names
+        if not any((base / name).exists() for base in bases) and not list(page.parent.rglob(name))
+    }
+    assert missing == set()
