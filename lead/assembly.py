@@ -60,12 +60,12 @@ def lead_of(
             ),
             workers=settings.workers,
             lease=settings.lease,
+            owner=owner,
+            poll_s=poll_s,
+            compare_every_s=compare_every_s,
         ),
         dependencies_of(node, participant_of or node.participant),
-        owner=owner,
-        rng=rng,
-        poll_s=poll_s,
-        compare_every_s=compare_every_s,
+        rng,
     )
 
 

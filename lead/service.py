@@ -15,10 +15,15 @@ from uuid import UUID
 from lead.exchange.decision import AttemptRecorder
 from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
-from lead.exchange.planner import ChooseTool, Planner
+from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
-from lead.exchange.reconciliation import EVERY_S, Comparable, Reconciler
-from lead.exchange.workers import POLL_S, Workers
+from lead.exchange.reconciliation import (
+    EVERY_S,
+    Comparable,
+    Reconciler,
+    ReconciliationDependencies,
+)
+from lead.exchange.workers import POLL_S, Workers, WorkerSettings
 from lead.model import SeatWeights
 from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
@@ -44,29 +49,32 @@ class LeadDependencies:
 
 @dataclass(frozen=True)
 class LeadSettings:
-    """What the owner of a node has set for its lead; ``lease`` is in microseconds."""
+    """What a lead is set to.
+
+    ``owner`` names this process in leases; no other process may use the same name. ``lease`` is in
+    microseconds, ``poll_s`` and ``compare_every_s`` are in seconds.
+    """
 
     limits: Limits
     terms: NegotiationSettings
     weights: SeatWeights
     workers: int
     lease: int
+    owner: str
+    poll_s: float = POLL_S
+    compare_every_s: float = EVERY_S
 
 
 class Lead:
     """Plans the tasks of one node."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
         database: Database,
         clock: Clock,
         settings: LeadSettings,
         dependencies: LeadDependencies,
-        *,
-        owner: str,
         rng: random.Random,
-        poll_s: float = POLL_S,
-        compare_every_s: float = EVERY_S,
     ) -> None:
         """Build all parts; nothing runs before :meth:`start`."""
         self._database = database
@@ -76,22 +84,16 @@ class Lead:
         )
         self.reachability = ReachabilityTracker(clock, rng, settings.workers)
         self.planner = self._planner(settings, dependencies, rng)
+        horizon, poll_s = settings.limits.horizon, settings.poll_s
         self.workers = Workers(
             database,
             clock,
             self.planner,
             self.reachability,
-            owner,
-            size=settings.workers,
-            lease=settings.lease,
-            horizon=settings.limits.horizon,
-            poll_s=poll_s,
+            WorkerSettings(settings.owner, settings.workers, settings.lease, horizon, poll_s),
         )
         bounds = EpisodeLimits(
-            settings.limits,
-            settings.terms.clock_limit,
-            poll_s,
-            phase_of(owner, settings.limits.horizon),
+            settings.limits, settings.terms.clock_limit, poll_s, phase_of(settings.owner, horizon)
         )
         self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
         kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
@@ -99,11 +101,11 @@ class Lead:
         self.reconciler = Reconciler(
             database,
             clock,
-            settings.limits.horizon,
-            dependencies.others,
-            dependencies.lose_run,
-            dependencies.drop_run,
-            every_s=compare_every_s,
+            ReconciliationDependencies(
+                dependencies.others, dependencies.lose_run, dependencies.drop_run
+            ),
+            horizon,
+            every_s=settings.compare_every_s,
         )
         self._loops: list[asyncio.Task[None]] = []
 
@@ -112,18 +114,20 @@ class Lead:
     ) -> Planner:
         database, clock, delivery = self._database, self._clock, self.delivery
         return Planner(
-            database=database,
-            clock=clock,
-            limits=settings.limits,
-            negotiator=Negotiator(database, clock, settings.terms),
-            reach=self.reachability,
-            delivery=delivery,
-            conclusions=AttemptRecorder(database, clock, delivery, rng, settings.weights),
-            participant_of=dependencies.participant_of,
-            choose_tool=dependencies.choose_tool,
-            refuse_task=dependencies.refuse_task,
-            take_back=dependencies.seats.take_back,
-            rng=rng,
+            database,
+            clock,
+            settings.limits,
+            PlannerDependencies(
+                negotiator=Negotiator(database, clock, settings.terms),
+                reach=self.reachability,
+                delivery=delivery,
+                conclusions=AttemptRecorder(database, clock, delivery, rng, settings.weights),
+                participant_of=dependencies.participant_of,
+                choose_tool=dependencies.choose_tool,
+                refuse_task=dependencies.refuse_task,
+                take_back=dependencies.seats.take_back,
+            ),
+            rng,
         )
 
     def heard(self, notice: Notice) -> None:

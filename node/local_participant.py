@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from node.core import Core
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     CommitAnswer,
@@ -26,36 +27,35 @@ class LocalParticipant:
 
     def __init__(
         self,
-        identity: str,
-        name: str,
+        core: Core,
         time_line: TimeLine,
-        interest: FreedTimeNotifier,
-        consent: Acceptance,
-        prospect: ImpactEstimator,
+        freed_time: FreedTimeNotifier,
+        acceptance: Acceptance,
+        impacts: ImpactEstimator,
     ) -> None:
-        """``identity`` and ``name`` are this node's."""
-        self.identity = identity
-        self.name = name
+        """Pass each call on to the part of this node that answers it."""
+        self.identity = core.identity
+        self.name = core.settings.name
         self._time_line = time_line
-        self._interest = interest
-        self._consent = consent
-        self._prospect = prospect
+        self._freed_time = freed_time
+        self._acceptance = acceptance
+        self._impacts = impacts
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Whether this host does its own part."""
-        return await self._consent.consider(self.identity, introduction)
+        return await self._acceptance.consider(self.identity, introduction)
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Whether this host would do its own part."""
-        return await self._consent.judge(self.identity, introduction)
+        return await self._acceptance.judge(self.identity, introduction)
 
     async def outlook(self, request: ImpactRequest) -> Impact:
         """What these runs would mean for this node."""
-        return await self._prospect.outlook(request)
+        return await self._impacts.outlook(request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Free ranges in the windows."""
-        return await self._interest.propose(self.identity, request)
+        return await self._freed_time.propose(self.identity, request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Book for now."""

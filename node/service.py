@@ -20,6 +20,7 @@ from node.capability.catalog import Capabilities
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, Sign, via_own_node
 from node.clock import Clock
+from node.core import Core
 from node.events import EventHub
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
@@ -60,7 +61,7 @@ from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.usage import UsageReader
 from node.store import archives, campaigns, nodes, runs, seats, tasks
 from node.store.bookings import HeldTask
-from node.store.database import Database, Notice, PostgresDatabase
+from node.store.database import Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
@@ -124,64 +125,24 @@ class NodeService:
 
     stopping = False
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        database: Database,
-        key: NodeKey,
-        dependencies: NodeDependencies,
-    ) -> None:
+    def __init__(self, core: Core, dependencies: NodeDependencies) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
-        self.settings = settings
-        self.clock = clock
-        self.database = database
-        self.started = clock.now()
+        self.core = core
+        self.settings, self.clock, self.database = core.settings, core.clock, core.database
+        self.started = core.clock.now()
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
+        self.hub = EventHub(core.clock)
         self._tokens: set[str] = set()
-        self.directory = Directory(database)
-        self.capabilities = Capabilities()
-        self.contexts = Contexts(settings.allowed_contexts)
-        self.own_card = self._own_card(key.identity)
-        self.campaigns = Campaigns(database, clock, self.capabilities.resources)
-        self.usage = UsageReader(database, clock)
-        self.pools = Pools(database, clock, self.directory, dependencies.lead.judge_policy)
-        self.pool_tasks = PoolTaskChecker(database, self.directory, self.capabilities)
-        self.hub, self.peers = EventHub(clock), dependencies.peers
-        self.mailboxes = dependencies.mailboxes or Mailboxes(
-            clock, settings.peer_timeout / times.SECOND
-        )
-        self.work_puller = self._work_puller(dependencies.rng)
-        self.registration = PeerRegistrar(database, clock, self.directory, self.peers, key.identity)
-        self.peer_monitor = PeerMonitor(
-            database, clock, self.directory, self.peers, self.mailboxes, self.work_puller.fault
-        )
-        self.verifier = Verifier(key.identity, self.started, self.directory.knows)
-        self.time_line = TimeLine(
-            database, clock, settings, key.identity, self._needs_port, dependencies.rng
-        )
-        self.acceptance = self._acceptance(key.identity)
-        self.freed_time = FreedTimeNotifier(
-            database, clock, self.time_line, key.identity, self.peer
-        )
-        self.impacts = ImpactEstimator(database, clock, settings.start_margin)
-        self.local_participant = LocalParticipant(
-            key.identity,
-            settings.name,
-            self.time_line,
-            self.freed_time,
-            self.acceptance,
-            self.impacts,
-        )
-        self.collector = PartCollector(database, clock, self.capabilities, key.identity)
-        self.termination = TaskTerminator(database, clock, key.identity, settings.name)
-        self.reservations = self._reservations(dependencies.new_id)
-        self.archives, self.result_delivery = self._archives(dependencies.new_id)
-        self.admission = self._admission(dependencies.new_id)
-        self.editing = self._editing(key.identity)
-        self.launcher = self._launcher(dependencies)
-        self.holds = HoldKeeper(self.time_line, database, clock, self._ask_decision)
+        self._scheduler = AsyncIOScheduler(timezone="UTC", job_defaults=_JOBS)
+        self._loops: list[asyncio.Task[None]] = []
+        self._readings: set[asyncio.Task[None]] = set()
+        self._build_host(core)
+        self._build_peers(core, dependencies)
+        self._build_timetable(core, dependencies)
+        self._build_sharing(core, dependencies)
+        self._build_execution(core, dependencies)
+        self._build_tasks(core, dependencies)
         kinds = (
             MessageKind.PART,
             MessageKind.INTERVALS,
@@ -189,10 +150,9 @@ class NodeService:
             MessageKind.TASK_END,
             MessageKind.TASK_CHANGE,
         )
-        self.outbox = Outbox(database, clock, kinds, self._deliver, poll_s=dependencies.poll_s)
-        self._scheduler = AsyncIOScheduler(timezone="UTC", job_defaults=_JOBS)
-        self._loops: list[asyncio.Task[None]] = []
-        self._readings: set[asyncio.Task[None]] = set()
+        self.outbox = Outbox(
+            core.database, core.clock, kinds, self._deliver, poll_s=dependencies.poll_s
+        )
         self._listeners: list[Callable[[Notice], None]] = [
             self.hub.heard,
             self.launcher.heard,
@@ -204,58 +164,72 @@ class NodeService:
         ]
         self.preview = dependencies.lead.preview_of(self)
 
-    def _own_card(self, identity: str) -> OwnCard:
-        made = (self.database, self.clock, self.settings, self.capabilities)
-        return OwnCard(*made, identity, self.contexts.addresses)
+    def _build_host(self, core: Core) -> None:
+        """Build what describes this host: its programs, contexts, and card."""
+        self.capabilities = Capabilities()
+        self.contexts = Contexts(core.settings.allowed_contexts)
+        self.own_card = OwnCard(core, self.capabilities, self.contexts.addresses)
 
-    def _acceptance(self, identity: str) -> Acceptance:
-        made = (self.database, self.clock, self.capabilities)
-        return Acceptance(*made, identity, self._context_refusal)
+    def _build_peers(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what knows and reaches the other nodes."""
+        self.directory = Directory(core.database)
+        self.verifier = Verifier(core.identity, self.started, self.directory.knows)
+        self.peers = dependencies.peers
+        self.mailboxes = dependencies.mailboxes or Mailboxes(
+            core.clock, core.settings.peer_timeout / times.SECOND
+        )
+        self.work_puller = WorkPuller(
+            core, self.directory, self.peers, dependencies.rng, lambda: self.card
+        )
+        self.registration = PeerRegistrar(core, self.directory, self.peers)
+        self.peer_monitor = PeerMonitor(
+            core, self.directory, self.peers, self.mailboxes, self.work_puller.fault
+        )
 
-    def _launcher(self, dependencies: NodeDependencies) -> Launcher:
-        made = (
-            self.database,
-            self.clock,
+    def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what books this node's own time, and the node as a participant."""
+        self.time_line = TimeLine(core, self._needs_port, dependencies.rng)
+        self.holds = HoldKeeper(core, self.time_line, self._ask_decision)
+        self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
+        self.impacts = ImpactEstimator(core)
+        self.acceptance = Acceptance(core, self.capabilities, self._context_refusal)
+        self.local_participant = LocalParticipant(
+            core, self.time_line, self.freed_time, self.acceptance, self.impacts
+        )
+
+    def _build_sharing(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build the campaigns and the pools."""
+        self.campaigns = Campaigns(core.database, core.clock, self.capabilities.resources)
+        self.usage = UsageReader(core.database, core.clock)
+        self.pools = Pools(
+            core.database, core.clock, self.directory, dependencies.lead.judge_policy
+        )
+
+    def _build_execution(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what ends runs early, executes them, and delivers their results."""
+        self.termination = TaskTerminator(core)
+        self.collector = PartCollector(core, self.capabilities)
+        self.launcher = dependencies.launcher(
+            core,
             self.capabilities,
             self.collector,
             self.termination.lose_run,
+            context_refusal=self.contexts.why_not,
+            poll_s=dependencies.poll_s,
         )
-        refusal = self.contexts.why_not
-        return dependencies.launcher(*made, poll_s=dependencies.poll_s, context_refusal=refusal)
-
-    def _context_refusal(self, context: Context) -> str | None:
-        """The card was written by the process that measures; this one may have fewer rights."""
-        if str(context) in offered(self.directory.self.attributes):
-            return None
-        return self.contexts.why_not(context)
-
-    def _work_puller(self, rng: random.Random) -> WorkPuller:
-        return WorkPuller(
-            self.database,
-            self.clock,
-            self.directory,
-            self.peers,
-            rng,
-            lambda: self.card,
-            own_url=self.settings.local_url,
-            horizon=self.settings.horizon,
-            pause_max=self.settings.pull_pause_max,
+        host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)
+        self.result_delivery = ResultDeliverer(
+            core.database, core.clock, host, self.capabilities.metrics
+        )
+        self.archives = Archives(
+            core.database, core.clock, host, transforms.fault_of, dependencies.new_id
         )
 
-    def _reservations(self, new_id: Callable[[], UUID]) -> Reservations:
-        made = (self.database, self.clock, self.settings, self.directory)
-        return Reservations(*made, self.termination, self.capabilities, new_id)
-
-    def _archives(self, new_id: Callable[[], UUID]) -> tuple[Archives, ResultDeliverer]:
-        settings, made = self.settings, (self.database, self.clock)
-        host = ArchivingHost(settings.name, settings.archive_places, self.clock.now)
-        archiving = ResultDeliverer(*made, host, self.capabilities.metrics)
-        return Archives(*made, host, transforms.fault_of, new_id), archiving
-
-    def _admission(self, new_id: Callable[[], UUID]) -> Admission:
-        return Admission(
-            database=self.database,
-            clock=self.clock,
+    def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what admits and edits tasks, and the reservations."""
+        self.pool_tasks = PoolTaskChecker(core.database, self.directory, self.capabilities)
+        self.admission = Admission(
+            core,
             capabilities=self.capabilities,
             campaigns=self.campaigns,
             archives=self.archives,
@@ -263,23 +237,25 @@ class NodeService:
             directory=self.directory,
             introduce=self._introduce,
             consider=self._consider,
-            new_id=new_id,
-            horizon=self.settings.horizon,
+            new_id=dependencies.new_id,
+        )
+        pool_editing = PoolTaskEditor(
+            core.database, self.admission, self.pool_tasks, self.directory, self.termination
+        )
+        self.editing = TaskEditor(core, self.admission, self.archives, pool_editing)
+        self.reservations = Reservations(
+            core, self.directory, self.termination, self.capabilities, dependencies.new_id
         )
 
-    def _editing(self, identity: str) -> TaskEditor:
-        return TaskEditor(
-            self.database,
-            self.clock,
-            self.admission,
-            self.archives,
-            PoolTaskEditor(
-                self.database, self.admission, self.pool_tasks, self.directory, self.termination
-            ),
-            identity,
-            self.settings.name,
-            self.settings.start_margin,
-        )
+    def _context_refusal(self, context: Context) -> str | None:
+        """Return why this host cannot measure from a context, or None if it can.
+
+        The process that measures wrote the card; this process may have fewer rights, so the card
+        is asked first.
+        """
+        if str(context) in offered(self.directory.self.attributes):
+            return None
+        return self.contexts.why_not(context)
 
     @property
     def card(self) -> NodeCard:
@@ -523,9 +499,8 @@ async def assemble(
     peers, mailboxes = Peers(session, signer(key, clock), timeout_s), Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
-    return NodeService(
-        settings, clock, database, key, NodeDependencies(peers, lead, mailboxes=mailboxes)
-    )
+    core = Core(database, clock, key.identity, settings)
+    return NodeService(core, NodeDependencies(peers, lead, mailboxes=mailboxes))
 
 
 def signer(key: NodeKey, clock: Clock) -> Sign:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -48,40 +48,47 @@ ChooseTool = Callable[
 """``choose(test, preferred, offers, spec)`` gives the tool's name and the duration it needs."""
 
 
+@dataclass(frozen=True)
+class PlannerDependencies:
+    """The services with which a planner carries out its decisions.
+
+    ``refuse_task(task, reason)`` ends a task that a participant refuses.
+    ``take_back(task, reason)`` ends the ordinary task of a seat, which then gets another node.
+    """
+
+    negotiator: Negotiator
+    reach: ReachabilityTracker
+    delivery: DecisionDelivery
+    conclusions: AttemptRecorder
+    participant_of: Callable[[str], ParticipantClient]
+    choose_tool: ChooseTool
+    refuse_task: Callable[[UUID, str], Awaitable[None]]
+    take_back: Callable[[UUID, str], Awaitable[None]]
+
+
 class Planner:
     """Plans claimed tasks."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
-        *,
         database: Database,
         clock: Clock,
         limits: Limits,
-        negotiator: Negotiator,
-        reach: ReachabilityTracker,
-        delivery: DecisionDelivery,
-        conclusions: AttemptRecorder,
-        participant_of: Callable[[str], ParticipantClient],
-        choose_tool: ChooseTool,
-        refuse_task: Callable[[UUID, str], Awaitable[None]],
-        take_back: Callable[[UUID, str], Awaitable[None]],
+        dependencies: PlannerDependencies,
         rng: random.Random,
     ) -> None:
-        """``refuse_task(task, reason)`` ends a task that a participant refuses.
-
-        ``take_back(task, reason)`` ends the ordinary one of a seat, which is then given anew.
-        """
+        """``rng`` draws the pauses before a failed task is planned again."""
         self._database = database
         self._clock = clock
         self._limits = limits
-        self._negotiator = negotiator
-        self._reach = reach
-        self._delivery = delivery
-        self._conclusions = conclusions
-        self._participant_of = participant_of
-        self._choose_tool = choose_tool
-        self._refuse_task = refuse_task
-        self._take_back = take_back
+        self._negotiator = dependencies.negotiator
+        self._reach = dependencies.reach
+        self._delivery = dependencies.delivery
+        self._conclusions = dependencies.conclusions
+        self._participant_of = dependencies.participant_of
+        self._choose_tool = dependencies.choose_tool
+        self._refuse_task = dependencies.refuse_task
+        self._take_back = dependencies.take_back
         self._rng = rng
         self._standings = Batcher(self._standings_of, apart=lambda claimed: (claimed.task,))
 

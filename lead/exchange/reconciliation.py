@@ -7,6 +7,7 @@ taken back everywhere and placed again; a run only the participant has is ended 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -39,27 +40,38 @@ class Comparable(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ReconciliationDependencies:
+    """What reconciliation needs of its node.
+
+    ``others()`` lists the nodes to compare with. ``lose_run(run, reason)`` takes a run back on all
+    its participants. ``drop_run(node, run, reason)`` ends a run that no lead has on one node.
+    """
+
+    others: Callable[[], list[Comparable]]
+    lose_run: Callable[[UUID, str], Awaitable[None]]
+    drop_run: Callable[[str, UUID, str], Awaitable[None]]
+
+
 class Reconciler:
     """Repairs differences between this lead and its participants."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
         database: Database,
         clock: Clock,
+        dependencies: ReconciliationDependencies,
         horizon: int,
-        others: Callable[[], list[Comparable]],
-        lose_run: Callable[[UUID, str], Awaitable[None]],
-        drop_run: Callable[[str, UUID, str], Awaitable[None]],
         *,
         every_s: float = EVERY_S,
     ) -> None:
-        """``drop_run(node, run, reason)`` has one participant end a run that nobody leads."""
+        """Compare runs up to ``horizon`` (microseconds from now), every ``every_s`` seconds."""
         self._database = database
         self._clock = clock
         self._horizon = horizon
-        self._others = others
-        self._lose_run = lose_run
-        self._drop_run = drop_run
+        self._others = dependencies.others
+        self._lose_run = dependencies.lose_run
+        self._drop_run = dependencies.drop_run
         self._every_s = every_s
 
     async def run(self) -> None:

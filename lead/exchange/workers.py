@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,6 +17,7 @@ from lead.exchange.reachability import ReachabilityTracker
 from lead.failures import describe_failure
 from lead.model import Claim
 from lead.store import planning
+from lead.store.planning import LeaseRequest
 from node.clock import Clock, LatchedEvent
 from node.model import times
 from node.model.errors import ParleyError
@@ -29,32 +31,42 @@ _MADE_UP_FOR = 3
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The bounds of a worker pool.
+
+    ``owner`` names this process in the leases. ``size`` is the number of workers. ``lease`` and
+    ``horizon`` are in microseconds.
+    """
+
+    owner: str
+    size: int
+    lease: int
+    horizon: int
+    poll_s: float = POLL_S
+
+
 class Workers:
     """Plans what is due."""
 
-    def __init__(  # noqa: PLR0913 - what bounds it
+    def __init__(
         self,
         database: Database,
         clock: Clock,
         planner: Planner,
         reach: ReachabilityTracker,
-        owner: str,
-        *,
-        size: int,
-        lease: int,
-        horizon: int,
-        poll_s: float = POLL_S,
+        settings: WorkerSettings,
     ) -> None:
-        """``owner`` names this process in the leases."""
+        """Nothing is planned before :meth:`run` or :meth:`run_once`."""
         self._database = database
         self._clock = clock
         self._planner = planner
         self._reach = reach
-        self._owner = owner
-        self._size = size
-        self._lease = lease
-        self._horizon = horizon
-        self._poll_s = poll_s
+        self._owner = settings.owner
+        self._size = settings.size
+        self._lease = settings.lease
+        self._horizon = settings.horizon
+        self._poll_s = settings.poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
         self._woken = LatchedEvent()
         self._abort_at = 0
@@ -119,7 +131,7 @@ class Workers:
 
     async def _claim(self, now: int, before: int, idle: int) -> list[Claim]:
         """What is due: first those who may now ask a silent or slow participant, then the rest."""
-        until = now + self._lease
+        lease = LeaseRequest(self._owner, now, now + self._lease)
         claims: list[Claim] = []
         async with self._database.transaction() as connection:
             if now >= self._abort_at:
@@ -127,15 +139,12 @@ class Workers:
                 self._abort_at = now + times.SECOND
             for participant, places in self._reach.openings():
                 count = min(places, idle - len(claims))
-                found = await planning.claim(
-                    connection, now, before, count, self._owner, until, only=participant
-                )
+                found = await planning.claim(connection, lease, before, count, only=participant)
                 self._reach.taken(participant, count, len(found))
                 claims += found
             shut = self._reach.shut()
-            claims += await planning.claim(
-                connection, now, before, idle - len(claims), self._owner, until, shut=shut
-            )
+            left = idle - len(claims)
+            claims += await planning.claim(connection, lease, before, left, shut=shut)
         return claims
 
     def _start(self, claimed: Claim) -> None:

@@ -27,6 +27,7 @@ from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
+from node.core import Core
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.errors import ParleyError
@@ -60,7 +61,7 @@ class SimulatedNode(SimulatedService):
 
     def __init__(self, host: Host, means: NodeDependencies, database: MemoryDatabase) -> None:
         """Nothing runs before :meth:`start`."""
-        super().__init__(host.settings, host.clock, database, host.key, means)
+        super().__init__(Core(database, host.clock, host.identity, host.settings), means)
         self.capabilities.assume_all()
         self._host = host
         self._world = host.world
@@ -117,10 +118,7 @@ class _Own(LocalParticipant):
     """The node as a participant of its own tasks."""
 
     def __init__(self, node: SimulatedNode) -> None:
-        card = node.card
-        super().__init__(
-            card.identity, card.name, node.time_line, node.freed_time, node.acceptance, node.impacts
-        )
+        super().__init__(node.core, node.time_line, node.freed_time, node.acceptance, node.impacts)
         self._node = node
 
     async def hold(self, exchange: UUID, request: Any) -> Any:

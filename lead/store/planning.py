@@ -16,26 +16,34 @@ from node.store.database import Connection, Queries
 _SQL = Queries("lead.store", "planning")
 
 
-async def claim(  # noqa: PLR0913 - what bounds it
+@dataclass(frozen=True)
+class LeaseRequest:
+    """The lease that ``owner`` takes at ``now``, until ``until``; instants in microseconds."""
+
+    owner: str
+    now: int
+    until: int
+
+
+async def claim(
     connection: Connection,
-    now: int,
+    lease: LeaseRequest,
     before: int,
     limit: int,
-    owner: str,
-    lease_until: int,
     *,
     shut: Sequence[str] = (),
     only: str | None = None,
 ) -> list[Claim]:
-    """Take the tasks due whose next run comes soonest, with a lease on each.
+    """Take the due tasks whose next run comes soonest, with a lease on each.
 
-    Not those that wait for a participant in ``shut``; or ``only`` those that wait for this one.
+    Take at most ``limit`` tasks whose next run is before ``before``. Leave out those that wait for
+    a participant in ``shut``; with ``only``, take only those that wait for that participant.
     """
     rows = await connection.fetch(
-        _SQL["claim"], now, before, limit, owner, lease_until, list(shut), only
+        _SQL["claim"], lease.now, before, limit, lease.owner, lease.until, list(shut), only
     )
-    found = [_claim(dict(row)) for row in rows]
-    return sorted(found, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
+    claims = [_claim(dict(row)) for row in rows]
+    return sorted(claims, key=lambda claimed: (claimed.next_run_at, claimed.created_at))
 
 
 def _claim(row: dict[str, Any]) -> Claim:

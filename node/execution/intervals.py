@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock
+from node.core import Core
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.intervals import Interval, Rhythm
@@ -22,7 +22,7 @@ from node.model.wire.participants import IntervalsMessage
 from node.plugins import series
 from node.plugins.contracts import Merged, Part, StreamingTest, Test
 from node.store import bookings, intervals, outbox, runs
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.intervals import MergedInterval, OpenInterval
 from node.store.runs import KeptPart, LockedRun
 
@@ -37,14 +37,12 @@ log = structlog.get_logger()
 class Intervals:
     """Keeps and merges intervals; all within the transaction of whoever has locked the run."""
 
-    def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
-    ) -> None:
-        """``identity`` is this node's."""
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, capabilities: Capabilities) -> None:
+        """Nothing is kept before an interval arrives."""
+        self._database = core.database
+        self._clock = core.clock
         self._capabilities = capabilities
-        self._identity = identity
+        self._identity = core.identity
 
     async def keep_own(self, connection: Connection, run: UUID, given: Sequence[Interval]) -> None:
         """Keep this node's own share of some intervals, or send it to the lead.

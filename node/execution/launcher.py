@@ -18,7 +18,8 @@ from uuid import UUID
 import structlog
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock, LatchedEvent
+from node.clock import LatchedEvent
+from node.core import Core
 from node.execution import leftovers, process
 from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
@@ -42,7 +43,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.reading import BYTES_MAX
 from node.store import bookings, runs
-from node.store.database import Database, Notice
+from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 
 LAUNCH_HORIZON = 20 * times.SECOND
@@ -85,10 +86,9 @@ class LaunchOutcome:
 class Launcher:
     """Runs this node's parts."""
 
-    def __init__(  # noqa: PLR0913 - one for each thing it turns to, the last two by name
+    def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         capabilities: Capabilities,
         collector: PartCollector,
         lose_run: Callable[[UUID, str], Awaitable[None]],
@@ -103,8 +103,8 @@ class Launcher:
         """
         self._context_refusal = context_refusal
         self._poll_s = poll_s
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._capabilities = capabilities
         self._collector = collector
         self._lose_run = lose_run
@@ -114,7 +114,7 @@ class Launcher:
         self._starting = asyncio.Lock()
         self._woken = LatchedEvent()
         self._stopping = False
-        self._witness = PartObserver(clock)
+        self._witness = PartObserver(core.clock)
 
     def heard(self, notice: Notice) -> None:
         """Look again on a commit, or when a run got its time back; stop what was ended."""

@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock
+from node.core import Core
 from node.execution.intervals import Intervals, over_all
 from node.execution.latest_results import LatestResults
 from node.model import times
@@ -23,7 +23,7 @@ from node.model.wire.participants import IntervalsMessage, PartMessage
 from node.plugins import series
 from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
 from node.store import bookings, outbox, runs
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.runs import KeptPart, LockedRun, RunConclusion
 
 log = structlog.get_logger()
@@ -32,15 +32,13 @@ log = structlog.get_logger()
 class PartCollector:
     """Keeps parts; whoever brings the last one merges."""
 
-    def __init__(
-        self, database: Database, clock: Clock, capabilities: Capabilities, identity: str
-    ) -> None:
-        """``identity`` is this node's."""
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, capabilities: Capabilities) -> None:
+        """Nothing is kept before a part arrives."""
+        self._database = core.database
+        self._clock = core.clock
         self._capabilities = capabilities
-        self._identity = identity
-        self._intervals = Intervals(database, clock, capabilities, identity)
+        self._identity = core.identity
+        self._intervals = Intervals(core, capabilities)
         self.latest = LatestResults()
 
     async def keep_own(self, run: UUID, part: KeptPart, state: RunState = RunState.FAILED) -> None:

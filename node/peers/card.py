@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from node.capability.catalog import Capabilities, program_version
-from node.clock import Clock
+from node.core import Core
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
-from node.settings import Settings
 from node.store import nodes
-from node.store.database import Connection, Database
+from node.store.database import Connection
 
 TOOL = "tool:"
 """``tool:NAME`` says whether that tool is installed."""
@@ -30,24 +29,18 @@ class OwnCard:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
-        settings: Settings,
+        core: Core,
         capabilities: Capabilities,
-        identity: str,
         contexts: Callable[[], Mapping[str, str]],
     ) -> None:
-        """``identity`` is this node's.
-
-        ``contexts()``: from where else one can measure here, with their addresses.
-        """
+        """``contexts()`` returns the other places to measure from here, with their addresses."""
         self._contexts = contexts
-        self._database = database
-        self._clock = clock
-        self._settings = settings
+        self._database = core.database
+        self._clock = core.clock
+        self._settings = settings = core.settings
         self._capabilities = capabilities
         self.current = NodeCard(
-            identity=identity,
+            identity=core.identity,
             name=settings.name,
             url=None if settings.pull else settings.public_url,
             address=settings.measurement_address,

@@ -14,13 +14,13 @@ from typing import Any
 
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
-from node.clock import Clock
+from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.wire.nodes import NodeCard
 from node.peers.directory import Directory
 from node.store import nodes, outbox
 from node.store.bookings import notify
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.nodes import KnownNode
 
 
@@ -29,16 +29,15 @@ class PeerMonitor:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         directory: Directory,
         peers: Peers,
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
     ) -> None:
         """Looks when it is told to; ``fetch_fault(identity)``: why no work comes from there."""
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._directory = directory
         self._peers = peers
         self._mailboxes = mailboxes

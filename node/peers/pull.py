@@ -25,7 +25,7 @@ from uuid import UUID
 import structlog
 
 from node.client.peers import Peer, Peers
-from node.clock import Clock
+from node.core import Core
 from node.model import times
 from node.model.backoff import drawn
 from node.model.classes import SchedulingClass
@@ -43,7 +43,7 @@ from node.model.wire.work import (
 )
 from node.peers.directory import Directory
 from node.store import bookings
-from node.store.database import Database, Notice
+from node.store.database import Notice
 
 WAIT = 15 * times.SECOND
 """How long a poll may last: so long it takes to notice that its connection has died silently."""
@@ -100,29 +100,24 @@ def refusal(error: ParleyError) -> Reply:
 class WorkPuller:
     """Keeps a long poll at every node that has a URL."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         directory: Directory,
         peers: Peers,
         rng: random.Random,
         card: Callable[[], NodeCard],
-        *,
-        own_url: str,
-        horizon: int,
-        pause_max: int,
     ) -> None:
-        """``own_url`` is this node's API; ``horizon`` how far ahead it books (µs)."""
-        self._database = database
-        self._clock = clock
+        """``card()`` returns this node's card as it is now."""
+        self._database = core.database
+        self._clock = core.clock
         self._directory = directory
         self._peers = peers
         self._rng = rng
         self._card = card
-        self._own_url = own_url
-        self._horizon = horizon
-        self._pause_max = pause_max
+        self._own_url = core.settings.local_url
+        self._horizon = core.settings.horizon
+        self._pause_max = core.settings.pull_pause_max
         self._changed = asyncio.Event()
         self._polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._faults: dict[str, str] = {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from node.client.peers import Peers
-from node.clock import Clock
+from node.core import Core
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.store import nodes
-from node.store.database import Database
 from node.store.nodes import KnownNode
 from node.trust.keys import fingerprint
 
@@ -16,15 +15,13 @@ from node.trust.keys import fingerprint
 class PeerRegistrar:
     """Whom this node knows."""
 
-    def __init__(
-        self, database: Database, clock: Clock, directory: Directory, peers: Peers, own: str
-    ) -> None:
-        """``own`` is this node's identity."""
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, directory: Directory, peers: Peers) -> None:
+        """Nothing is registered before :meth:`add`."""
+        self._database = core.database
+        self._clock = core.clock
         self._directory = directory
         self._peers = peers
-        self._own = own
+        self._own = core.identity
 
     async def add(self, addition: NodeAddition) -> KnownNode:
         """Fetch a node's card and pin its key; without a URL, wait for it to ask for its work.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock
+from node.core import Core
 from node.model.classes import SchedulingClass
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.model.wire.tasks import Participant, Schedule
 from node.store import bookings, changes, tasks
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.tasks import StoredTask
 
 
@@ -21,21 +21,16 @@ class Acceptance:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         capabilities: Capabilities,
-        identity: str,
         context_refusal: Callable[[Context], str | None],
     ) -> None:
-        """``identity`` is this node's.
-
-        ``context_refusal(context)``: why nobody measures from there, None if somebody can.
-        """
+        """``context_refusal(context)`` returns why nobody can measure from there, or None."""
         self._context_refusal = context_refusal
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._capabilities = capabilities
-        self._identity = identity
+        self._identity = core.identity
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Check that this host can do its part; keep the task if it can.

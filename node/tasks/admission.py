@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock
+from node.core import Core
 from node.model.contexts import offered
 from node.model.errors import (
     Conflict,
@@ -42,7 +42,6 @@ from node.plugins.contracts import Test, Tool
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
 from node.store import bookings, outbox, tasks
-from node.store.database import Database
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.acceptance import stored_task
@@ -68,11 +67,10 @@ class Draft:
 class Admission:
     """Creates tasks led by this node."""
 
-    def __init__(  # noqa: PLR0913 - one for each thing a new task touches
+    def __init__(  # noqa: PLR0913 - a new task touches each of them, all but core by name
         self,
+        core: Core,
         *,
-        database: Database,
-        clock: Clock,
         capabilities: Capabilities,
         campaigns: Campaigns,
         archives: Archives,
@@ -81,12 +79,11 @@ class Admission:
         introduce: Introduce,
         consider: Introduce,
         new_id: Callable[[], UUID],
-        horizon: int,
     ) -> None:
-        """``new_id`` makes task ids; ``horizon`` is how far ahead runs are booked."""
-        self._horizon = horizon
-        self._database = database
-        self._clock = clock
+        """``new_id`` makes task ids."""
+        self._horizon = core.settings.horizon
+        self._database = core.database
+        self._clock = core.clock
         self._capabilities = capabilities
         self._campaigns = campaigns
         self._archives = archives

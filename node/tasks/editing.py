@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.clock import Clock
+from node.core import Core
 from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition
@@ -33,7 +33,7 @@ from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
 from node.store import bookings, campaigns, changes, outbox, seats, tasks
 from node.store.changes import TaskChange
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
 from node.store.tasks import StoredTask
 from node.tasks.acceptance import introduction_of, store_task, stored_task
@@ -53,26 +53,22 @@ _PASSED_MAX = 100_000
 class TaskEditor:
     """Changes the tasks that this node leads."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a change touches
+    def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         admission: Admission,
         archives: Archives,
         reseating: PoolTaskEditor,
-        identity: str,
-        name: str,
-        margin: int,
     ) -> None:
-        """``identity`` and ``name`` are this node's; no run starting within ``margin`` is freed."""
-        self._database = database
-        self._clock = clock
+        """No run that starts within the start margin of the settings is freed."""
+        self._database = core.database
+        self._clock = core.clock
         self._admission = admission
         self._archives = archives
         self._reseating = reseating
-        self._identity = identity
-        self._name = name
-        self._margin = margin
+        self._identity = core.identity
+        self._name = core.settings.name
+        self._margin = core.settings.start_margin
 
     async def pause(self, task: UUID) -> None:
         """Give up all runs to come, on every participant, and plan no others. Again is harmless.

@@ -13,14 +13,14 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from node.clock import Clock
+from node.core import Core
 from node.model import times
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.store import bookings, outbox, runs, seats, tasks
-from node.store.database import Connection, Database
+from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt
 from node.store.tasks import StoredTask
@@ -37,12 +37,12 @@ TOO_LATE = "its time had begun, so it is not placed again"
 class TaskTerminator:
     """Ends runs and tasks, here and at the other participants."""
 
-    def __init__(self, database: Database, clock: Clock, identity: str, name: str) -> None:
-        """``identity`` and ``name`` are this node's."""
-        self._database = database
-        self._clock = clock
-        self._identity = identity
-        self._name = name
+    def __init__(self, core: Core) -> None:
+        """Nothing ends before one of the methods is called."""
+        self._database = core.database
+        self._clock = core.clock
+        self._identity = core.identity
+        self._name = core.settings.name
 
     async def cancel_run(self, run: UUID) -> None:
         """Take a run back on every participant; one that is over stays as it is.

@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 
 from node.batching import Batcher
-from node.clock import Clock
+from node.core import Core
 from node.model import ports
 from node.model.digests import fingerprint
 from node.model.errors import Conflict, NotAllowed, NotFound, ParleyError
@@ -40,10 +40,9 @@ from node.model.wire.participants import (
     RunRequest,
 )
 from node.model.wire.tasks import PRIORITY_MAX
-from node.settings import Settings
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeRuling, ExchangeStatus, ExpiredHold, HeldTask, Hold, Wanted
-from node.store.database import Connection, Database, Notice
+from node.store.database import Connection, Notice
 from node.timetable.proposals import Proposals, obstacle
 from node.timetable.superseding import supersede
 
@@ -61,23 +60,17 @@ class TimeLine:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
-        settings: Settings,
-        identity: str,
+        core: Core,
         needs_port: Callable[[HeldTask, str], int],
         rng: random.Random,
     ) -> None:
-        """``identity`` is this node's.
-
-        ``needs_port(task, tool)`` says how many ports in a row it must give out for its part.
-        """
-        self._database = database
-        self._clock = clock
-        self._settings = settings
+        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign."""
+        self._database = core.database
+        self._clock = core.clock
+        self._settings = core.settings
         self._needs_port = needs_port
         self._rng = rng
-        self._offers = Proposals(database, clock, settings, identity)
+        self._offers = Proposals(core)
         self._proposals = Batcher(self._offers.answer)
         self._holds = Batcher(
             self._hold_all,
@@ -362,15 +355,14 @@ class HoldKeeper:
 
     def __init__(
         self,
+        core: Core,
         time_line: TimeLine,
-        database: Database,
-        clock: Clock,
         ask: Callable[[str, UUID], Awaitable[CommitRequest | str | None]],
     ) -> None:
         """``ask(lead, exchange)`` gives the commit, "aborted", "open", or None: unreachable."""
         self._time_line = time_line
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._ask = ask
 
     async def run_once(self) -> int:

@@ -15,14 +15,14 @@ from uuid import UUID
 
 import structlog
 
-from node.clock import Clock
+from node.core import Core
 from node.model.errors import ParleyError
 from node.model.refusals import RefusalMemory
 from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, FreedTime, Proposal, ProposalRequest
 from node.store import seats, tasks
 from node.store.bookings import notify
-from node.store.database import Database, Notice
+from node.store.database import Notice
 from node.timetable.booking import TimeLine
 
 FREED_TIME_DEBOUNCE_S = 0.1
@@ -44,17 +44,15 @@ class FreedTimeNotifier:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         time_line: TimeLine,
-        identity: str,
         lead_of: Callable[[str], FreedTimeListener],
     ) -> None:
-        """``identity`` is this node's; ``lead_of(identity)`` finds another node to tell."""
-        self._database = database
-        self._clock = clock
+        """``lead_of(identity)`` returns the client of another node."""
+        self._database = core.database
+        self._clock = core.clock
         self._time_line = time_line
-        self._identity = identity
+        self._identity = core.identity
         self._lead_of = lead_of
         self._refusals = RefusalMemory()
         self._answering = 0

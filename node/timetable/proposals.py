@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from node.clock import Clock
+from node.core import Core
 from node.model import times
 from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
@@ -39,10 +39,9 @@ from node.model.wire.participants import (
     Proposal,
     ProposalRequest,
 )
-from node.settings import Settings
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask
-from node.store.database import Connection, Database, Notice
+from node.store.database import Connection, Notice
 
 _SOON = 2 * times.SECOND
 """A run may have begun so long before its start: its command is made before (the launcher)."""
@@ -51,12 +50,12 @@ _SOON = 2 * times.SECOND
 class Proposals:
     """Answers what is asked of this node's time line."""
 
-    def __init__(self, database: Database, clock: Clock, settings: Settings, identity: str) -> None:
-        """Nothing is kept before a notification has been heard; ``identity`` is this node's."""
-        self._identity = identity
-        self._database = database
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, core: Core) -> None:
+        """Keep nothing in memory before a notification has been heard."""
+        self._identity = core.identity
+        self._database = core.database
+        self._clock = core.clock
+        self._settings = core.settings
         self._calendar = Calendar()
         self._hears = False
         self._reserved: list[ReservationSpan] = []

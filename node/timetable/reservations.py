@@ -21,7 +21,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from node.capability.catalog import Capabilities
-from node.clock import Clock
+from node.core import Core
 from node.model import times
 from node.model.changes import merged
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
@@ -40,10 +40,9 @@ from node.model.wire.reservations import (
 )
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
-from node.settings import Settings
 from node.sharing.campaigns import no_such
 from node.store import bookings, campaigns, pools, reservations, seats, tasks
-from node.store.database import Connection, Database, Record
+from node.store.database import Connection, Record
 from node.store.reservations import ReservationFilter, ReservationTerms
 from node.tasks.pool_tasks import no_pool
 from node.tasks.termination import TaskTerminator
@@ -63,20 +62,18 @@ _SPANS_MAX = 20_000
 class Reservations:
     """Makes, changes and shows the reservations of this node."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a reservation touches
+    def __init__(
         self,
-        database: Database,
-        clock: Clock,
-        settings: Settings,
+        core: Core,
         directory: Directory,
         ending: TaskTerminator,
         capabilities: Capabilities,
         new_id: Callable[[], UUID],
     ) -> None:
         """``new_id`` makes the ids of new ones."""
-        self._database = database
-        self._clock = clock
-        self._settings = settings
+        self._database = core.database
+        self._clock = core.clock
+        self._settings = core.settings
         self._directory = directory
         self._ending = ending
         self._capabilities = capabilities

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from node.clock import Clock
+from node.core import Core
 from node.model.wire.impacts import DISPLACED_MAX, Impact, ImpactRequest
 from node.store import impacts
-from node.store.database import Database
 
 
 class ImpactEstimator:
     """Looks at this node's bookings as if others were among them."""
 
-    def __init__(self, database: Database, clock: Clock, start_margin: int) -> None:
-        """``start_margin``: what starts sooner than this is never displaced."""
-        self._database = database
-        self._clock = clock
-        self._start_margin = start_margin
+    def __init__(self, core: Core) -> None:
+        """Read this node's database; nothing is written."""
+        self._database = core.database
+        self._clock = core.clock
+        self._start_margin = core.settings.start_margin
 
     async def outlook(self, request: ImpactRequest) -> Impact:
         """What would be displaced, and how full each of the next hours would be."""

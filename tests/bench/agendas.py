@@ -74,10 +74,9 @@ async def _time_claims(database: Database, now: int) -> float:
     took = []
     for number in range(REPEATS + 3):
         async with database.transaction() as connection:
+            lease = planning.LeaseRequest(f"bench {number}", now, now + times.HOUR)
             before = time.perf_counter()
-            found = await planning.claim(
-                connection, now, now + times.DAY, CLAIMED, f"bench {number}", now + times.HOUR
-            )
+            found = await planning.claim(connection, lease, now + times.DAY, CLAIMED)
             took.append((time.perf_counter() - before) * 1000)
         assert len(found) == CLAIMED
     return statistics.median(took[3:])

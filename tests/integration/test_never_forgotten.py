@@ -45,7 +45,11 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
     before = now + times.DAY
     async with a.database.connection() as connection:
         [claimed] = await planning.claim(
-            connection, now, before, 1, "w", now + times.MINUTE, shut=[b.identity]
+            connection,
+            planning.LeaseRequest("w", now, now + times.MINUTE),
+            before,
+            1,
+            shut=[b.identity],
         )
         assert await planning.break_off(connection, claimed, now + times.SECOND)
         due, _ = await planning.next_due(connection, before, [b.identity])

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from lead.store import planning
+from lead.store.planning import LeaseRequest
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, ParleyError
@@ -475,7 +476,10 @@ async def test_a_claim_is_taken_once(world: World) -> None:
     await _led(a, (a,), schedule=_repeating())
     async with a.database.transaction() as connection:
         before, until = START + times.DAY, START + times.MINUTE
-        [claim] = await planning.claim(connection, START, before, 9, "one", until)
-        assert await planning.claim(connection, until - 1, before, 9, "two", until) == []
-        [again] = await planning.claim(connection, until, before, 9, "two", until + 1)
+        first = LeaseRequest("one", START, until)
+        [claim] = await planning.claim(connection, first, before, 9)
+        early = LeaseRequest("two", until - 1, until)
+        assert await planning.claim(connection, early, before, 9) == []
+        late = LeaseRequest("two", until, until + 1)
+        [again] = await planning.claim(connection, late, before, 9)
     assert (claim.lease_epoch, again.lease_epoch) == (1, 2)

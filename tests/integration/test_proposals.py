@@ -76,14 +76,7 @@ def elsewhere(booker: BookingLead) -> BookingLead:
     """Another process of the same node books for the same lead."""
     site = booker.site
     node = site.node
-    line = TimeLine(
-        site.database,
-        site.clock,
-        node.settings,
-        site.identity,
-        node._needs_port,
-        random.Random(1),
-    )
+    line = TimeLine(node.core, node._needs_port, random.Random(1))
     other = Site(node, site.clock)
     other.node = type("Process", (), {"time_line": line})()
     return BookingLead(booker.world, booker.lead, other)

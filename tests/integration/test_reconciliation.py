@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lead.exchange.reconciliation import Comparable, Reconciler
+from lead.exchange.reconciliation import Comparable, Reconciler, ReconciliationDependencies
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
@@ -23,10 +23,10 @@ async def _compare(site: Site, other: Site, together: int = DIGESTS_MAX) -> int:
     reconciler = Reconciler(
         site.database,
         site.clock,
+        ReconciliationDependencies(
+            lambda: [comparable], node.termination.lose_run, node.termination.drop_run
+        ),
         times.DAY,
-        lambda: [comparable],
-        node.termination.lose_run,
-        node.termination.drop_run,
     )
     return await reconciler.run_once(comparable, together)
 

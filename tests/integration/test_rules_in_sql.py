@@ -69,7 +69,9 @@ async def test_the_query_claims_what_the_rule_selects(world: World, seed: int) -
     idle = rng.choice([1, 3, TASKS])
     expected = [one.task for one in select(candidates, START, START + 2, idle)]
     async with site.database.transaction() as connection:
-        claims = await planning.claim(connection, START, START + 2, idle, "w", START + 1)
+        claims = await planning.claim(
+            connection, planning.LeaseRequest("w", START, START + 1), START + 2, idle
+        )
     assert [str(claimed.task) for claimed in claims] == expected
     assert expected
 

@@ -50,7 +50,7 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
     now = a.clock.now()
     async with a.database.transaction() as connection:
         [claimed] = await planning.claim(
-            connection, now, now + times.DAY, 1, "w", now + times.MINUTE
+            connection, planning.LeaseRequest("w", now, now + times.MINUTE), now + times.DAY, 1
         )
     async with a.database.transaction() as edit:
         await tasks.lock(edit, task.task)

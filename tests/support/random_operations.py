@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from lead.exchange.reconciliation import Reconciler
+from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable
@@ -207,10 +207,8 @@ class RandomHistory:
         compared = Reconciler(
             site.database,
             site.clock,
+            ReconciliationDependencies(list, ending.lose_run, ending.drop_run),
             times.DAY,
-            list,
-            ending.lose_run,
-            ending.drop_run,
         )
         await compared.run_once(site.node.peer(other.identity))
 

@@ -18,6 +18,7 @@ from node.api.app import application
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.clock import Clock
+from node.core import Core
 from node.service import NodeDependencies, NodeService, signer
 from node.settings import Settings
 from node.store import nodes
@@ -53,7 +54,7 @@ async def served(
             peers, mailboxes = Peers(session, signer(key, clock), timeout_s=5), Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             means = NodeDependencies(peers, lead_part(), mailboxes=mailboxes)
-            node = Served(settings, clock, database, key, means)
+            node = Served(Core(database, clock, key.identity, settings), means)
             node.key = key
             node.capabilities.assume_all()
             await know(node)

@@ -19,9 +19,10 @@ import aiohttp
 import pytest
 
 from lead.assembly import lead_of, lead_part
-from lead.exchange.workers import Workers
+from lead.exchange.workers import Workers, WorkerSettings
 from lead.participants import ParticipantClient
 from node.client.peers import Peer, Peers
+from node.core import Core
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -191,10 +192,7 @@ class Site:
             self.clock,
             self.planner,
             self.reachability,
-            owner,
-            size=settings.workers,
-            lease=settings.lease,
-            horizon=settings.horizon,
+            WorkerSettings(owner, settings.workers, settings.lease, settings.horizon),
         )
 
     async def plan(self) -> None:
@@ -291,7 +289,9 @@ class World:
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database, key = await self._lend(connections), NodeKey.generate()
         peers = Peers(self._session, signer(key, clock), timeout_s=5)
-        node = _InProcess(settings, clock, database, key, NodeDependencies(peers, lead_part()))
+        node = _InProcess(
+            Core(database, clock, key.identity, settings), NodeDependencies(peers, lead_part())
+        )
         node.capabilities.assume_all()
         node.wires = {}
         made = Site(node, clock)

@@ -221,7 +221,9 @@ async def test_only_so_many_are_claimed(database: MemoryDatabase) -> None:
         for number in range(1, 4):
             made = await _numbered(connection, number)
             await tasks.open_planning(connection, made, START - number, START)
-        claims = await planning.claim(connection, START, START + 1, 2, "worker", START + 1)
+        claims = await planning.claim(
+            connection, planning.LeaseRequest("worker", START, START + 1), START + 1, 2
+        )
     assert [claimed.task.int for claimed in claims] == [3, 2]
 
 
