@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.terms import Term
+from node.model.wire.tasks import Participant
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Claim:
     scheduling_class: SchedulingClass
     duration: int
     priority: int
-    participants: list[dict[str, Any]]
+    participants: tuple[Participant, ...]
     participant: int | None
     addresses: dict[str, str]
     schedule: dict[str, Any]

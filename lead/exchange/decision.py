@@ -194,7 +194,8 @@ class AttemptRecorder:
 async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to: set[str]) -> None:
     """A participant has lost the task (a new database, say): it is introduced again."""
     listed = [
-        {**p, "accepted": None} if p["node"] in unknown_to else p for p in claimed.participants
+        p.model_copy(update={"accepted": None}) if p.node in unknown_to else p
+        for p in claimed.participants
     ]
     await planning.set_participants(connection, claimed, listed)
 

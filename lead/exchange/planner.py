@@ -32,7 +32,6 @@ from node.model.errors import NotFound, ParleyError, ToolUnavailable
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import recurrence_of
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
-from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.store.database import Database
 
@@ -198,9 +197,9 @@ class Planner:
         found = []
         for listed in claimed.participants:
             try:
-                found.append(self._participant_of(str(listed["node"])))
+                found.append(self._participant_of(listed.node))
             except NotFound as error:
-                return [], f"{listed['name']}: {error.detail}"
+                return [], f"{listed.name}: {error.detail}"
         return found, None
 
     async def _standings_of(
@@ -230,9 +229,7 @@ class Planner:
 
         No task where there is nothing left to plan: it was refused, or another worker has it.
         """
-        open_places = [
-            place for place, p in enumerate(claimed.participants) if p.get("accepted") is None
-        ]
+        open_places = [place for place, p in enumerate(claimed.participants) if p.accepted is None]
         if not open_places:
             return claimed, None
         answers = await asyncio.gather(
@@ -240,9 +237,9 @@ class Planner:
         )
         listed = list(claimed.participants)
         for place, answered in zip(open_places, answers, strict=True):
-            listed[place] = {**listed[place], **answered}
-        claimed = replace(claimed, participants=listed)
-        refusals = [f"{p['name']}: {p['reason']}" for p in listed if p["accepted"] is False]
+            listed[place] = listed[place].model_copy(update=answered)
+        claimed = replace(claimed, participants=tuple(listed))
+        refusals = [f"{p.name}: {p.reason}" for p in listed if p.accepted is False]
         try:
             claimed = self._with_tool(claimed)
         except ToolUnavailable as error:
@@ -253,11 +250,11 @@ class Planner:
         if refusals:
             await self._refuse_task(claimed.task, "; ".join(refusals))
             return None, None
-        silent = [str(p["reason"]) for p in listed if p["accepted"] is None]
+        silent = [str(p.reason) for p in listed if p.accepted is None]
         return claimed, silent[0] if silent else None
 
     def _with_tool(self, claimed: Claim) -> Claim:
-        offers = [tuple(p["tools"]) for p in claimed.participants if p["accepted"]]
+        offers = [p.tools for p in claimed.participants if p.accepted]
         tool, duration = self._choose_tool(claimed.test, tuple(claimed.tools), offers, claimed.spec)
         return replace(claimed, tool=tool, duration=duration)
 
@@ -267,7 +264,7 @@ class Planner:
         try:
             answered = await participant.introduce(_introduction(claimed, place))
         except ParleyError as error:
-            return {"accepted": None, "reason": error.detail, "tools": []}
+            return {"accepted": None, "reason": error.detail, "tools": ()}
         return _kept(answered)
 
     async def _nothing_more(self, claimed: Claim) -> None:
@@ -332,7 +329,7 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
         scheduling_class=claimed.scheduling_class,
         duration=claimed.duration,
         priority=claimed.priority,
-        participants=tuple(Listed.model_validate(p) for p in claimed.participants),
+        participants=claimed.participants,
         participant=place,
         addresses=claimed.addresses,
         schedule=Schedule.model_validate(claimed.schedule),
@@ -349,12 +346,11 @@ def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
     return {
         "accepted": answered.accepted,
         "reason": answered.reason,
-        "tools": list(answered.tools),
+        "tools": answered.tools,
         "lacks": answered.lacks,
     }
 
 
 def _others(claimed: Claim) -> list[str]:
     """The participants but for this node itself."""
-    listed = [str(p["node"]) for p in claimed.participants]
-    return [node for place, node in enumerate(listed) if place != claimed.participant]
+    return [p.node for place, p in enumerate(claimed.participants) if place != claimed.participant]

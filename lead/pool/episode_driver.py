@@ -130,7 +130,7 @@ class EpisodeDriver:
         """The nodes that take part in every run, whoever has the seats."""
         chosen = case.able[: len(case.empty) if case.request.together else 1]
         made = self._made(case, chosen, case.slots)
-        names = [str(listed["name"]) for listed in made.participants]
+        names = [participant.name for participant in made.participants]
         return [name for name in names if name not in chosen and name in membership.by_name]
 
     def _parts(
@@ -222,7 +222,7 @@ def _stored(whole: PoolTask) -> StoredTask:
         scheduling_class=whole.scheduling_class,
         duration=whole.duration,
         priority=whole.priority,
-        participants=[],
+        participants=(),
         participant=None,
         addresses={},
         schedule=whole.schedule,

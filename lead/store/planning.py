@@ -11,6 +11,7 @@ from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, Wait
 from node.model import runstate
 from node.model.classes import SchedulingClass
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
+from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries
 
 _SQL = Queries("lead.store", "planning")
@@ -47,8 +48,12 @@ async def claim(
 
 
 def _claim(row: dict[str, Any]) -> Claim:
-    scheduling_class = SchedulingClass(row.pop("scheduling_class"))
-    return Claim(task=row.pop("task_id"), scheduling_class=scheduling_class, **row)
+    return Claim(
+        task=row.pop("task_id"),
+        scheduling_class=SchedulingClass(row.pop("scheduling_class")),
+        participants=PARTICIPANTS.validate_python(row.pop("participants")),
+        **row,
+    )
 
 
 async def next_due(
@@ -307,7 +312,7 @@ async def abort_stale(connection: Connection, now: int) -> None:
 
 
 async def set_participants(
-    connection: Connection, claimed: Claim, participants: list[dict[str, Any]]
+    connection: Connection, claimed: Claim, participants: Sequence[Participant]
 ) -> bool:
     """What the participants answered, and tool and duration that follow; False: lease lost.
 
@@ -317,7 +322,7 @@ async def set_participants(
     kept = await connection.fetchval(
         _SQL["set_participants"],
         claimed.task,
-        participants,
+        PARTICIPANTS.dump_python(tuple(participants), mode="json"),
         claimed.tool or "",
         claimed.duration,
         claimed.lease_epoch,

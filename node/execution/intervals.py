@@ -173,9 +173,7 @@ def _merged(
     reasons: Mapping[int, str],
 ) -> tuple[Interval, str | None]:
     """What came of an interval, and its line for lists."""
-    parts = [
-        _share(at, str(party["name"]), found, reasons) for at, party in enumerate(run.participants)
-    ]
+    parts = [_share(at, party.name, found, reasons) for at, party in enumerate(run.participants)]
     if known is None:
         reason = f"this program's version has no such {run.test}, or it does not measure so"
         return Interval(found.number, None, reason), None

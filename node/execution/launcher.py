@@ -9,10 +9,9 @@ Notifications tell of new and cancelled runs; a look at the table now and then i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -31,6 +30,7 @@ from node.model.errors import DatabaseUnavailable, HostError, ParleyError
 from node.model.runstate import RunState
 from node.model.times import to_the_second
 from node.model.wire.circumstances import Circumstances
+from node.model.wire.tasks import Participant
 from node.plugins.contracts import (
     Command,
     Output,
@@ -364,8 +364,8 @@ class Launcher:
         asked = [_context_of(p) for p in run.participants]
         parties = tuple(
             Party(
-                str(p["name"]),
-                str(p["address"]),
+                p.name,
+                p.address,
                 run.data.get(str(place), {}),
                 None if context is None else context.device,
             )
@@ -426,7 +426,7 @@ class Launcher:
         told = outcome.circumstances
         part = KeptPart(
             participant=run.participant or 0,
-            name=str(run.participants[run.participant or 0]["name"]),
+            name=run.participants[run.participant or 0].name,
             result=outcome.result,
             reason=None
             if outcome.reason is None
@@ -478,7 +478,7 @@ class Launcher:
             locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
-        name = str(locked.participants[locked.participant]["name"])
+        name = locked.participants[locked.participant].name
         part = KeptPart(locked.participant, name, None, reason, None, None)
         await self._collector.keep_own(run, part, state)
 
@@ -510,6 +510,5 @@ def _read(
     return LaunchOutcome(result, None, started_at, command.argv, kept)
 
 
-def _context_of(participant: Mapping[str, Any]) -> contexts.Context | None:
-    written = participant.get("context")
-    return None if written is None else contexts.parse(str(written))
+def _context_of(participant: Participant) -> contexts.Context | None:
+    return None if participant.context is None else contexts.parse(participant.context)

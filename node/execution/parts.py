@@ -20,6 +20,7 @@ from node.model.samples import samples_of
 from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.model.wire.tasks import PARTICIPANTS
 from node.plugins import series
 from node.plugins.contracts import Metric, Part, QualityReporting, Result, Test
 from node.store import bookings, outbox, runs
@@ -74,7 +75,7 @@ class PartCollector:
             told = message.circumstances.model_dump(mode="json")
         part = KeptPart(
             place,
-            str(locked.participants[place]["name"]),
+            locked.participants[place].name,
             None if message.reason else message.result or {},
             message.reason,
             message.started_at,
@@ -170,7 +171,7 @@ class PartCollector:
         document = {
             "task": str(run.task),
             "test": {"type": run.test, "spec": run.spec},
-            "participants": run.participants,
+            "participants": PARTICIPANTS.dump_python(run.participants, mode="json"),
             "succeeded": succeeded,
             "metrics": [vars(figure) for figure in figures],
         }
@@ -182,7 +183,7 @@ class PartCollector:
         by_place = {part.participant: part for part in kept}
         parts = []
         for place, participant in enumerate(run.participants):
-            name = str(participant["name"])
+            name = participant.name
             found = by_place.get(place)
             result, reason = (
                 (found.result, found.reason) if found else (None, "sent no part in time")
@@ -261,7 +262,7 @@ def _circumstances(part: KeptPart) -> Circumstances | None:
 
 def _place_of(run: LockedRun, sender: str) -> int:
     for place, participant in enumerate(run.participants):
-        if participant["node"] == sender:
+        if participant.node == sender:
             return place
     msg = f"{sender} takes no part in run {run.id}"
     raise NotAllowed(msg)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.model import runstate
 from node.model.runstate import RunState
+from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "runs")
@@ -26,7 +27,7 @@ class DueRun:
     test: str
     tool: str | None
     spec: dict[str, Any]
-    participants: list[dict[str, Any]]
+    participants: tuple[Participant, ...]
     addresses: dict[str, str]
     data: dict[str, dict[str, Any]]
 
@@ -46,7 +47,7 @@ class LockedRun:
     test: str
     spec: dict[str, Any]
     lead: str
-    participants: list[dict[str, Any]]
+    participants: tuple[Participant, ...]
     duration: int
 
 
@@ -104,7 +105,16 @@ class RunFilter:
 async def due_runs(connection: Connection, before: int) -> list[DueRun]:
     """Committed runs that start before then, in start order."""
     rows = await connection.fetch(_SQL["due_runs"], before)
-    return [DueRun(*row) for row in rows]
+    return [_due(dict(row)) for row in rows]
+
+
+def _due(row: dict[str, Any]) -> DueRun:
+    return DueRun(
+        id=row.pop("id"),
+        task=row.pop("task_id"),
+        participants=PARTICIPANTS.validate_python(row.pop("participants")),
+        **row,
+    )
 
 
 async def next_start(connection: Connection, after: int) -> int | None:
@@ -156,6 +166,7 @@ def _locked(values: dict[str, Any]) -> LockedRun:
         id=values.pop("id"),
         task=values.pop("task_id"),
         state=RunState(values.pop("state")),
+        participants=PARTICIPANTS.validate_python(values.pop("participants")),
         **values,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Queries, Record
 
 _SQL = Queries("node.store", "tasks")
@@ -27,7 +28,7 @@ class StoredTask:
     scheduling_class: str
     duration: int
     priority: int
-    participants: list[dict[str, Any]]
+    participants: tuple[Participant, ...]
     participant: int | None
     addresses: dict[str, str]
     schedule: dict[str, Any]
@@ -74,7 +75,7 @@ async def keep(connection: Connection, task: StoredTask) -> bool:
         task.scheduling_class,
         task.duration,
         task.priority,
-        task.participants,
+        PARTICIPANTS.dump_python(task.participants, mode="json"),
         task.participant,
         task.addresses,
         task.schedule,
@@ -121,7 +122,12 @@ async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
 
 async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[StoredTask]:
     """Those of these tasks that are known here, in the order of their ids."""
-    return [StoredTask(*row) for row in await connection.fetch(_SQL["task"], list(tasks))]
+    return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
+
+
+def _stored(row: dict[str, Any]) -> StoredTask:
+    participants = PARTICIPANTS.validate_python(row.pop("participants"))
+    return StoredTask(participants=participants, **row)
 
 
 async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
@@ -169,9 +175,10 @@ async def wake_refused(
     return [row[0] for row in rows]
 
 
-async def finish(connection: Connection, now: int) -> list[tuple[UUID, list[dict[str, Any]]]]:
-    """End the tasks whose schedule and runs are over; their ids and participants."""
-    return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_tasks"], now)]
+async def finish(connection: Connection, now: int) -> list[tuple[UUID, tuple[Participant, ...]]]:
+    """End the tasks whose schedule and runs are over; return their ids and participants."""
+    rows = await connection.fetch(_SQL["finish_tasks"], now)
+    return [(row[0], PARTICIPANTS.validate_python(row[1])) for row in rows]
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

@@ -10,7 +10,7 @@ from node.model.classes import SchedulingClass
 from node.model.contexts import Context, parse
 from node.model.errors import Conflict, InvalidDocument
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
-from node.model.wire.tasks import Participant, Schedule
+from node.model.wire.tasks import Schedule
 from node.store import bookings, changes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
@@ -184,7 +184,7 @@ def stored_task(introduction: Introduction, lead: str) -> StoredTask:
         scheduling_class=introduction.scheduling_class,
         duration=introduction.duration,
         priority=introduction.priority,
-        participants=[p.model_dump(mode="json") for p in introduction.participants],
+        participants=introduction.participants,
         participant=introduction.participant,
         addresses=introduction.addresses,
         schedule=introduction.schedule.model_dump(mode="json"),
@@ -207,7 +207,7 @@ def introduction_of(task: StoredTask, place: int) -> Introduction:
         scheduling_class=SchedulingClass(task.scheduling_class),
         duration=task.duration,
         priority=task.priority,
-        participants=tuple(Participant.model_validate(p) for p in task.participants),
+        participants=task.participants,
         participant=place,
         addresses=task.addresses,
         schedule=Schedule.model_validate(task.schedule),

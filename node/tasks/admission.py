@@ -163,7 +163,7 @@ class Admission:
         """
         await self._campaigns.look_up(document.campaign)
         introduction = self.draft(document, known).introduction
-        before = {p["node"]: Participant.model_validate(p) for p in known.participants}
+        before = {p.node: p for p in known.participants}
         listed = tuple(
             p.model_copy(update={"tools": there.tools, "lacks": there.lacks})
             if (there := before.get(p.node))
@@ -464,8 +464,8 @@ def _check_participants(
 ) -> None:
     """Refuse an edit that makes a task another one: other nodes would take part."""
     for new, old in zip_longest(introduction.participants, known.participants):
-        if new is None or old is None or new.node != old["node"]:
-            before = "nobody" if old is None else old["name"]
+        if new is None or old is None or new.node != old.node:
+            before = "nobody" if old is None else old.name
             sentence = (
                 f"who takes part cannot be edited ({before} does); cancel this task and create "
                 "another one"

@@ -367,7 +367,7 @@ class TaskEditor:
             )
             for found in await tasks.fetch_all(connection, ids)
             for place, participant in enumerate(found.participants)
-            if (node := str(participant["node"])) != self._identity
+            if (node := participant.node) != self._identity
         ]
         await outbox.post_all(connection, posts, now)
 
@@ -423,7 +423,7 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
         "tools": list(task.tools),
         "schedule": schedule.model_dump(mode="json"),
         "priority": task.priority,
-        "contexts": {p["name"]: p["context"] for p in task.participants if p.get("context")},
+        "contexts": {p.name: p.context for p in task.participants if p.context},
         "campaign": task.campaign,
         "reference": task.reference,
         **({} if request is None else {"participants": request.model_dump(mode="json")}),

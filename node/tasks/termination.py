@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 from uuid import UUID
 
 from node.core import Core
@@ -19,6 +18,7 @@ from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.runstate import OVER, RunState
 from node.model.wire.participants import RunEnd, TaskEnd
+from node.model.wire.tasks import Participant
 from node.store import bookings, outbox, runs, seats, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
@@ -338,5 +338,5 @@ class TaskTerminator:
         return [OutgoingMessage(node, outbox.MessageKind.TASK_END, body) for node in sorted(told)]
 
 
-def _identities(participants: Iterable[dict[str, Any]]) -> set[str]:
-    return {str(participant["node"]) for participant in participants}
+def _identities(participants: Iterable[Participant]) -> set[str]:
+    return {participant.node for participant in participants}

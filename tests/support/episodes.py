@@ -24,7 +24,7 @@ from node.model.terms import NodeRequirements, Term, slots_in
 from node.model.timeline import Booking, TimelineQuestion, answer_question
 from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Participant, Schedule
 from node.store.pools import StoredPool
 from node.store.tasks import StoredTask
 from tests.support.clocks import START, ManualClock
@@ -202,6 +202,8 @@ def _seat_task(
     return replace(
         whole,
         id=uuid5(whole.id, ",".join(names)),
-        participants=[{"name": name} for name in names],
+        participants=tuple(
+            Participant(node=name, name=name, url=None, address=name) for name in names
+        ),
         schedule=schedule.model_dump(mode="json"),
     )

@@ -194,7 +194,7 @@ class RandomHistory:
             async with site.database.transaction() as connection:
                 await runs.begin(connection, run.id, now)
                 await runs.keep_process(connection, run.id, now, 42, act.second)
-            name = str(run.participants[run.participant]["name"])
+            name = run.participants[run.participant].name
             wrong = None if act.second % 4 else "the program failed"
             part = KeptPart(run.participant, name, None if wrong else {}, wrong, now, now, ("a",))
             if act.second % 5:

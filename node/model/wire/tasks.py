@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -192,6 +192,10 @@ class Participant(Document):
     lacks: dict[str, str] = Field(
         default_factory=dict, description="Why it has not the other tools that could measure this."
     )
+
+
+PARTICIPANTS = TypeAdapter(tuple[Participant, ...])
+"""Reads and writes the participants of a task as the database stores them."""
 
 
 class Task(Document):

@@ -12,6 +12,7 @@ from lead.simulation.memory import MemoryDatabase
 from lead.store import planning
 from node.model.errors import DatabaseUnavailable
 from node.model.wire.nodes import NodeCard
+from node.model.wire.tasks import Participant
 from node.store import bookings, nodes, outbox, tasks
 from node.store.database import BrokenKey, Connection, Notice
 from node.store.outbox import MessageKind
@@ -45,7 +46,7 @@ async def keep_task(connection: Connection, priority: int = 0) -> None:
         scheduling_class="normal",
         duration=1,
         priority=priority,
-        participants=[{"node": "a"}],
+        participants=(Participant(node="a", name="a", url=None, address="192.0.2.1"),),
         participant=0,
         addresses={},
         schedule={},

@@ -40,7 +40,7 @@ def measured(history: History, node: str, start: int, length: int, kind: str) ->
         test="idle",
         tool="idle",
         spec={},
-        participants=[],
+        participants=(),
         addresses={},
         data={},
     )
