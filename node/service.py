@@ -70,7 +70,8 @@ from node.tasks.editing import TaskEditor
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
 from node.tasks.termination import TaskTerminator
-from node.timetable.booking import HoldKeeper, TimeLine
+from node.timetable.booking import TimeLine
+from node.timetable.expiry import HoldExpirer
 from node.timetable.freed_time import FreedTimeNotifier
 from node.timetable.reservations import Reservations
 from node.timetable.what_if import ImpactEstimator
@@ -189,7 +190,7 @@ class NodeService:
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what books this node's own time, and the node as a participant."""
         self.time_line = TimeLine(core, self._needs_port, dependencies.rng)
-        self.holds = HoldKeeper(core, self.time_line, self._ask_decision)
+        self.holds = HoldExpirer(core, self.time_line, self._ask_decision)
         self.freed_time = FreedTimeNotifier(core, self.time_line, self.peer)
         self.impacts = ImpactEstimator(core)
         self.acceptance = Acceptance(core, self.capabilities, self._context_refusal)

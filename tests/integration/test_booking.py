@@ -51,12 +51,11 @@ async def test_ports_in_a_row_lie_in_the_range(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that a tool needs are open to it, and none is another's as long as there are enough."""
-    line = booker.site.node.time_line
-    few = booker.site.node.settings.model_copy(update={"port_first": 9000, "port_last": 9021})
-    monkeypatch.setattr(line, "_settings", few)
+    ports_of_node = booker.site.node.time_line._holds._ports
+    monkeypatch.setattr(ports_of_node, "_range", range(9000, 9022))
     given: set[int] = set()
     for at, count in enumerate((4, 1, 4, 2)):
-        monkeypatch.setattr(line, "_needs_port", lambda *_, count=count: count)
+        monkeypatch.setattr(ports_of_node, "_needs_port", lambda *_, count=count: count)
         answered = await booker.hold(hold_request(await booker.task(), [HOUR + at * REACH]))
         ports = range(answered.data["port"], answered.data["port"] + answered.data.get("ports", 1))
         assert len(ports) == count
@@ -69,12 +68,11 @@ async def test_where_no_ports_in_a_row_are_free_the_hold_is_refused(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither others' ports nor those after the range are given out; the reason is told."""
-    line = booker.site.node.time_line
-    monkeypatch.setattr(line, "_needs_port", lambda *_: 4)
+    ports_of_node = booker.site.node.time_line._holds._ports
+    monkeypatch.setattr(ports_of_node, "_needs_port", lambda *_: 4)
     tried = ((9002, "9000-9002"), (9006, None), (9006, "9000-9006"))
     for at, (last, reason) in enumerate(tried):
-        ports = {"port_first": 9000, "port_last": last}
-        monkeypatch.setattr(line, "_settings", booker.site.node.settings.model_copy(update=ports))
+        monkeypatch.setattr(ports_of_node, "_range", range(9000, last + 1))
         request = hold_request(await booker.task(), [HOUR + at * REACH])
         answered = await booker.hold(request)
         if reason is None:
@@ -111,7 +109,7 @@ async def test_a_released_exchange_cannot_be_held(booker: BookingLead) -> None:
     """A release that overtakes its hold has the last word."""
     task, exchange = await booker.task(), uuid4()
     await booker.site.node.time_line.release(exchange, task.task)
-    with pytest.raises(Conflict, match="has been released; open another"):
+    with pytest.raises(Conflict, match="has been released; open a new exchange"):
         await booker.hold(hold_request(task, [HOUR]), exchange)
     assert await booker.site.states() == {}
 
@@ -127,7 +125,7 @@ async def test_a_stale_lease_epoch_is_refused(booker: BookingLead) -> None:
     """Whoever has seen a newer epoch refuses a worker that lost its lease."""
     task = await booker.task()
     await booker.hold(hold_request(task, [HOUR], epoch=3))
-    with pytest.raises(Conflict, match="lease epoch 2 is older than 3"):
+    with pytest.raises(Conflict, match="lease epoch 2 has been superseded by epoch 3"):
         await booker.hold(hold_request(task, [HOUR + REACH], epoch=2))
 
 

@@ -13,7 +13,7 @@ from node.model.wire.participants import (
     HoldRequest,
 )
 from node.store.database import Notice
-from node.timetable import booking
+from node.timetable import expiry
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.clocks import START
 from tests.support.worlds import (
@@ -193,7 +193,7 @@ async def test_more_holds_than_are_settled_at_once_are_settled_at_once(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One look settles every hold that ran out, also behind those of a lead that says nothing."""
-    monkeypatch.setattr(booking, "_EXPIRED_MAX", 2)
+    monkeypatch.setattr(expiry, "_EXPIRED_MAX", 2)
     silent = await booker.world.site("c")
     task = introduction([silent, booker.site])
     await booker.site.keep(task, silent)

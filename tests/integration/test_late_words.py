@@ -81,10 +81,10 @@ async def test_a_hold_under_another_revision_is_refused(world: World) -> None:
     a, b, task = await _known(world)
     await b.node.acceptance.consider(a.identity, _at(task, 2))
     request = hold_request(task, [HOUR])
-    with pytest.raises(Conflict, match="changed since"):
+    with pytest.raises(Conflict, match="which is newer than"):
         await b.node.time_line.hold(uuid4(), a.identity, request)
     newer = request.model_copy(update={"revision": 3})
-    with pytest.raises(NotFound, match="before its last change"):
+    with pytest.raises(NotFound, match="which is older than"):
         await b.node.time_line.hold(uuid4(), a.identity, newer)
     fitting = request.model_copy(update={"revision": 2})
     assert (await b.node.time_line.hold(uuid4(), a.identity, fitting)).held

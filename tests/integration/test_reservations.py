@@ -100,7 +100,7 @@ async def test_nobody_books_beside_a_reservation_that_is_being_made(booker: Book
     async with booker.site.database.transaction() as connection:
         request = hold_request(first, [HOUR])
         hold = _hold(booker, request)
-        [answered] = await node.time_line._hold_in(connection, [hold], {})
+        [answered], _ = await node.time_line._holds.hold_in(connection, [hold])
         making = asyncio.create_task(reserve(booker.site))
         while not (await booker.site.rows(waiting))[0][0]:
             await booker.world.clock.sleep(0)

@@ -55,7 +55,7 @@ class RandomHistory:
         self._world = world
         self._tasks = 0
         for site in world.sites:
-            site.node.time_line._needs_port = lambda *_: True
+            site.node.time_line._holds._ports._needs_port = lambda *_: True
         self._lost: tuple[str, str] | None = None
         self._overtaking: Site | None = None
         self._stumbling = False

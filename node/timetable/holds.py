@@ -1,0 +1,359 @@
+"""Books the holds of an exchange: what is free, and for each refused run what is in the way.
+
+A hold is one transaction. Many holds may share it (``node/batching.py``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from uuid import UUID
+
+from node.core import Core
+from node.model import ports
+from node.model.errors import Conflict, NotFound, ParleyError
+from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans
+from node.model.timeline import Booking, TimelineQuestion, answer_question
+from node.model.times import to_the_second
+from node.model.wire.participants import Closure, HoldAnswer, HoldRequest, Refusal, RunRequest
+from node.model.wire.tasks import PRIORITY_MAX
+from node.settings import Settings
+from node.store import bookings, reservations
+from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
+from node.store.database import Connection
+from node.timetable.proposals import obstacle
+from node.timetable.superseding import supersede
+
+NewHold = tuple[Hold, HeldTask]
+"""A hold whose exchange is new here, with its task."""
+
+
+class HoldBooker:
+    """Books holds on this node's time line."""
+
+    def __init__(
+        self, core: Core, needs_port: Callable[[HeldTask, str], int], rng: random.Random
+    ) -> None:
+        """``needs_port(task, tool)`` returns how many consecutive ports this node must assign."""
+        self._database = core.database
+        self._clock = core.clock
+        self._settings = core.settings
+        self._ports = PortAssigner(core.settings, needs_port, rng)
+
+    async def hold_all(
+        self, holds: Sequence[Hold]
+    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, HeldTask]]:
+        """Book each hold, in one transaction that is repeated after a serialization failure.
+
+        Returns the answers in the order of ``holds``, and by exchange the tasks of those that were
+        not repeats of an earlier request.
+        """
+        return await self._database.settle(lambda connection: self.hold_in(connection, holds))
+
+    async def hold_in(
+        self, connection: Connection, holds: Sequence[Hold]
+    ) -> tuple[list[HoldAnswer | ParleyError], dict[UUID, HeldTask]]:
+        """Book each hold within a transaction; see :meth:`hold_all`."""
+        now = self._clock.now()
+        tasks = await bookings.accept_epochs(connection, holds)
+        accepted = [hold for hold in holds if hold.request.task in tasks]
+        opened = await bookings.open_exchanges(connection, accepted, now)
+        new = [(hold, tasks[hold.request.task]) for hold in accepted if hold.exchange in opened]
+        answers: dict[UUID, HoldAnswer | ParleyError] = {}
+        if new:
+            booked = await self._book(connection, new, now)
+            documents = {exchange: it.model_dump(mode="json") for exchange, it in booked.items()}
+            await bookings.keep_answers(connection, documents)
+            answers |= booked
+        if others := [hold for hold in holds if hold.exchange not in answers]:
+            answers |= await _earlier_answers(connection, others, set(tasks))
+        return [answers[hold.exchange] for hold in holds], {
+            hold.exchange: task for hold, task in new
+        }
+
+    async def _book(
+        self, connection: Connection, new: Sequence[NewHold], now: int
+    ) -> dict[UUID, HoldAnswer]:
+        """Book the runs of new exchanges that find time; return the answer for each exchange.
+
+        The order of the steps is essential:
+
+        1. Find consecutive ports. An exchange that gets none must not displace anything.
+        2. Give up earlier attempts of the same slots, because they may occupy the time.
+        3. Set aside runs that give way: the exclusion constraint counts them until then.
+        4. Delete the waiting rows of slots led here: they have the ids that are inserted next.
+        5. Insert the runs. The constraint decides which ones have time.
+        6. Undo steps 3 and 4 for the runs that were not inserted.
+
+        Only then is it known who needs a single port, and what refused runs have in their way.
+        """
+        needed = self._ports.needed(new)
+        first_ports = await self._ports.find_consecutive(connection, needed)
+        lacking = {exchange for exchange, port in first_ports.items() if port is None}
+        wanted = self._within_horizon([it for it in new if it[0].exchange not in lacking], now)
+        wanted, superseding_reasons = await supersede(connection, wanted, now)
+        earliest = now + self._settings.start_margin
+        aside = await bookings.set_aside(connection, wanted, earliest, now)
+        waiting = await _take_waiting(connection, new)
+        held = await bookings.book(connection, wanted, now)
+        await _give_back_waiting(connection, new, waiting, held, now)
+        await _restore_needlessly_set_aside(connection, aside, held, now)
+        exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
+        data = await self._ports.assign(connection, needed, first_ports, exchanges)
+        reasons = {**superseding_reasons, **self._ports.refusals(new, needed, lacking)}
+        return {
+            hold.exchange: HoldAnswer(
+                held=tuple(run for run in hold.runs if run in held),
+                refused=await self._refusals(connection, task, hold, held, reasons, now),
+                data=data.get(hold.exchange, {}),
+                set_aside=sum(aside[run] for run in hold.runs),
+            )
+            for hold, task in new
+        }
+
+    def _within_horizon(self, new: Sequence[NewHold], now: int) -> Wanted:
+        """Leave out the runs that start too early or end too late to be booked."""
+        latest = now + self._settings.horizon
+        return [
+            (
+                hold,
+                task,
+                [r for r in hold.request.runs if r.starts_at >= now and r.ends_at <= latest],
+            )
+            for hold, task in new
+        ]
+
+    async def _refusals(
+        self,
+        connection: Connection,
+        task: HeldTask,
+        hold: Hold,
+        held: AbstractSet[UUID],
+        reasons: Mapping[UUID, str],
+        now: int,
+    ) -> tuple[Refusal, ...]:
+        """Return the runs that were not booked, each with the reason and the run in its way.
+
+        ``reasons`` are those known already, by run.
+        """
+        request = hold.request
+        refused = [run for run in request.runs if run.run not in held]
+        if not refused:
+            return ()
+        windows = [(run.starts_at, run.ends_at) for run in refused]
+        first, last = min(run.starts_at for run in refused), max(run.ends_at for run in refused)
+        reserved = await reservations.between(connection, first, last)
+        runs = await bookings.blocking_runs(connection, windows, now + self._settings.start_margin)
+        # A run that may not displace is blocked by every booked run, whatever its priority. Asking
+        # with a priority below all that exist reports every one of them as an obstacle.
+        displacing_nothing = TimelineQuestion(
+            windows=windows,
+            scheduling_class=task.scheduling_class,
+            duration=task.duration,
+            priority=-PRIORITY_MAX - 1,
+            earliest=now,
+            latest=last,
+            closed=inadmissible_spans(_applicant(task, hold), reserved),
+        )
+        yielding = None if request.yielding is None else frozenset(request.yielding)
+        displacing = replace(displacing_nothing, priority=request.priority, yielding=yielding)
+        when_displacing = dict(answer_question(displacing, runs).obstacles)
+        otherwise = dict(answer_question(displacing_nothing, runs).obstacles)
+        in_the_way = {
+            index: blocker
+            for index, run in enumerate(refused)
+            if (blocker := (when_displacing if run.displacing else otherwise).get(index))
+            is not None
+        }
+        return tuple(
+            Refusal(
+                run=run.run,
+                reason=reasons.get(run.run)
+                or _refusal_reason(run, in_the_way.get(index), now, now + self._settings.horizon),
+                obstacle=obstacle(index, in_the_way[index]) if index in in_the_way else None,
+            )
+            for index, run in enumerate(refused)
+        )
+
+
+class PortAssigner:
+    """Chooses ports that no other exchange has, from the range that the owner has set."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        needs_port: Callable[[HeldTask, str], int],
+        rng: random.Random,
+    ) -> None:
+        """``needs_port(task, tool)`` returns how many consecutive ports a tool needs here."""
+        self._range = range(settings.port_first, settings.port_last + 1)
+        self._needs_port = needs_port
+        self._rng = rng
+
+    def needed(self, new: Sequence[NewHold]) -> dict[UUID, int]:
+        """Return how many ports each exchange needs, without those that need none."""
+        counts = ((hold, self._needs_port(task, hold.request.tool)) for hold, task in new)
+        return {hold.exchange: int(count) for hold, count in counts if count}
+
+    async def find_consecutive(
+        self, connection: Connection, needed: Mapping[UUID, int]
+    ) -> dict[UUID, int | None]:
+        """Return the first port for each exchange that needs several; None if there are none."""
+        several = {exchange: count for exchange, count in needed.items() if count > 1}
+        if not several:
+            return {}
+        used = set(await bookings.ports_in_use(connection))
+        return ports.consecutive_ports(several, self._range, used, self._rng)
+
+    async def assign(
+        self,
+        connection: Connection,
+        needed: Mapping[UUID, int],
+        first_ports: Mapping[UUID, int | None],
+        exchanges: AbstractSet[UUID],
+    ) -> dict[UUID, dict[str, int]]:
+        """Return the data with the ports of these exchanges, which have at least one run each.
+
+        ``first_ports`` is the result of :meth:`find_consecutive`.
+        """
+        data = {
+            exchange: {"port": port, "ports": needed[exchange]}
+            for exchange, port in first_ports.items()
+            if port is not None and exchange in exchanges
+        }
+        single = [it for it in needed if it not in first_ports and it in exchanges]
+        if not single:
+            return data
+        used = set(await bookings.ports_in_use(connection))
+        used.update(*(range(it["port"], it["port"] + it["ports"]) for it in data.values()))
+        chosen = ports.single_ports(single, self._range, used, self._rng)
+        return data | {exchange: {"port": port} for exchange, port in chosen.items()}
+
+    def refusals(
+        self, new: Sequence[NewHold], needed: Mapping[UUID, int], lacking: AbstractSet[UUID]
+    ) -> dict[UUID, str]:
+        """Return by run why the exchanges in ``lacking``, which got no ports, are refused."""
+        return {
+            run: ports.no_free_ports_reason(needed[hold.exchange], self._range)
+            for hold, _ in new
+            if hold.exchange in lacking
+            for run in hold.runs
+        }
+
+
+def _led_here(new: Sequence[NewHold]) -> list[tuple[RunRequest, HeldTask]]:
+    return [(run, task) for hold, task in new if task.led_here for run in hold.request.runs]
+
+
+async def _take_waiting(connection: Connection, new: Sequence[NewHold]) -> dict[UUID, str]:
+    """Delete the waiting rows of slots led here; return the reasons they had, by run."""
+    led = [run.run for run, _ in _led_here(new)]
+    return await bookings.take_waiting(connection, led) if led else {}
+
+
+async def _give_back_waiting(
+    connection: Connection,
+    new: Sequence[NewHold],
+    waiting: Mapping[UUID, str],
+    held: AbstractSet[UUID],
+    now: int,
+) -> None:
+    """Write the waiting rows again for the runs that were not booked."""
+    rows = [
+        (run, task.task, waiting[run.run])
+        for run, task in _led_here(new)
+        if run.run in waiting and run.run not in held
+    ]
+    if rows:
+        await bookings.give_back_waiting(connection, rows, now)
+
+
+async def _restore_needlessly_set_aside(
+    connection: Connection, aside: Counter[UUID], held: AbstractSet[UUID], now: int
+) -> None:
+    """Give time back to the runs that were set aside for runs which were not booked."""
+    not_booked = [run for run in aside if run not in held]
+    if not_booked:
+        lost = await bookings.restore(connection, not_booked, now)
+        await bookings.tell_leads(connection, lost, now)
+
+
+async def _earlier_answers(
+    connection: Connection, holds: Sequence[Hold], accepted: AbstractSet[UUID]
+) -> dict[UUID, HoldAnswer | ParleyError]:
+    """Return the stored answers to repeated holds, and the errors of those not accepted."""
+    tasks = await bookings.task_standings(connection, [hold.request.task for hold in holds])
+    exchanges = await bookings.exchange_standings(connection, [hold.exchange for hold in holds])
+    return {
+        hold.exchange: _earlier_answer(hold, exchanges.get(hold.exchange))
+        if hold.request.task in accepted
+        else _not_bookable(hold.request, hold.lead, tasks.get(hold.request.task))
+        for hold in holds
+    }
+
+
+def _earlier_answer(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer | ParleyError:
+    if exchange is not None and exchange.task != hold.request.task:
+        return Conflict("this exchange belongs to another task; open a new exchange")
+    if exchange is None or exchange.state == "released":
+        return Conflict("this exchange has been released; open a new exchange")
+    return HoldAnswer.model_validate(exchange.answer)
+
+
+def _not_bookable(
+    request: HoldRequest, lead: str, standing: tuple[str, str, int, int] | None
+) -> Conflict | NotFound:
+    """Return the error for a hold whose task, lead, epoch, or revision does not match."""
+    if standing is None:
+        return NotFound(f"task {request.task} is not known here; introduce it first")
+    state, known_lead, epoch, revision = standing
+    if known_lead != lead:
+        return Conflict(f"task {request.task} is led by another node")
+    if state in {"active", "paused"} and revision < request.revision:
+        return NotFound(
+            f"this node knows revision {revision} of task {request.task}, which is older than "
+            f"{request.revision}; introduce the task again"
+        )
+    if state != "active":
+        return Conflict(f"task {request.task} is {state} here")
+    if revision > request.revision:
+        return Conflict(
+            f"this node knows revision {revision} of task {request.task}, which is newer than "
+            f"{request.revision}"
+        )
+    return Conflict(
+        f"lease epoch {request.lease_epoch} has been superseded by epoch {epoch}; claim the task "
+        "again"
+    )
+
+
+def _applicant(task: HeldTask, hold: Hold) -> Applicant:
+    return Applicant(
+        task=task.task,
+        lead=hold.lead,
+        own=task.led_here,
+        campaign=task.campaign,
+        test=task.test,
+        scheduling_class=task.scheduling_class,
+        priority=hold.request.priority,
+        pool_task=task.pool_task,
+    )
+
+
+def _refusal_reason(
+    run: RunRequest, blocker: Booking | ReservationSpan | None, now: int, latest: int
+) -> str:
+    """Return why a run was not booked; without a known blocker its time was free again since."""
+    if run.starts_at < now:
+        return "its start has passed"
+    if run.ends_at > latest:
+        return f"it ends beyond this node's horizon, {to_the_second(latest)}"
+    if blocker is None:
+        return "its time was taken a moment ago"
+    in_the_way = obstacle(0, blocker)
+    if isinstance(in_the_way, Closure):
+        return f"its time is {in_the_way.why()}"
+    return f"its time was just taken by {in_the_way.in_words()}"
